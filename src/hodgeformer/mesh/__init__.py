@@ -1,0 +1,1 @@
+"""A mesh on disk and what can be said of it. NumPy, never torch."""

@@ -1,0 +1,92 @@
+"""A triangle mesh: vertices and faces, validated, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hodgeformer.errors import MeshError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+Attribute = Literal["face_labels", "vertex_labels", "face_colors", "vertex_colors"]
+
+
+@dataclass(frozen=True, eq=False)
+class Mesh:
+    """Vertices (n_v, 3) float64 and faces (n_f, 3) int64 in the order of the file.
+
+    Any triangle soup is a mesh: boundary, non-manifold edges, several components, isolated vertices, duplicate
+    and degenerate faces. What is not: no faces, coordinates that are not finite, indices out of range.
+
+    `polygons[i]` is the polygon of the file that triangle i was cut from (None where every face was a triangle).
+    `notes` says what was done while reading. `attributes` holds labels and colors found in the file.
+    """
+
+    vertices: FloatArray
+    faces: IntArray
+    name: str = "mesh"
+    polygons: IntArray | None = None
+    notes: tuple[str, ...] = ()
+    attributes: Mapping[Attribute, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        vertices = _array(self.vertices, np.float64, "vertices", self.name)
+        faces = _array(self.faces, np.int64, "faces", self.name)
+        if len(faces) == 0:
+            raise MeshError(f"{self.name}: the mesh has no faces; a surface made of triangles is needed")
+        bad = np.flatnonzero(~np.isfinite(vertices).all(axis=1))
+        if bad.size:
+            raise MeshError(
+                f"{self.name}: vertex {bad[0]} has coordinates {vertices[bad[0]].tolist()} that are not finite "
+                f"({bad.size} such vertices); repair or remove them"
+            )
+        bad = np.flatnonzero(((faces < 0) | (faces >= len(vertices))).any(axis=1))
+        if bad.size:
+            raise MeshError(
+                f"{self.name}: face {bad[0]} refers to vertices {faces[bad[0]].tolist()}, but the mesh has "
+                f"{len(vertices)} vertices, numbered from 0 ({bad.size} such faces)"
+            )
+        for array in (vertices, faces):
+            array.setflags(write=False)
+        object.__setattr__(self, "vertices", vertices)
+        object.__setattr__(self, "faces", faces)
+        object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))
+
+    @property
+    def n_vertices(self) -> int:
+        return len(self.vertices)
+
+    @property
+    def n_faces(self) -> int:
+        return len(self.faces)
+
+    def with_vertices(self, vertices: ArrayLike) -> Self:
+        """The same connectivity at other positions."""
+        return replace(self, vertices=np.asarray(vertices, dtype=np.float64))
+
+    def __repr__(self) -> str:
+        return f"Mesh({self.name!r}, {self.n_vertices} vertices, {self.n_faces} faces)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mapping proxy cannot be pickled; worker processes receive meshes.
+        values = (self.vertices, self.faces, self.name, self.polygons, self.notes, dict(self.attributes))
+        return type(self), values
+
+
+def _array(values: ArrayLike, dtype: type, what: str, name: str) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.ndim != 2 or array.shape[1] != 3:
+        if array.size == 0 and what == "faces":
+            return np.zeros((0, 3), dtype=dtype)
+        raise MeshError(f"{name}: {what} must have shape (n, 3), got {array.shape}")
+    if what == "faces" and not np.issubdtype(array.dtype, np.integer):
+        raise MeshError(f"{name}: faces must be integers, got {array.dtype}")
+    # A private copy, so that freezing it does not freeze the caller's array.
+    return np.array(array, dtype=dtype, order="C")

@@ -1,0 +1,1 @@
+"""Kernels on bare tensors; they have never heard of a mesh."""

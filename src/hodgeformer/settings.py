@@ -1,0 +1,60 @@
+"""Base class of all configurations: frozen, typed, and helpful about mistakes."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from hodgeformer.errors import ConfigError
+
+
+class Settings(BaseModel):
+    """A frozen, validated group of settings. An unknown key is a `ConfigError` with a suggestion."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError(_explain(type(self), error)) from None
+
+    @classmethod
+    def parse(cls, values: Any) -> Self:
+        """Like the constructor, from a plain dictionary (a TOML table, checkpoint metadata)."""
+        if isinstance(values, cls):
+            return values
+        if not isinstance(values, dict):
+            raise ConfigError(f"{cls.__name__} is read from a table, got {type(values).__name__}")
+        return cls(**values)
+
+    def replace(self, **changes: Any) -> Self:
+        """A validated copy with some values changed."""
+        return type(self)(**{**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
+
+
+def _explain(cls: type[BaseModel], error: ValidationError) -> str:
+    return "; ".join(_explain_one(cls, dict(item)) for item in error.errors())
+
+
+def _explain_one(cls: type[BaseModel], item: dict[str, Any]) -> str:
+    path = ".".join(str(part) for part in item["loc"])
+    where = f"{cls.__name__}.{path}" if path else cls.__name__
+    if item["type"] == "extra_forbidden":
+        known = list(_fields_at(cls, item["loc"][:-1]))
+        close = difflib.get_close_matches(str(item["loc"][-1]), known, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(known)}"
+        return f"unknown setting {where}; {hint}"
+    message = item["msg"].removeprefix("Value error, ")
+    return f"{where}: {message} (got {item['input']!r})" if path else f"{where}: {message}"
+
+
+def _fields_at(cls: type[BaseModel], loc: tuple[Any, ...]) -> dict[str, Any]:
+    for part in loc:
+        field = cls.model_fields.get(str(part))
+        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            return {}
+        cls = field.annotation
+    return dict(cls.model_fields)

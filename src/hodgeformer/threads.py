@@ -1,0 +1,51 @@
+"""Row-parallel work in plain Python threads.
+
+Compiled kernels release the GIL and take a range of rows, so one pool of ordinary threads serves all of them:
+safe when several Python threads call at once, the same result for any number of threads, and nothing to
+configure beyond OMP_NUM_THREADS. numba's own parallel layer gives none of the three everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
+
+def thread_count() -> int:
+    """OMP_NUM_THREADS if it is set, else the processors this process may use."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def for_row_ranges(
+    work: Callable[[int, int], object], n_rows: int, *, n_threads: int, min_rows: int = 256
+) -> None:
+    """Call work(first, last) on ranges that cover range(n_rows), in up to n_threads threads.
+
+    Four ranges per thread even out rows of different cost.
+    """
+    n_threads = max(1, min(n_threads, n_rows // min_rows))
+    if n_threads == 1:
+        work(0, n_rows)
+        return
+    n_ranges = 4 * n_threads
+    bounds = [n_rows * i // n_ranges for i in range(n_ranges + 1)]
+    futures = [
+        _pool(os.getpid(), n_threads).submit(work, first, last)
+        for first, last in zip(bounds[:-1], bounds[1:], strict=True)
+        if first < last
+    ]
+    for future in futures:
+        future.result()
+
+
+@lru_cache(maxsize=8)
+def _pool(process: int, n_threads: int) -> ThreadPoolExecutor:
+    """One pool per size; the process id is part of the key because threads do not survive a fork."""
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="hodgeformer")
