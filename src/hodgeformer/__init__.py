@@ -1,0 +1,66 @@
+"""Learn on triangle meshes with a Transformer whose attention is a discrete Hodge star.
+
+Public names are loaded on first use, so that importing the package, and every command that needs no model, stays fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hodgeformer import ops as ops
+    from hodgeformer.containers import PerElement as PerElement
+    from hodgeformer.containers import SparsityPattern as SparsityPattern
+    from hodgeformer.errors import HodgeFormerError as HodgeFormerError
+    from hodgeformer.errors import MeshError as MeshError
+    from hodgeformer.mesh.check import check_mesh as check_mesh
+    from hodgeformer.mesh.io import load_mesh as load_mesh
+    from hodgeformer.mesh.io import save_mesh as save_mesh
+    from hodgeformer.mesh.mesh import Mesh as Mesh
+    from hodgeformer.mesh.prepare import PrepareConfig as PrepareConfig
+    from hodgeformer.mesh.prepare import PreparedMesh as PreparedMesh
+    from hodgeformer.mesh.prepare import prepare as prepare
+    from hodgeformer.mesh.simplify import simplify as simplify
+    from hodgeformer.mesh.topology import MeshComplex as MeshComplex
+    from hodgeformer.nn.config import ModelConfig as ModelConfig
+    from hodgeformer.nn.model import HodgeFormer as HodgeFormer
+    from hodgeformer.packed.batch import Batch as Batch
+    from hodgeformer.packed.pack import pack as pack
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Batch": "packed.batch",
+    "HodgeFormer": "nn.model",
+    "HodgeFormerError": "errors",
+    "Mesh": "mesh.mesh",
+    "MeshComplex": "mesh.topology",
+    "MeshError": "errors",
+    "ModelConfig": "nn.config",
+    "PerElement": "containers",
+    "PrepareConfig": "mesh.prepare",
+    "PreparedMesh": "mesh.prepare",
+    "SparsityPattern": "containers",
+    "check_mesh": "mesh.check",
+    "load_mesh": "mesh.io",
+    "ops": "",
+    "pack": "packed.pack",
+    "prepare": "mesh.prepare",
+    "save_mesh": "mesh.io",
+    "simplify": "mesh.simplify",
+}
+
+__all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'hodgeformer' has no attribute {name!r}")
+    if name == "ops":
+        return importlib.import_module("hodgeformer.ops")
+    return getattr(importlib.import_module(f"hodgeformer.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

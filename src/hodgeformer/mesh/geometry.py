@@ -1,0 +1,128 @@
+"""Areas, normals, lengths, opposite vertices, unit sphere: pure functions of positions and connectivity."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hodgeformer.mesh.mesh import FloatArray, IntArray
+from hodgeformer.mesh.topology import MeshComplex
+
+
+def face_vectors(vertices: FloatArray, faces: IntArray) -> FloatArray:
+    """Normal times twice the area of each face, (n_f, 3)."""
+    a, b, c = (vertices[faces[:, i]] for i in range(3))
+    return cross(b - a, c - a)
+
+
+def cross(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Row-wise cross product; several times faster than np.cross on (n, 3)."""
+    out = np.empty_like(a)
+    out[:, 0] = a[:, 1] * b[:, 2] - a[:, 2] * b[:, 1]
+    out[:, 1] = a[:, 2] * b[:, 0] - a[:, 0] * b[:, 2]
+    out[:, 2] = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]
+    return out
+
+
+def norms(vectors: FloatArray) -> FloatArray:
+    result: FloatArray = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    return result
+
+
+def unit(vectors: FloatArray) -> FloatArray:
+    """Rows scaled to length one; a zero row stays zero."""
+    lengths = norms(vectors)[:, None]
+    return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+
+
+def vertex_sums(face_values: FloatArray, faces: IntArray, n_vertices: int) -> FloatArray:
+    """For each vertex the sum of the values (n_f, c) of its faces."""
+    columns = [
+        np.bincount(faces.ravel(), weights=np.repeat(column, 3), minlength=n_vertices) for column in face_values.T
+    ]
+    return np.stack(columns, axis=1)
+
+
+def face_centers(vertices: FloatArray, faces: IntArray) -> FloatArray:
+    corners = vertices[faces]
+    return (corners[:, 0] + corners[:, 1] + corners[:, 2]) / 3
+
+
+def edge_centers(vertices: FloatArray, edges: IntArray) -> FloatArray:
+    return (vertices[edges[:, 0]] + vertices[edges[:, 1]]) / 2
+
+
+def to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
+    """Move the centroid of the surface to the origin and the farthest used vertex to distance one.
+
+    The centroid of the surface, unlike the mean of the vertices, does not move when a part is meshed more finely.
+    Vertices that no face uses follow along but decide nothing.
+    """
+    shifted = vertices - vertices[faces[0, 0]]  # far from the origin, squares lose what matters
+    used = shifted[faces]
+    extent = np.abs(used).max()
+    if extent == 0:
+        return np.zeros_like(vertices)
+    shifted = shifted / extent  # neither overflow nor underflow below, whatever the unit
+    areas = norms(face_vectors(shifted, faces))
+    total = areas.sum()
+    centers = face_centers(shifted, faces)
+    centered = shifted - (areas @ centers / total if total > 0 else centers.mean(axis=0))
+    return centered / norms(centered[faces.ravel()]).max()
+
+
+def opposite_vertices(
+    vertices: FloatArray, topology: MeshComplex, double_areas: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Positions of the vertices left and right of each edge, (n_e, 3) each.
+
+    Left is the corner opposite the edge in the face that walks it from tail to head. Of three or more faces the two
+    largest count. A missing one is the mirror image of the present one in the edge.
+    """
+    left, right = _opposite_corners(topology.faces, topology.face_edges, topology.face_signs, double_areas, topology.n.e)
+    tail, head = (vertices[topology.edges[:, i]] for i in range(2))
+    left_at, right_at = vertices[left], vertices[right]
+    no_left, no_right = left < 0, right < 0
+    left_at[no_left] = _mirrored(right_at[no_left], tail[no_left], head[no_left])
+    right_at[no_right] = _mirrored(left_at[no_right], tail[no_right], head[no_right])
+    return left_at, right_at
+
+
+def _mirrored(points: FloatArray, tail: FloatArray, head: FloatArray) -> FloatArray:
+    along = unit(head - tail)
+    offset = points - tail
+    return tail + 2 * np.einsum("ij,ij->i", offset, along)[:, None] * along - offset
+
+
+@njit(cache=True, nogil=True)
+def _opposite_corners(
+    faces: IntArray,
+    face_edges: IntArray,
+    face_signs: NDArray[np.int8],
+    double_areas: FloatArray,
+    n_edges: int,
+) -> tuple[IntArray, IntArray]:
+    """Corner numbers left and right of each edge, -1 where there is none."""
+    best = np.full((n_edges, 2), -1)  # the two largest faces at each edge, largest first
+    for f in range(len(faces)):
+        for side in range(3):
+            e = face_edges[f, side]
+            if best[e, 0] < 0 or double_areas[f] > double_areas[best[e, 0]]:
+                best[e, 1] = best[e, 0]
+                best[e, 0] = f
+            elif best[e, 1] < 0 or double_areas[f] > double_areas[best[e, 1]]:
+                best[e, 1] = f
+    sides = np.full((n_edges, 2), -1)
+    for e in range(n_edges):
+        for rank in range(2):
+            f = best[e, rank]
+            if f < 0:
+                continue
+            for side in range(3):
+                if face_edges[f, side] == e:
+                    place = 0 if face_signs[f, side] > 0 else 1
+                    if sides[e, place] >= 0:  # both faces walk the edge the same way: the larger keeps its side
+                        place = 1 - place
+                    sides[e, place] = faces[f, (side + 2) % 3]
+    return sides[:, 0].copy(), sides[:, 1].copy()

@@ -1,0 +1,157 @@
+"""One numbering of a mesh that depends on its shape alone, not on the file, and the way back.
+
+The learned operators depend on the orientation of single edges, which follows the numbering of the vertices. Sorting
+the vertices along a space-filling curve makes the numbering, and with it every result, a property of the shape; it
+also puts neighbors close to each other in memory.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
+
+from hodgeformer.mesh.mesh import FloatArray, IntArray
+
+OrderName = Literal["morton", "rcm"]
+
+_BITS = 21  # three axes fill 63 bits
+_MAX_SPLITS = 64
+
+
+def canonical_order(vertices: FloatArray, faces: IntArray, name: OrderName = "morton") -> IntArray:
+    """`order[i]` is the file's number of the vertex that comes i-th."""
+    order = _morton_order(vertices, faces)
+    if name == "rcm":
+        order = order[_cuthill_mckee(inverse(order)[faces], len(vertices))]
+    return order
+
+
+def canonical_faces(faces: IntArray) -> tuple[IntArray, IntArray]:
+    """Faces turned so that the smallest corner leads, winding kept, and sorted; with the order that sorts them."""
+    turn = faces.argmin(axis=1)
+    turned = faces[np.arange(len(faces))[:, None], (turn[:, None] + np.arange(3)) % 3]
+    n = int(faces.max()) + 1
+    order = np.lexsort((turned[:, 2], turned[:, 0] * n + turned[:, 1]))
+    return np.ascontiguousarray(turned[order]), order
+
+
+def inverse(order: IntArray) -> IntArray:
+    """The permutation that undoes `order`."""
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return back
+
+
+def _morton_order(vertices: FloatArray, faces: IntArray) -> IntArray:
+    codes = morton_codes(vertices, faces)
+    order = np.argsort(codes, kind="stable")
+    sorted_codes = codes[order]
+    if (sorted_codes[1:] != sorted_codes[:-1]).all():
+        return order
+    order = np.lexsort((*vertices.T[::-1], codes))
+    same = (vertices[order[1:]] == vertices[order[:-1]]).all(axis=1)
+    if not same.any():
+        return order
+    rank = np.empty(len(vertices), dtype=np.int64)
+    rank[order] = np.concatenate([[0], np.cumsum(~same)])
+    return _order_coincident(rank, faces)
+
+
+def morton_codes(vertices: FloatArray, faces: IntArray) -> NDArray[np.uint64]:
+    """Position along the space-filling curve of the bounding box of all used vertices."""
+    used = vertices[faces.ravel()]
+    low = used.min(axis=0)
+    extent = (used.max(axis=0) - low).max()
+    scaled = (vertices - low) / (extent if extent > 0 else 1.0)
+    # The grid is shifted by an odd amount so that planes of symmetry do not fall on its cell borders, where rounding
+    # would decide on which side a vertex lies.
+    cells = np.clip((0.0618034 + 0.9 * scaled) * (1 << _BITS), 0, (1 << _BITS) - 1).astype(np.uint64)
+    x, y, z = (_spread(cells[:, axis]) for axis in range(3))
+    code: NDArray[np.uint64] = x | (y << np.uint64(1)) | (z << np.uint64(2))
+    return code
+
+
+def _spread(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Two empty bits after each of 21 bits."""
+    for shift, mask in (
+        (32, 0x1F00000000FFFF),
+        (16, 0x1F0000FF0000FF),
+        (8, 0x100F00F00F00F00F),
+        (4, 0x10C30C30C30C30C3),
+        (2, 0x1249249249249249),
+    ):
+        bits = (bits | (bits << np.uint64(shift))) & np.uint64(mask)
+    return bits
+
+
+def _order_coincident(rank: IntArray, faces: IntArray) -> IntArray:
+    """Order vertices at the same place by the faces around them, so that the file's numbering still does not matter.
+
+    `rank` is shared by vertices at one place. Refine it by the ranks of the neighbors in each face until nothing
+    splits; what is left is told apart by connected component, then one vertex at a time. Vertices that even this
+    leaves equal are mirror copies of each other, for which either order gives the same mesh.
+    """
+    rank = _refined(rank, faces)
+    component = _components(faces, len(rank))
+    rank = _refined(_dense_rank(rank, component), faces)
+    for _ in range(_MAX_SPLITS):
+        order = np.argsort(rank, kind="stable")
+        tied = np.flatnonzero(rank[order[1:]] == rank[order[:-1]])
+        if not tied.size:
+            break
+        chosen = np.ones(len(rank), dtype=np.int64)
+        chosen[order[tied[0]]] = 0
+        rank = _refined(_dense_rank(rank, chosen), faces)
+    return np.argsort(rank, kind="stable")
+
+
+def _refined(rank: IntArray, faces: IntArray) -> IntArray:
+    n_classes = rank.max() + 1
+    while True:
+        signature = np.zeros(len(rank), dtype=np.uint64)
+        for corner in range(3):
+            following, last = (rank[faces[:, (corner + i) % 3]].astype(np.uint64) for i in (1, 2))
+            np.add.at(signature, faces[:, corner], _mixed(_mixed(following) + last))
+        refined = _dense_rank(rank, signature)
+        if refined.max() + 1 == n_classes:
+            return rank
+        rank, n_classes = refined, refined.max() + 1
+
+
+def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """A bijective scrambling of 64-bit integers (splitmix64), so that sums of it tell multisets apart."""
+    values = (values + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def _dense_rank(first: IntArray, second: NDArray[np.int64] | NDArray[np.uint64]) -> IntArray:
+    order = np.lexsort((second, first))
+    new = (first[order[1:]] != first[order[:-1]]) | (second[order[1:]] != second[order[:-1]])
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[order] = np.concatenate([[0], np.cumsum(new)])
+    return rank
+
+
+def _adjacency(faces: IntArray, n_vertices: int) -> csr_array:
+    start, end = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
+    ones = np.ones(2 * len(start), dtype=np.int8)
+    pairs = (np.concatenate([start, end]), np.concatenate([end, start]))
+    return csr_array((ones, pairs), shape=(n_vertices, n_vertices))
+
+
+def _components(faces: IntArray, n_vertices: int) -> IntArray:
+    labels: IntArray = connected_components(_adjacency(faces, n_vertices), directed=False)[1].astype(np.int64)
+    return labels
+
+
+def _cuthill_mckee(faces: IntArray, n_vertices: int) -> IntArray:
+    graph = _adjacency(faces, n_vertices)
+    graph.sum_duplicates()
+    graph.sort_indices()
+    order: IntArray = reverse_cuthill_mckee(graph, symmetric_mode=True).astype(np.int64)
+    return order

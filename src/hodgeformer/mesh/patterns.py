@@ -1,0 +1,224 @@
+"""The sparsity patterns S_i: whom each element attends to.
+
+A row is the element itself, its nearest neighbors by breadth-first search, and a few random connections.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hodgeformer.containers import ElementKind, PerElement, SparsityPattern
+from hodgeformer.mesh.geometry import edge_centers, face_centers
+from hodgeformer.mesh.mesh import FloatArray, IntArray
+from hodgeformer.mesh.topology import MeshComplex, incidence_lists
+from hodgeformer.threads import for_row_ranges
+
+Int32Array = NDArray[np.int32]
+
+# A hub with more members than this is searched only around the place of the element that asks, so that one vertex
+# with a hundred thousand neighbors does not make the search quadratic. Members are in canonical order, so what is
+# around is also near.
+_MAX_FAN = 1024
+
+
+def pattern_sizes(n: int, n_neighbors: int | None, cap: int | None, random_share: float) -> tuple[int, int]:
+    """(local, random) entries per row; None neighbors means the square root of n, at most the cap."""
+    size = n_neighbors
+    if size is None:
+        size = max(1, round(math.sqrt(n)))
+        size = size if cap is None else min(size, cap)
+    size = min(size, n)
+    n_random = min(round(random_share * size), size - 1)
+    return size - n_random, n_random
+
+
+def sparsity_pattern(
+    kind: ElementKind,
+    topology: MeshComplex,
+    vertices: FloatArray,
+    *,
+    n_local: int,
+    n_random: int,
+    seed: int,
+    n_threads: int = 1,
+) -> SparsityPattern[NDArray[np.generic]]:
+    """Rows of one element kind, each in ascending order; a pure function of topology, positions and seed."""
+    n = topology.n[kind]
+    connectors, offsets, members = _connections(kind, topology)
+    centers = _centers(kind, topology, vertices)
+    rows = np.empty((n, n_local + n_random), dtype=np.int32)
+    lengths = np.empty(n, dtype=np.int64)
+    row_seed = np.uint64((seed * 4 + "vef".index(kind)) & 0xFFFFFFFFFFFFFFFF)
+
+    def fill(first: int, last: int) -> None:
+        _fill_rows(first, last, connectors, offsets, members, centers, n_local, n_random, row_seed, rows, lengths)
+
+    for_row_ranges(fill, n, n_threads=n_threads)
+    row_offsets = np.concatenate([[0], np.cumsum(lengths)])
+    full = row_offsets[-1] == rows.size
+    indices = rows.reshape(-1) if full else rows[np.arange(rows.shape[1]) < lengths[:, None]]
+    return SparsityPattern(row_offsets, indices)
+
+
+def sparsity_patterns(
+    topology: MeshComplex,
+    vertices: FloatArray,
+    *,
+    n_neighbors: PerElement[int | None],
+    caps: PerElement[int | None],
+    random_share: float,
+    seed: int,
+    n_threads: int = 1,
+) -> PerElement[SparsityPattern[NDArray[np.generic]]]:
+    """S_i for vertices, edges and faces."""
+
+    def build(kind: ElementKind) -> SparsityPattern[NDArray[np.generic]]:
+        n_local, n_random = pattern_sizes(topology.n[kind], n_neighbors[kind], caps[kind], random_share)
+        return sparsity_pattern(
+            kind, topology, vertices, n_local=n_local, n_random=n_random, seed=seed, n_threads=n_threads
+        )
+
+    return PerElement.build(build)
+
+
+def _connections(kind: ElementKind, topology: MeshComplex) -> tuple[IntArray, IntArray, Int32Array]:
+    """How elements meet: element i touches `connectors[i]`, and connector c joins `members[offsets[c]:offsets[c + 1]]`.
+
+    Vertices meet over edges, edges in a vertex, faces in an edge. For vertices each vertex is its own connector,
+    which joins its neighbors.
+    """
+    if kind == "e":
+        return topology.edges, *incidence_lists(topology.edges, topology.n.v)
+    if kind == "f":
+        return topology.face_edges, *incidence_lists(topology.face_edges, topology.n.e)
+    offsets, edges = incidence_lists(topology.edges, topology.n.v)
+    owner = np.repeat(np.arange(topology.n.v), np.diff(offsets))
+    neighbors = topology.edges[edges].sum(axis=1) - owner
+    return np.arange(topology.n.v)[:, None], offsets, neighbors.astype(np.int32)
+
+
+def _centers(kind: ElementKind, topology: MeshComplex, vertices: FloatArray) -> FloatArray:
+    if kind == "v":
+        return vertices
+    return edge_centers(vertices, topology.edges) if kind == "e" else face_centers(vertices, topology.faces)
+
+
+@njit(cache=True, nogil=True)
+def _fill_rows(
+    first: int,
+    last: int,
+    connectors: IntArray,
+    offsets: IntArray,
+    members: Int32Array,
+    centers: FloatArray,
+    n_local: int,
+    n_random: int,
+    seed: np.uint64,
+    rows: Int32Array,
+    lengths: IntArray,
+) -> None:
+    n = len(connectors)
+    seen = np.full(n, -1, dtype=np.int32)  # seen[j] == i: j is already in the row of i
+    searched = np.full(len(offsets) - 1, -1, dtype=np.int32)
+    queue = np.empty(n, dtype=np.int32)
+    distance = np.empty(n, dtype=np.float64)
+    for i in range(first, last):
+        found = _search(i, connectors, offsets, members, centers, n_local, seen, searched, queue, distance)
+        rows[i, :found] = queue[:found]
+        for at in range(found, min(found + n_random, n)):
+            j = _draw(i, at, n, seed, seen)
+            seen[j] = i
+            rows[i, at] = j
+        lengths[i] = min(found + n_random, n)
+        rows[i, : lengths[i]].sort()
+
+
+@njit(cache=True, nogil=True)
+def _search(
+    i: int,
+    connectors: IntArray,
+    offsets: IntArray,
+    members: Int32Array,
+    centers: FloatArray,
+    n_local: int,
+    seen: Int32Array,
+    searched: Int32Array,
+    queue: Int32Array,
+    distance: FloatArray,
+) -> int:
+    """Breadth-first search from i; the first `n_local` of `queue`, or fewer, are its neighborhood."""
+    queue[0] = i
+    seen[i] = i
+    ring, end = 0, 1
+    while end < n_local and ring < end:
+        start, ring = ring, end
+        for at in range(start, ring):
+            for c in connectors[queue[at]]:
+                if searched[c] == i:
+                    continue
+                searched[c] = i
+                low, high = offsets[c], offsets[c + 1]
+                if high - low > _MAX_FAN:
+                    place = low + np.searchsorted(members[low:high], i)
+                    low = min(max(low, place - _MAX_FAN // 2), high - _MAX_FAN)
+                    high = low + _MAX_FAN
+                for m in range(low, high):
+                    j = members[m]
+                    if seen[j] != i:
+                        seen[j] = i
+                        queue[end] = j
+                        end += 1
+    if end > n_local:  # the last ring overflows: the nearer center wins, then the smaller number
+        for at in range(ring, end):
+            distance[at] = 0.0
+            for axis in range(3):
+                distance[at] += (centers[queue[at], axis] - centers[i, axis]) ** 2
+        _select_nearest(queue, distance, ring, end, n_local)
+        for at in range(n_local, end):
+            seen[queue[at]] = -1  # may come back as a random connection
+        end = n_local
+    return end
+
+
+@njit(cache=True, nogil=True)
+def _select_nearest(queue: Int32Array, distance: FloatArray, low: int, high: int, n_keep: int) -> None:
+    """Quickselect: reorder queue[low:high] so that its first n_keep - low entries are the nearest ones."""
+    high -= 1
+    while low < high:
+        middle = (low + high) // 2
+        pivot_distance, pivot = distance[middle], queue[middle]
+        left, right = low, high
+        while left <= right:
+            while distance[left] < pivot_distance or (distance[left] == pivot_distance and queue[left] < pivot):
+                left += 1
+            while distance[right] > pivot_distance or (distance[right] == pivot_distance and queue[right] > pivot):
+                right -= 1
+            if left <= right:
+                queue[left], queue[right] = queue[right], queue[left]
+                distance[left], distance[right] = distance[right], distance[left]
+                left += 1
+                right -= 1
+        if n_keep <= right:
+            high = right
+        elif n_keep >= left:
+            low = left
+        else:
+            return
+
+
+@njit(cache=True, nogil=True)
+def _draw(i: int, at: int, n: int, seed: np.uint64, seen: Int32Array) -> int:
+    """A random element that is not in the row of i yet: a hash of (seed, i, place, attempt)."""
+    state = seed * np.uint64(0x9E3779B97F4A7C15) ^ (np.uint64(i) << np.uint64(20)) ^ np.uint64(at)
+    while True:
+        state += np.uint64(0x9E3779B97F4A7C15)
+        mixed = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed = mixed ^ (mixed >> np.uint64(31))
+        j = int(((mixed >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+        if seen[j] != i:
+            return j

@@ -1,0 +1,205 @@
+"""From a mesh to everything the model needs: the only door out of this folder, the same in training and prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from hodgeformer.containers import KINDS, ElementKind, PerElement, SparsityPattern
+from hodgeformer.errors import BatchError, MeshError
+from hodgeformer.mesh.features import GROUPS, FeatureGroup, feature_widths, input_features
+from hodgeformer.mesh.geometry import face_centers, to_unit_sphere
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.order import OrderName, canonical_faces, canonical_order, inverse
+from hodgeformer.mesh.patterns import sparsity_patterns
+from hodgeformer.mesh.pose import PoseName, posed
+from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
+from hodgeformer.settings import Settings
+from hodgeformer.threads import thread_count
+
+Count = Annotated[int, Field(ge=1)]
+Counts = dict[ElementKind, Count]
+DEFAULT_CAPS: Counts = {"v": 64, "e": 96, "f": 96}
+
+
+class PrepareConfig(Settings):
+    """How a mesh becomes input. Stored in every checkpoint, because a model is only right for one way.
+
+    `n_neighbors`: "sqrt", one number, or one per kind {"v": 32, "e": 48, "f": 32}. `max_neighbors` caps "sqrt"; None
+    for no cap. `random_share` of each row are random connections. `seed` draws them.
+    """
+
+    n_neighbors: Literal["sqrt"] | Count | Counts = "sqrt"
+    max_neighbors: Counts | None = Field(default_factory=lambda: dict(DEFAULT_CAPS))
+    random_share: float = Field(default=0.2, ge=0.0, lt=1.0)
+    features: tuple[FeatureGroup, ...] = GROUPS
+    pose: PoseName = "file"
+    order: OrderName = "morton"
+    seed: int = Field(default=0, ge=0)
+
+    @field_validator("features")
+    @classmethod
+    def _canonical_groups(cls, groups: tuple[FeatureGroup, ...]) -> tuple[FeatureGroup, ...]:
+        if not groups:
+            raise ValueError(f"at least one of {', '.join(GROUPS)} is needed")
+        return tuple(group for group in GROUPS if group in groups)
+
+    @property
+    def widths(self) -> PerElement[int]:
+        """Columns of x_in without extra ones."""
+        return feature_widths(self.features)
+
+    def neighbors(self, kind: ElementKind) -> int | None:
+        """The fixed number of neighbors of a kind, or None for the square root."""
+        if self.n_neighbors == "sqrt":
+            return None
+        return self.n_neighbors if isinstance(self.n_neighbors, int) else self.n_neighbors.get(kind)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedMesh:
+    """A mesh in canonical order with all the model reads.
+
+    `order.v[i]` is the file's number of vertex i here; `order.f` and `order.e` likewise (file edges are counted by
+    first appearance). `face_source[j]` is the face here that answers for face j of the file: itself, or the nearest
+    one where the file's face repeats a vertex. `positions` are the normalized vertices.
+    """
+
+    topology: MeshComplex
+    x_in: PerElement[NDArray[np.float32]]
+    patterns: PerElement[SparsityPattern[NDArray[Any]]]
+    positions: FloatArray
+    order: PerElement[IntArray]
+    face_source: IntArray
+    target: NDArray[Any] | None = None
+    name: str = "mesh"
+
+    @property
+    def n(self) -> PerElement[int]:
+        return self.topology.n
+
+    def to_file_order(self, values: NDArray[Any], kind: ElementKind) -> NDArray[Any]:
+        """Values per element here, as values per element of the file."""
+        self._check_length(len(values), self.n[kind], kind)
+        return values[self.face_source] if kind == "f" else values[inverse(self.order[kind])]
+
+    def from_file_order(self, values: NDArray[Any], kind: ElementKind) -> NDArray[Any]:
+        """Values per element of the file (labels, extra columns), as values per element here."""
+        self._check_length(len(values), len(self.face_source) if kind == "f" else self.n[kind], kind)
+        return values[self.order[kind]]
+
+    def with_target(self, target: NDArray[Any] | None) -> PreparedMesh:
+        return replace(self, target=target)
+
+    def _check_length(self, found: int, expected: int, kind: ElementKind) -> None:
+        if found != expected:
+            raise BatchError(f"{self.name}: expected {expected} values of kind '{kind}', got {found}")
+
+
+def prepare(
+    mesh: Mesh,
+    config: PrepareConfig | None = None,
+    *,
+    extra: PerElement[NDArray[Any] | None] | None = None,
+    seed: int | None = None,
+    frame: int = 0,
+    n_threads: int | None = None,
+) -> PreparedMesh:
+    """Pose, canonical order, unit sphere, complex, input features and sparsity patterns of a mesh.
+
+    `extra` columns per element, in the file's order, are appended to x_in. `seed` draws the random connections in place
+    of the configured one; `frame` chooses one of the four frames of pose "frame_average".
+    """
+    config = PrepareConfig() if config is None else config
+    kept = np.flatnonzero(~repeats_a_vertex(mesh.faces))
+    if not kept.size:
+        raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")
+    vertices, faces, order_v, face_order = _canonical(mesh, mesh.faces[kept], config, frame)
+    order_f = kept[face_order]
+    vertices = to_unit_sphere(vertices, faces)
+    topology = MeshComplex.from_faces(faces, mesh.n_vertices)
+    fixed = PerElement.build(config.neighbors)
+    caps: PerElement[int | None] = PerElement.build(lambda kind: (config.max_neighbors or {}).get(kind))
+    prepared = PreparedMesh(
+        topology=topology,
+        x_in=input_features(vertices, topology, config.features),
+        patterns=sparsity_patterns(
+            topology,
+            vertices,
+            n_neighbors=fixed,
+            caps=caps,
+            random_share=config.random_share,
+            seed=config.seed if seed is None else seed,
+            n_threads=thread_count() if n_threads is None else n_threads,
+        ),
+        positions=vertices,
+        order=PerElement(order_v, _edge_order(topology, mesh.faces, order_v, order_f), order_f),
+        face_source=_face_source(mesh, kept, face_order),
+        name=mesh.name,
+    )
+    return prepared if extra is None else _with_columns(prepared, extra)
+
+
+def _canonical(
+    mesh: Mesh, faces: IntArray, config: PrepareConfig, frame: int
+) -> tuple[FloatArray, IntArray, IntArray, IntArray]:
+    """Vertices and faces in canonical order, and the two orders that lead there.
+
+    Every sum is taken in an order that does not depend on the file; else rounding would. That is why a frame, whose
+    moments are sums, needs an order before it and another one after it.
+    """
+    vertices = _moderate(mesh.vertices)
+    order_v, face_order = np.arange(len(vertices)), np.arange(len(faces))
+    for pose in ("file",) if config.pose == "file" else ("file", config.pose):
+        vertices = posed(vertices, faces, pose, frame)
+        step = canonical_order(vertices, faces, config.order)
+        faces, face_step = canonical_faces(inverse(step)[faces])
+        vertices, order_v, face_order = vertices[step], order_v[step], face_order[face_step]
+    return vertices, faces, order_v, face_order
+
+
+def _moderate(vertices: FloatArray) -> FloatArray:
+    """Scale by a power of two, which is exact, so that squares of any finite coordinates stay finite."""
+    _, exponent = np.frexp(np.abs(vertices).max())
+    return np.ldexp(vertices, -int(exponent))
+
+
+def _edge_order(topology: MeshComplex, file_faces: IntArray, order_v: IntArray, order_f: IntArray) -> IntArray:
+    """The file's number, by first appearance, of each edge here."""
+    # The sides of face order_f[i] in the file start at another corner than those of face i here.
+    first_corner = file_faces[order_f] == order_v[topology.faces[:, :1]]
+    turn = first_corner.argmax(axis=1)
+    sides = topology.face_edges[np.arange(topology.n.f)[:, None], (np.arange(3) - turn[:, None]) % 3]
+    return inverse(edges_by_first_appearance(sides[np.argsort(order_f, kind="stable")], topology.n.e))
+
+
+def _face_source(mesh: Mesh, kept: IntArray, face_order: IntArray) -> IntArray:
+    source = np.empty(mesh.n_faces, dtype=np.int64)
+    here = inverse(face_order)
+    source[kept] = here
+    if len(kept) < mesh.n_faces:
+        from scipy.spatial import cKDTree
+
+        set_aside = np.setdiff1d(np.arange(mesh.n_faces), kept)
+        centers = face_centers(_moderate(mesh.vertices), mesh.faces)
+        nearest = cKDTree(centers[kept]).query(centers[set_aside])[1]
+        source[set_aside] = here[nearest]
+    return source
+
+
+def _with_columns(prepared: PreparedMesh, extra: PerElement[NDArray[Any] | None]) -> PreparedMesh:
+    def appended(kind: ElementKind) -> NDArray[np.float32]:
+        columns = extra[kind]
+        if columns is None:
+            return prepared.x_in[kind]
+        columns = np.asarray(columns, dtype=np.float32).reshape(len(columns), -1)
+        bad = np.flatnonzero(~np.isfinite(columns).all(axis=1))
+        if bad.size:
+            raise BatchError(f"{prepared.name}: extra column of kind '{kind}' is not finite at element {bad[0]}")
+        return np.concatenate([prepared.x_in[kind], prepared.from_file_order(columns, kind)], axis=1)
+
+    return replace(prepared, x_in=PerElement(*(appended(kind) for kind in KINDS)))
