@@ -1,0 +1,110 @@
+"""What a reader finds in a mesh file, before it becomes a `Mesh`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hodgeformer.errors import MeshError, MeshFormatError
+from hodgeformer.mesh.formats.polygons import triangulate
+from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh
+
+Colors = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+LineOf = Callable[[int], int]
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """Vertices, and polygons as one run of corners with the number of corners of each.
+
+    Face attributes belong to polygons here. `vertex_line` and `face_line` give the line of the file that an
+    element stands on; a binary file has none.
+    """
+
+    vertices: FloatArray
+    corners: IntArray
+    n_corners: IntArray
+    attributes: dict[Attribute, NDArray[Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    vertex_line: LineOf | None = None
+    face_line: LineOf | None = None
+
+    def to_mesh(self, path: Path) -> Mesh:
+        """Check every number, cut the polygons into triangles, and carry face attributes to the triangles."""
+        self._check(path)
+        notes = list(self.notes)
+        attributes = dict(self.attributes)
+        polygons: IntArray | None = None
+        if (self.n_corners == 3).all():
+            faces = self.corners.reshape(-1, 3)
+        else:
+            cut = triangulate(self.vertices, self.corners, self.n_corners)
+            faces, polygons = cut.faces, cut.polygons
+            notes.extend(cut.notes)
+            for kind in ("face_colors", "face_labels"):
+                if kind in attributes:
+                    attributes[kind] = attributes[kind][polygons]
+        notes.extend(_notes_on(faces, len(self.vertices)))
+        return Mesh(self.vertices, faces, path.stem, polygons, tuple(notes), attributes)
+
+    def _check(self, path: Path) -> None:
+        if len(self.n_corners) == 0:
+            raise MeshError(
+                f"{path}: the file has no faces; a surface made of triangles or polygons is needed"
+            )
+        bad = np.flatnonzero(~np.isfinite(self.vertices).all(axis=1))
+        if bad.size:
+            raise MeshError(
+                f"{where(path, self.vertex_line, bad[0])}: vertex {bad[0]} has coordinates "
+                f"{self.vertices[bad[0]].tolist()} that are not finite ({bad.size} such vertices); "
+                "repair or remove them"
+            )
+        small = np.flatnonzero(self.n_corners < 3)
+        if small.size:
+            raise MeshFormatError(
+                f"{where(path, self.face_line, small[0])}: face {small[0]} has {self.n_corners[small[0]]} "
+                f"corners, at least 3 are needed ({small.size} such faces); remove it"
+            )
+        wrong = np.flatnonzero((self.corners < 0) | (self.corners >= len(self.vertices)))
+        if wrong.size:
+            face = int(np.searchsorted(np.cumsum(self.n_corners), wrong[0], side="right"))
+            raise MeshError(
+                f"{where(path, self.face_line, face)}: face {face} refers to vertex {self.corners[wrong[0]]}"
+                f", but the file has {len(self.vertices)} vertices (numbered from 0 here); "
+                "the file is cut short or its faces are wrong: export it again"
+            )
+
+
+def where(path: Path, line_of: LineOf | None, element: int) -> str:
+    """`file:line` for text, `file` for binary."""
+    return str(path) if line_of is None else f"{path}:{line_of(int(element))}"
+
+
+def to_colors(values: NDArray[Any]) -> Colors:
+    """Color columns of a file as uint8: whole numbers are 0..255, fractions are 0..1."""
+    if values.dtype == np.uint8:
+        return values
+    if np.issubdtype(values.dtype, np.integer):
+        return np.clip(values, 0, 255).astype(np.uint8)
+    values = np.clip(np.nan_to_num(values.astype(np.float64)), 0.0, 255.0)
+    scale = 255.0 if values.size == 0 or values.max() <= 1.0 else 1.0
+    return np.rint(values * scale).astype(np.uint8)
+
+
+def _notes_on(faces: IntArray, n_vertices: int) -> list[str]:
+    """What is allowed, but worth knowing."""
+    notes = []
+    repeating = (faces == np.roll(faces, 1, axis=1)).any(axis=1).sum()
+    if repeating:
+        notes.append(f"{repeating} faces repeat a vertex")
+    used = np.zeros(n_vertices, dtype=bool)
+    used[faces.ravel()] = True
+    if not used.all():
+        notes.append(f"{n_vertices - used.sum()} vertices belong to no face")
+    return notes

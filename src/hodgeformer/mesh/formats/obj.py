@@ -1,0 +1,172 @@
+"""Wavefront OBJ. Colors of faces travel as materials in a .mtl file beside it, labels of faces as groups."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hodgeformer.errors import MeshFormatError
+from hodgeformer.mesh.formats import mtl
+from hodgeformer.mesh.formats.content import Colors, Content, Labels, to_colors
+from hodgeformer.mesh.formats.text import TextLines
+from hodgeformer.mesh.mesh import Attribute, IntArray, Mesh
+
+_KEYWORDS = [
+    b"vt", b"vn", b"vp", b"g", b"o", b"s", b"l", b"p", b"mg", b"usemtl", b"mtllib", b"usemap", b"maplib",
+    b"call", b"csh", b"cstype", b"deg", b"bmat", b"step", b"curv", b"curv2", b"surf", b"parm", b"trim", b"hole",
+    b"scrv", b"sp", b"end", b"con", b"bevel", b"c_interp", b"d_interp", b"lod", b"ctech", b"stech",
+]  # fmt: skip
+_GROUP_OF_LABEL = re.compile(r"label_(-?\d+)")
+
+
+def read_obj(data: bytes, path: Path) -> Content:
+    """Vertices and polygons in the order of the file; texture coordinates and normals are passed over."""
+    lines = TextLines(data, path, continuation=b"\\")
+    first, second = lines.bytes[lines.starts], lines.bytes[lines.starts + 1]
+    alone = second <= ord(" ")
+    vertex_lines = np.flatnonzero((first == ord("v")) & alone)
+    face_lines = np.flatnonzero((first == ord("f")) & alone)
+    if len(vertex_lines) == 0 and len(face_lines) == 0:
+        message = "no line of the form 'v x y z' or 'f a b c' in the whole file, this is not an OBJ mesh"
+        raise lines.error(0, message) if len(lines) else MeshFormatError(f"{path}: {message}")
+    lines.drop_keyword(vertex_lines)
+    lines.drop_keyword(face_lines)
+    vertices, attributes, notes = _vertices(lines, vertex_lines)
+    corners = _corners(lines, vertex_lines, face_lines)
+    keywords = _Keywords(lines)
+    notes += keywords.notes()
+    face_attributes, face_notes = _face_attributes(keywords, face_lines, path)
+    return Content(
+        vertices=vertices,
+        corners=corners,
+        n_corners=lines.n_tokens[face_lines],
+        attributes=attributes | face_attributes,
+        notes=tuple(notes + face_notes),
+        vertex_line=lambda i: lines.number(int(vertex_lines[i])),
+        face_line=lambda i: lines.number(int(face_lines[i])),
+    )
+
+
+def _vertices(
+    lines: TextLines, vertex_lines: IntArray
+) -> tuple[NDArray[np.float64], dict[Attribute, NDArray[Any]], list[str]]:
+    """`v x y z`, `v x y z w` (w is passed over), `v x y z r g b` or `v x y z r g b a`."""
+    n_tokens = lines.n_tokens[vertex_lines]
+    wrong = np.flatnonzero(~np.isin(n_tokens, (3, 4, 6, 7)))
+    if wrong.size:
+        line = int(vertex_lines[wrong[0]])
+        raise lines.error(line, f"a vertex needs 3 coordinates, found {n_tokens[wrong[0]]} numbers")
+    values = lines.floats(vertex_lines, "coordinates")
+    begin = np.cumsum(n_tokens) - n_tokens
+    vertices = values[begin[:, None] + np.arange(3)]
+    colored = n_tokens >= 6
+    if colored.size and colored.all():
+        colors = to_colors(values[begin[:, None] + np.arange(3, n_tokens.min())])
+        return vertices, {"vertex_colors": colors}, []
+    if colored.any():
+        return vertices, {}, [f"colors of {colored.sum()} vertices left out: the others have none"]
+    return vertices, {}, []
+
+
+def _corners(lines: TextLines, vertex_lines: IntArray, face_lines: IntArray) -> IntArray:
+    """Vertex numbers from 0. The file counts from 1; negative numbers count back from the face's line."""
+    indices = lines.indices(face_lines, "corners of a face")
+    zero = np.flatnonzero(indices == 0)
+    n_corners = lines.n_tokens[face_lines]
+    if zero.size:
+        face = int(np.searchsorted(np.cumsum(n_corners), zero[0], side="right"))
+        raise lines.error(int(face_lines[face]), f"face {face} refers to vertex 0, but OBJ counts from 1")
+    if indices.size and indices.min() < 0:
+        seen = np.repeat(np.searchsorted(vertex_lines, face_lines), n_corners)
+        return np.where(indices < 0, indices + seen, indices - 1)
+    return indices - 1
+
+
+class _Keywords:
+    """The lines of a file that are neither vertices nor faces, by keyword."""
+
+    def __init__(self, lines: TextLines) -> None:
+        self.lines = lines
+        # A dropped keyword (v, f) left a blank at the start of its line.
+        self.other = np.flatnonzero(lines.bytes[lines.starts] > ord(" "))
+        self.heads = lines.keywords(self.other)
+
+    def find(self, keyword: str) -> IntArray:
+        """Line indices."""
+        return self.other[self.heads == keyword.encode()]
+
+    def rest(self, line: int) -> str:
+        """What follows the keyword."""
+        return self.lines.text(line).partition(" ")[2].strip()
+
+    def notes(self) -> list[str]:
+        unknown = self.other[~np.isin(self.heads, _KEYWORDS)]
+        if unknown.size == 0:
+            return []
+        number = self.lines.number(int(unknown[0]))
+        return [f"{unknown.size} lines that OBJ does not know were passed over, the first is line {number}"]
+
+
+def _face_attributes(
+    keywords: _Keywords, face_lines: IntArray, path: Path
+) -> tuple[dict[Attribute, NDArray[Any]], list[str]]:
+    attributes: dict[Attribute, NDArray[Any]] = {}
+    notes: list[str] = []
+    groups, names = _in_force(keywords, "g", face_lines)
+    matches = [_GROUP_OF_LABEL.fullmatch(name) for name in names]
+    if names and all(matches) and groups.min(initial=0) >= 0:
+        labels = np.array([int(match[1]) for match in matches if match], dtype=np.int64)
+        attributes["face_labels"] = labels[groups]
+    used, names = _in_force(keywords, "usemtl", face_lines)
+    libraries = [keywords.rest(int(line)) for line in keywords.find("mtllib")]
+    if names and libraries:
+        colors, note = mtl.read_colors(names, libraries, path)
+        if colors is not None:
+            # Faces before the first usemtl take the last row, the color of no material.
+            attributes["face_colors"] = colors[used]
+        notes += note
+    return attributes, notes
+
+
+def _in_force(keywords: _Keywords, keyword: str, face_lines: IntArray) -> tuple[IntArray, list[str]]:
+    """For every face the index of the name in force on its line, -1 before the first."""
+    found = keywords.find(keyword)
+    names = [keywords.rest(line) for line in found.tolist()]
+    return np.searchsorted(found, face_lines) - 1, names
+
+
+def obj_text(
+    mesh: Mesh,
+    *,
+    vertex_colors: Colors | None = None,
+    face_colors: Colors | None = None,
+    face_labels: Labels | None = None,
+    library: str | None = None,
+) -> str:
+    """The text of an OBJ file; `library` is the name of the .mtl file that holds the face colors."""
+    rows = mesh.vertices
+    row = "v %r %r %r\n"
+    if vertex_colors is not None:
+        rows = np.concatenate([rows, vertex_colors[:, :3] / 255.0], axis=1)
+        row = "v %r %r %r %.6f %.6f %.6f\n"
+    head = f"mtllib {library}\n" if library is not None else ""
+    parts = [head, row * len(rows) % tuple(rows.ravel().tolist())]
+    change = np.zeros(mesh.n_faces, dtype=bool)
+    for values in (face_colors, face_labels):
+        if values is not None:
+            rows = values.reshape(mesh.n_faces, -1)
+            change[1:] |= (rows[1:] != rows[:-1]).any(axis=1)
+            change[0] = True
+    starts = np.flatnonzero(change)
+    for begin, end in zip([0, *starts.tolist()], [*starts.tolist(), mesh.n_faces], strict=True):
+        if change[begin] and face_labels is not None:
+            parts.append(f"g label_{face_labels[begin]}\n")
+        if change[begin] and face_colors is not None:
+            parts.append(f"usemtl {mtl.name_of(face_colors[begin])}\n")
+        faces = mesh.faces[begin:end] + 1
+        parts.append("f %d %d %d\n" * len(faces) % tuple(faces.ravel().tolist()))
+    return "".join(parts)

@@ -1,0 +1,141 @@
+"""OFF, the Object File Format: plain, with colors (COFF), normals (NOFF), texture coordinates (STOFF)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hodgeformer.errors import MeshFormatError
+from hodgeformer.mesh.formats.content import Colors, Content, to_colors
+from hodgeformer.mesh.formats.text import TextLines
+from hodgeformer.mesh.mesh import Attribute, IntArray, Mesh
+
+_HEADER = re.compile(rb"(?:\s*#[^\n]*\n)*\s*(ST)?(C)?(N)?(4)?OFF(?=[\s#]|$)", re.IGNORECASE)
+_LARGEST_INDEX = 2.0**53
+
+
+def read_off(data: bytes, path: Path) -> Content:
+    """One element per line; the header may be missing, and the counts may stand beside it."""
+    header = _HEADER.match(data)
+    if header is not None and data[header.end() :].lstrip()[:6].upper() == b"BINARY":
+        raise MeshFormatError(
+            f"{path}:1: binary OFF is not supported; save the mesh as ASCII OFF, PLY or OBJ"
+        )
+    if header is not None and header[4]:
+        raise MeshFormatError(f"{path}:1: OFF with 4 coordinates per vertex is not supported; 3 are needed")
+    lines = TextLines(data, path, offset=header.end() if header is not None else 0)
+    n_vertices, n_faces = _counts(lines, path)
+    if len(lines) < 1 + n_vertices + n_faces:
+        raise MeshFormatError(
+            f"{path}:{lines.number(len(lines) - 1)}: the file ends early: it announces {n_vertices} vertices "
+            f"and {n_faces} faces, but only {len(lines) - 1} lines follow; it is cut short, get it again"
+        )
+    vertex_lines = np.arange(1, 1 + n_vertices)
+    face_lines = np.arange(1 + n_vertices, 1 + n_vertices + n_faces)
+    colored = header is not None and header[2] is not None
+    n_normals = 3 if header is not None and header[3] is not None else 0
+    vertices, vertex_attributes = _vertices(lines, vertex_lines, colored, n_normals)
+    corners, n_corners, face_attributes = _faces(lines, face_lines)
+    n_more = len(lines) - 1 - n_vertices - n_faces
+    return Content(
+        vertices=vertices,
+        corners=corners,
+        n_corners=n_corners,
+        attributes=vertex_attributes | face_attributes,
+        notes=(f"{n_more} lines after the last face were passed over",) if n_more else (),
+        vertex_line=lambda i: lines.number(1 + i),
+        face_line=lambda i: lines.number(1 + n_vertices + i),
+    )
+
+
+def is_off(head: bytes) -> bool:
+    return _HEADER.match(head) is not None
+
+
+def _counts(lines: TextLines, path: Path) -> tuple[int, int]:
+    if len(lines) == 0:
+        raise MeshFormatError(f"{path}: no counts of vertices and faces; the file is empty or cut short")
+    if not 2 <= lines.n_tokens[0] <= 3:
+        raise lines.error(0, "expected the counts of vertices, faces and edges")
+    n_vertices, n_faces = lines.integers(np.array([0]), "counts").tolist()[:2]
+    if n_vertices < 0 or n_faces < 0:
+        raise lines.error(0, "counts must not be negative")
+    return n_vertices, n_faces
+
+
+def _vertices(
+    lines: TextLines, vertex_lines: IntArray, colored: bool, n_normals: int
+) -> tuple[NDArray[np.float64], dict[Attribute, NDArray[Any]]]:
+    n_tokens = lines.n_tokens[vertex_lines]
+    n_needed = 3 + n_normals + 3 * colored
+    short = np.flatnonzero(n_tokens < n_needed)
+    if short.size:
+        line = int(vertex_lines[short[0]])
+        raise lines.error(line, f"a vertex needs {n_needed} numbers here, found {n_tokens[short[0]]}")
+    values = lines.floats(vertex_lines, "coordinates")
+    begin = np.cumsum(n_tokens) - n_tokens
+    vertices = values[begin[:, None] + np.arange(3)]
+    if not colored or len(vertices) == 0:
+        return vertices, {}
+    columns = np.arange(3 + n_normals, min(int(n_tokens.min()), 7 + n_normals))
+    return vertices, {"vertex_colors": _colors(values[begin[:, None] + columns])}
+
+
+def _faces(
+    lines: TextLines, face_lines: IntArray
+) -> tuple[IntArray, IntArray, dict[Attribute, NDArray[Any]]]:
+    """`k i_1 .. i_k` and then nothing, a number of a color map (passed over), or 3 or 4 color values."""
+    n_tokens = lines.n_tokens[face_lines]
+    if len(face_lines) == 0:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), {}
+    values = lines.floats(face_lines, "face entries")
+    begin = np.cumsum(n_tokens) - n_tokens
+    n_corners = values[begin]
+    wrong = np.flatnonzero(
+        ~((n_corners >= 0) & (n_corners + 1 <= n_tokens) & (n_corners == np.rint(n_corners)))
+    )
+    if wrong.size:
+        found = f"found {n_corners[wrong[0]]:g} and {n_tokens[wrong[0]] - 1} more numbers"
+        message = f"a face begins with its number of corners; {found}"
+        raise lines.error(int(face_lines[wrong[0]]), message)
+    n_corners = n_corners.astype(np.int64)
+    row = np.repeat(np.arange(len(face_lines)), n_tokens)
+    column = np.arange(len(values)) - begin[row]
+    is_corner = (column > 0) & (column <= n_corners[row])
+    corners = values[is_corner]
+    wrong = np.flatnonzero((corners != np.rint(corners)) | ~(np.abs(corners) < _LARGEST_INDEX))
+    if wrong.size:
+        line = int(face_lines[row[is_corner][wrong[0]]])
+        raise lines.error(line, f"corners must be whole numbers, found {corners[wrong[0]]:g}")
+    attributes: dict[Attribute, NDArray[Any]] = {}
+    n_extra = int((n_tokens - n_corners - 1).min())
+    if n_extra >= 3:
+        columns = np.arange(min(n_extra, 4))
+        attributes["face_colors"] = _colors(values[(begin + n_corners + 1)[:, None] + columns])
+    return corners.astype(np.int64), n_corners, attributes
+
+
+def _colors(values: NDArray[np.float64]) -> Colors:
+    """Whole numbers are 0..255; a black and white file of only 0 and 1 is read as 0..255 too."""
+    whole = bool((values == np.rint(values)).all())
+    return to_colors(np.clip(values, 0, 255).astype(np.int64) if whole else values)
+
+
+def off_text(mesh: Mesh, *, vertex_colors: Colors | None = None, face_colors: Colors | None = None) -> str:
+    """Numbers are written so that they read back exactly."""
+    head = f"{'C' if vertex_colors is not None else ''}OFF\n{mesh.n_vertices} {mesh.n_faces} 0\n"
+    vertex_columns: list[list[Any]] = list(mesh.vertices.T.tolist())
+    face_columns: list[list[Any]] = list(mesh.faces.T.tolist())
+    if vertex_colors is not None:
+        vertex_columns += vertex_colors.T.tolist()
+    if face_colors is not None:
+        face_columns += face_colors.T.tolist()
+    vertex_row = " ".join(["%r"] * len(vertex_columns)) + "\n"
+    face_row = "3 " + " ".join(["%d"] * len(face_columns)) + "\n"
+    rows = [vertex_row % row for row in zip(*vertex_columns, strict=True)]
+    rows += [face_row % row for row in zip(*face_columns, strict=True)]
+    return head + "".join(rows)

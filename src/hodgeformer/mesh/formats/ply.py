@@ -1,0 +1,177 @@
+"""PLY, ASCII and binary of both byte orders, with colors and integer labels of faces and vertices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hodgeformer.errors import MeshFormatError
+from hodgeformer.mesh.formats.content import Colors, Content, Labels, to_colors
+from hodgeformer.mesh.formats.ply_rows import Columns, ListColumn, read_ascii, read_binary
+from hodgeformer.mesh.mesh import Attribute, IntArray, Mesh
+
+_TYPES = {
+    "char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4",
+    "float": "f4", "double": "f8", "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2",
+    "int32": "i4", "uint32": "u4",
+    "float32": "f4", "float64": "f8", "int64": "i8", "uint64": "u8",
+}  # fmt: skip
+_ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
+_CORNER_LISTS = ("vertex_indices", "vertex_index")
+_LABEL_NAMES = ("label", "labels", "scalar_label", "face_label", "vertex_label")
+
+
+@dataclass
+class Element:
+    """`element face 12` and its properties: name, type, type of the count (None for a scalar)."""
+
+    name: str
+    count: int
+    properties: list[tuple[str, str, str | None]] = field(default_factory=list)
+
+
+def read_ply(data: bytes, path: Path) -> Content:
+    """Colors are the properties red, green, blue, alpha; labels are label (or labels, scalar_Label)."""
+    order, elements, body = _header(data, path)
+    read = read_ascii if order == "" else read_binary
+    tables, lines = read(data, body, [(e.name, e.count, e.properties) for e in elements], order, path)
+    for needed in ("vertex", "face"):
+        if needed not in tables:
+            raise MeshFormatError(
+                f"{path}: the file has no '{needed}' element; a surface needs vertices and faces"
+            )
+    vertex, face = tables["vertex"], tables["face"]
+    corners, n_corners = _corners(face, path)
+    attributes: dict[Attribute, NDArray[Any]] = {}
+    for kind, columns in (("vertex", vertex), ("face", face)):
+        attributes |= _attributes(kind, columns)
+    return Content(
+        vertices=_vertices(vertex, path),
+        corners=corners,
+        n_corners=n_corners,
+        attributes=attributes,
+        vertex_line=lines.get("vertex"),
+        face_line=lines.get("face"),
+    )
+
+
+def _header(data: bytes, path: Path) -> tuple[str, list[Element], int]:
+    """Byte order ('' for ASCII), elements, and where the body begins."""
+    # A header is short; a file without its end must not be searched to the last byte as text.
+    end = data.find(b"end_header", 0, 1 << 20)
+    newline = data.find(b"\n", end)
+    if end < 0 or newline < 0:
+        raise MeshFormatError(
+            f"{path}:1: the PLY header has no 'end_header' line; the file is cut short, get it again"
+        )
+    order: str | None = None
+    elements: list[Element] = []
+    for number, line in enumerate(data[:end].decode("ascii", errors="replace").splitlines(), start=1):
+        words = line.split() or ["comment"]
+        try:
+            if words[0] == "format":
+                order = _ORDERS[words[1]]
+            elif words[0] == "element":
+                elements.append(Element(words[1], int(words[2])))
+                if elements[-1].count < 0:
+                    raise ValueError(words[2])
+            elif words[0] == "property" and words[1] == "list":
+                elements[-1].properties.append((words[4], _TYPES[words[3]], _TYPES[words[2]]))
+            elif words[0] == "property":
+                elements[-1].properties.append((words[2], _TYPES[words[1]], None))
+            elif words[0] not in ("ply", "comment", "obj_info"):
+                raise ValueError(words[0])
+        except (KeyError, IndexError, ValueError):
+            raise MeshFormatError(
+                f"{path}:{number}: not a line of a PLY header: {line.strip()[:60]!r}"
+            ) from None
+    if order is None:
+        raise MeshFormatError(
+            f"{path}:1: the PLY header has no 'format' line with one of {', '.join(_ORDERS)}"
+        )
+    return order, elements, newline + 1
+
+
+def _vertices(vertex: Columns, path: Path) -> NDArray[np.float64]:
+    missing = [name for name in "xyz" if not isinstance(vertex.get(name), np.ndarray)]
+    if missing:
+        raise MeshFormatError(f"{path}: vertices have no property '{missing[0]}'; x, y and z are needed")
+    return np.stack([np.asarray(vertex[name], dtype=np.float64) for name in "xyz"], axis=1)
+
+
+def _corners(face: Columns, path: Path) -> tuple[IntArray, IntArray]:
+    for name in _CORNER_LISTS:
+        corners = face.get(name)
+        if isinstance(corners, ListColumn):
+            return corners.values.astype(np.int64), corners.counts
+    raise MeshFormatError(
+        f"{path}: faces have no list called {' or '.join(_CORNER_LISTS)}; triangle strips are not read"
+    )
+
+
+def _attributes(kind: str, columns: Columns) -> dict[Attribute, NDArray[Any]]:
+    scalars = {name.lower(): value for name, value in columns.items() if isinstance(value, np.ndarray)}
+    found: dict[Attribute, NDArray[Any]] = {}
+    channels = [scalars[name] for name in ("red", "green", "blue", "alpha") if name in scalars]
+    if len(channels) >= 3 and all(name in scalars for name in ("red", "green", "blue")):
+        found["vertex_colors" if kind == "vertex" else "face_colors"] = to_colors(np.stack(channels, axis=1))
+    labels = next((scalars[name] for name in _LABEL_NAMES if name in scalars), None)
+    if labels is not None and bool((np.isfinite(labels) & (labels == np.rint(labels))).all()):
+        found["vertex_labels" if kind == "vertex" else "face_labels"] = labels.astype(np.int64)
+    return found
+
+
+def ply_bytes(
+    mesh: Mesh,
+    *,
+    vertex_colors: Colors | None = None,
+    face_colors: Colors | None = None,
+    vertex_labels: Labels | None = None,
+    face_labels: Labels | None = None,
+) -> bytes:
+    """Binary, little endian; coordinates as double, labels as the int property `label`."""
+    vertex = _Rows("vertex", mesh.n_vertices)
+    for name, column in zip("xyz", mesh.vertices.T, strict=True):
+        vertex.add(f"property double {name}", "<f8", column)
+    face = _Rows("face", mesh.n_faces)
+    face.add("property list uchar int vertex_indices", "u1", np.full(mesh.n_faces, 3))
+    face.add(None, "<i4", mesh.faces)
+    for rows, colors, labels in ((vertex, vertex_colors, vertex_labels), (face, face_colors, face_labels)):
+        if colors is not None:
+            for name, column in zip(("red", "green", "blue", "alpha"), colors.T, strict=False):
+                rows.add(f"property uchar {name}", "u1", column)
+        if labels is not None:
+            rows.add("property int label", "<i4", labels)
+    head = [
+        "ply",
+        "format binary_little_endian 1.0",
+        "comment written by hodgeformer",
+        *vertex.lines,
+        *face.lines,
+    ]
+    return ("\n".join([*head, "end_header"]) + "\n").encode() + vertex.to_bytes() + face.to_bytes()
+
+
+class _Rows:
+    """The rows of one element, gathered column by column."""
+
+    def __init__(self, name: str, count: int) -> None:
+        self.lines = [f"element {name} {count}"]
+        self._count = count
+        self._columns: list[tuple[str, NDArray[Any]]] = []
+
+    def add(self, line: str | None, dtype: str, values: NDArray[Any]) -> None:
+        if line is not None:
+            self.lines.append(line)
+        self._columns.append((dtype, values))
+
+    def to_bytes(self) -> bytes:
+        fields = [(f"c{i}", dtype, values.shape[1:]) for i, (dtype, values) in enumerate(self._columns)]
+        rows = np.empty(self._count, dtype=fields)
+        for i, (_, values) in enumerate(self._columns):
+            rows[f"c{i}"] = values
+        return rows.tobytes()

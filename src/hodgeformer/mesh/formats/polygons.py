@@ -1,0 +1,115 @@
+"""Cut polygons into triangles and remember which polygon each triangle came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hodgeformer.mesh.mesh import FloatArray, IntArray
+
+# Ear clipping is quadratic in the corners; beyond this a fan is cut and noted.
+MAX_CLIPPED_CORNERS = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """Triangles in the order of their polygons; `polygons[i]` is the polygon of triangle i."""
+
+    faces: IntArray
+    polygons: IntArray
+    notes: tuple[str, ...]
+
+
+def triangulate(vertices: FloatArray, corners: IntArray, n_corners: IntArray) -> Cut:
+    """A polygon of k corners becomes k - 2 triangles of the same winding.
+
+    Convex polygons are cut as a fan from their first corner, others by clipping ears.
+    """
+    first = np.cumsum(n_corners) - n_corners
+    n_triangles = n_corners - 2
+    first_triangle = np.cumsum(n_triangles) - n_triangles
+    faces = np.empty((int(n_triangles.sum()), 3), dtype=np.int64)
+    n_clipped = n_forced = 0
+    for k in np.unique(n_corners).tolist():
+        chosen = np.flatnonzero(n_corners == k)
+        polygons = corners[first[chosen, None] + np.arange(k)]
+        fans = _fans(polygons)
+        for i in np.flatnonzero(~_fan_fits(vertices, fans)) if k > 3 else ():
+            clipped = _clip_ears(vertices[polygons[i]]) if k <= MAX_CLIPPED_CORNERS else None
+            n_clipped += clipped is not None
+            n_forced += clipped is None
+            if clipped is not None:
+                fans[i] = polygons[i][clipped]
+        faces[first_triangle[chosen, None] + np.arange(k - 2)] = fans
+    notes = [f"{int((n_corners > 3).sum())} polygons cut into triangles"]
+    if n_clipped:
+        notes.append(f"{n_clipped} polygons are not convex; cut by clipping ears")
+    if n_forced:
+        notes.append(
+            f"{n_forced} polygons are not simple or too large; cut as a fan, their triangles may overlap"
+        )
+    return Cut(faces, np.repeat(np.arange(len(n_corners)), n_triangles), tuple(notes))
+
+
+def _fans(polygons: IntArray) -> IntArray:
+    """(m, k) corners to (m, k - 2, 3) triangles that share corner 0."""
+    apex = np.broadcast_to(polygons[:, :1], (len(polygons), polygons.shape[1] - 2))
+    return np.stack([apex, polygons[:, 1:-1], polygons[:, 2:]], axis=-1)
+
+
+def _fan_fits(vertices: FloatArray, fans: IntArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """True where no triangle of the fan turns against the polygon's own normal."""
+    points = vertices[fans]
+    normals = np.cross(points[:, :, 1] - points[:, :, 0], points[:, :, 2] - points[:, :, 0])
+    total = normals.sum(axis=1, keepdims=True)
+    along = (normals * total).sum(axis=-1)
+    tolerance = 1e-12 * (total * total).sum(axis=-1)
+    fits: np.ndarray[tuple[int], np.dtype[np.bool_]] = (along >= -tolerance).all(axis=1)
+    return fits
+
+
+def _clip_ears(points: FloatArray) -> list[tuple[int, int, int]] | None:
+    """Triangles of a simple polygon as corner numbers; None where the polygon crosses itself."""
+    flat = _in_plane(points)
+    left = list(range(len(flat)))
+    triangles: list[tuple[int, int, int]] = []
+    while len(left) > 3:
+        for at in range(len(left)):
+            ear = left[at - 1], left[at], left[(at + 1) % len(left)]
+            if _is_ear(flat, ear, left):
+                triangles.append(ear)
+                del left[at]
+                break
+        else:
+            return None
+    triangles.append((left[0], left[1], left[2]))
+    return triangles
+
+
+def _in_plane(points: FloatArray) -> FloatArray:
+    """Coordinates in the polygon's own plane, so that it runs counter-clockwise."""
+    following = np.roll(points, -1, axis=0)
+    normal = np.cross(points - points[0], following - points[0]).sum(axis=0)
+    axis = int(np.argmax(np.abs(normal)))
+    kept = points[:, [(axis + 1) % 3, (axis + 2) % 3]]
+    return kept if normal[axis] >= 0 else kept[:, ::-1]
+
+
+def _is_ear(flat: FloatArray, ear: tuple[int, int, int], left: list[int]) -> bool:
+    """The corner turns left and no other remaining corner lies in its triangle."""
+    a, b, c = flat[list(ear)]
+    if _turn(a, b, c) <= 0:
+        return False
+    others = flat[[corner for corner in left if corner not in ear]]
+    # A corner at the same place as one of the ear's (a slit) does not block it.
+    others = others[~(others[:, None] == np.stack([a, b, c])).all(axis=-1).any(axis=1)]
+    inside = (_turn(a, b, others) >= 0) & (_turn(b, c, others) >= 0) & (_turn(c, a, others) >= 0)
+    return not bool(np.any(inside))
+
+
+def _turn(a: FloatArray, b: FloatArray, c: FloatArray) -> FloatArray:
+    """Twice the signed area of the triangle a, b, c in the plane."""
+    u, w = b - a, c - a
+    area: FloatArray = u[..., 0] * w[..., 1] - u[..., 1] * w[..., 0]
+    return area

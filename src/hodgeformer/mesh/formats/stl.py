@@ -1,0 +1,106 @@
+"""STL, binary and ASCII: three corners per triangle, so equal corners are welded into one vertex."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from hodgeformer.errors import MeshFormatError
+from hodgeformer.mesh.formats.content import Content, LineOf
+from hodgeformer.mesh.formats.text import TextLines
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+
+_TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("extra", "<u2")])
+_HEAD = 80
+
+
+def read_stl(data: bytes, path: Path, *, weld: bool = True) -> Content:
+    """Corners with exactly equal coordinates become one vertex, numbered by first appearance."""
+    head = data[:4096]
+    if is_binary(data) or head.lstrip()[:5].lower() != b"solid" or b"\0" in head:
+        corners, notes = _read_binary(data, path)
+        corner_line: LineOf | None = None
+    else:
+        corners, corner_line, notes = _read_ascii(data, path)
+    faces, first = np.arange(len(corners)), np.arange(len(corners))
+    points = corners
+    if weld and len(corners):
+        faces, first = weld_corners(corners)
+        points = corners[first]
+        notes = [*notes, f"{len(corners)} corners welded into {len(first)} vertices"]
+    return Content(
+        vertices=points,
+        corners=faces,
+        n_corners=np.full(len(corners) // 3, 3),
+        notes=tuple(notes),
+        vertex_line=None if corner_line is None else lambda i: corner_line(int(first[i])),
+        face_line=None if corner_line is None else lambda i: corner_line(3 * i),
+    )
+
+
+def is_binary(data: bytes) -> bool:
+    """The size decides: many binary files begin with "solid", the word that marks an ASCII one."""
+    n_faces = int.from_bytes(data[_HEAD : _HEAD + 4], "little")
+    return len(data) == _HEAD + 4 + _TRIANGLE.itemsize * n_faces
+
+
+def _read_binary(data: bytes, path: Path) -> tuple[FloatArray, list[str]]:
+    n_faces = int.from_bytes(data[_HEAD : _HEAD + 4], "little")
+    expected = _HEAD + 4 + _TRIANGLE.itemsize * n_faces
+    if len(data) < expected:
+        raise MeshFormatError(
+            f"{path}: not ASCII STL, and as binary STL it ends early: {n_faces} triangles need {expected} "
+            f"bytes, the file has {len(data)}; it is cut short or belongs to another format, get it again"
+        )
+    corners = np.frombuffer(data, _TRIANGLE, n_faces, _HEAD + 4)["corners"].reshape(-1, 3).astype(np.float64)
+    n_more = len(data) - expected
+    return corners, [f"{n_more} bytes after the last triangle were passed over"] if n_more else []
+
+
+def _read_ascii(data: bytes, path: Path) -> tuple[FloatArray, LineOf, list[str]]:
+    lines = TextLines(data, path)
+    keywords = np.char.lower(lines.keywords(np.arange(len(lines))))
+    found = np.flatnonzero(keywords == b"vertex")
+    lines.drop_keyword(found, length=len("vertex"))
+    wrong = np.flatnonzero(lines.n_tokens[found] != 3)
+    if wrong.size:
+        line = int(found[wrong[0]])
+        raise lines.error(line, f"a vertex needs 3 coordinates, found {lines.n_tokens[line]} numbers")
+    n_facets = int((keywords == b"endfacet").sum())
+    if len(found) != 3 * n_facets:
+        raise lines.error(
+            len(lines) - 1,
+            f"the file has {len(found)} corners and {n_facets} finished triangles, expected three for each; "
+            "it is cut short, get it again",
+        )
+    corners = lines.floats(found, "coordinates").reshape(-1, 3)
+    closed = bool(keywords[-1] == b"endsolid")
+    notes = [] if closed else ["the last line is not 'endsolid', the file may be cut short"]
+    return corners, lambda i: lines.number(int(found[i])), notes
+
+
+def weld_corners(points: FloatArray) -> tuple[IntArray, IntArray]:
+    """For every point its vertex, and for every vertex its first point; -0.0 equals 0.0."""
+    order = np.lexsort(points.T)
+    ordered = points[order]
+    starts = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])
+    # lexsort is stable, so the first of a run is also the first in the file.
+    first = order[starts]
+    by_appearance = np.argsort(first)
+    rank = np.empty_like(by_appearance)
+    rank[by_appearance] = np.arange(len(first))
+    vertex = np.empty(len(points), dtype=np.int64)
+    vertex[order] = rank[np.cumsum(starts) - 1]
+    return vertex, first[by_appearance]
+
+
+def stl_bytes(mesh: Mesh) -> bytes:
+    """Binary STL: coordinates become float32."""
+    triangles = np.zeros(mesh.n_faces, dtype=_TRIANGLE)
+    corners = mesh.vertices[mesh.faces]
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    lengths = np.linalg.norm(normals, axis=1, keepdims=True)
+    triangles["normal"] = np.divide(normals, lengths, out=np.zeros_like(normals), where=lengths > 0)
+    triangles["corners"] = corners
+    return b"written by hodgeformer".ljust(_HEAD) + np.uint32(mesh.n_faces).tobytes() + triangles.tobytes()

@@ -1,0 +1,207 @@
+"""Read and write mesh files. The order of vertices and faces is the file's own, always."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hodgeformer.errors import MeshError, MeshFormatError
+from hodgeformer.mesh.formats import glb, gltf, mtl, obj, off, ply, stl
+from hodgeformer.mesh.formats.content import Colors, Content
+from hodgeformer.mesh.mesh import Attribute, Mesh
+
+_READERS: dict[str, Callable[[bytes, Path], Content]] = {
+    ".obj": obj.read_obj,
+    ".off": off.read_off,
+    ".ply": ply.read_ply,
+    ".stl": stl.read_stl,
+    ".glb": gltf.read_gltf,
+    ".gltf": gltf.read_gltf,
+}
+MESH_SUFFIXES = tuple(_READERS)
+_WRITTEN: dict[str, tuple[Attribute, ...]] = {
+    ".obj": ("face_colors", "vertex_colors", "face_labels"),
+    ".off": ("face_colors", "vertex_colors"),
+    ".ply": ("face_colors", "vertex_colors", "face_labels", "vertex_labels"),
+    ".stl": (),
+    ".glb": ("face_colors", "vertex_colors", "face_labels", "vertex_labels"),
+}
+_FOREIGN = {
+    b"PK\x03\x04": "a zip archive", b"PK\x05\x06": "an empty zip archive", b"\x1f\x8b": "a gzip archive",
+    b"7z\xbc\xaf": "a 7z archive", b"\x89PNG": "a PNG picture", b"\xff\xd8\xff": "a JPEG picture",
+    b"%PDF": "a PDF document", b"\x93NUMPY": "a NumPy array", b"version https://git-lfs": "a git-lfs pointer",
+}  # fmt: skip
+
+
+def load_mesh(path: str | os.PathLike[str], *, weld_stl: bool = True) -> Mesh:
+    """A triangle mesh from an OBJ, OFF, PLY, STL, GLB or GLTF file.
+
+    Polygons are cut into triangles, `mesh.polygons` maps back. Labels and colors of the file are in
+    `mesh.attributes`. The corners of an STL file are welded where their coordinates are exactly equal, unless
+    `weld_stl` is false. `mesh.notes` says what was done. Raises MeshError for anything that is not a mesh.
+    """
+    path = Path(path)
+    data = _read_bytes(path)
+    suffix = path.suffix.lower()
+    found = _sniff(data) if suffix not in _READERS else _unmistakable(data, suffix)
+    if found is None:
+        raise MeshFormatError(
+            f"{path}: the suffix {suffix!r} is not known and the content is not a mesh; "
+            f"supported are {', '.join(MESH_SUFFIXES)}"
+        )
+    content = stl.read_stl(data, path, weld=weld_stl) if found == ".stl" else _READERS[found](data, path)
+    if found != suffix and {found, suffix} != {".glb", ".gltf"}:
+        content = replace(content, notes=(f"read as {found[1:].upper()} by its content", *content.notes))
+    return content.to_mesh(path)
+
+
+def save_mesh(
+    mesh: Mesh,
+    path: str | os.PathLike[str],
+    *,
+    face_colors: ArrayLike | None = None,
+    vertex_colors: ArrayLike | None = None,
+    face_labels: ArrayLike | None = None,
+    vertex_labels: ArrayLike | None = None,
+) -> None:
+    """Write OBJ, OFF, PLY, STL or GLB, by the suffix; the file appears complete or not at all.
+
+    Colors are (n, 3) or (n, 4) whole numbers 0..255, labels (n,) whole numbers. What each format holds:
+    PLY all of it, exactly (labels as the property `label`). OBJ colors (of faces as materials in a .mtl file
+    beside it, of vertices without alpha) and face labels (as groups `label_3`). OFF colors. GLB, in float32,
+    labels and colors of faces or of vertices; those of faces give each face its own three corners, which
+    `load_mesh` joins again. STL only the triangles, in float32.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    given: dict[Attribute, ArrayLike | None] = {
+        "face_colors": face_colors, "vertex_colors": vertex_colors,
+        "face_labels": face_labels, "vertex_labels": vertex_labels,
+    }  # fmt: skip
+    held = {kind: _checked(kind, values, mesh) for kind, values in given.items() if values is not None}
+    _check_format_holds(suffix, mesh, held, path)
+    if suffix == ".obj":
+        _save_obj(mesh, path, held)
+    elif suffix == ".off":
+        _write(path, off.off_text(mesh, **held).encode())
+    elif suffix == ".ply":
+        _write(path, ply.ply_bytes(mesh, **held))
+    elif suffix == ".glb":
+        _write(path, glb.glb_bytes(mesh, **held))
+    else:
+        _write(path, stl.stl_bytes(mesh))
+
+
+def _read_bytes(path: Path) -> bytes:
+    if not path.exists():
+        raise MeshFormatError(f"{path}: there is no such file; check the spelling and the folder")
+    if not path.is_file():
+        kind = "a folder" if path.is_dir() else "not a regular file"
+        raise MeshFormatError(f"{path}: this is {kind}; the path of a mesh file is needed")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise MeshFormatError(
+            f"{path}: the file cannot be read ({error.strerror}); check its permissions"
+        ) from error
+    if not data.strip():
+        raise MeshFormatError(f"{path}: the file is empty; get or export it again")
+    for magic, kind in _FOREIGN.items():
+        if data.startswith(magic):
+            raise MeshFormatError(f"{path}: this is {kind}, not a mesh; unpack or export a mesh file from it")
+    return data
+
+
+def _unmistakable(data: bytes, suffix: str) -> str:
+    """PLY and GLB files say what they are, whatever they are called."""
+    if data[:4] in (b"ply\n", b"ply\r"):
+        return ".ply"
+    return ".glb" if data[:4] == b"glTF" else suffix
+
+
+def _sniff(data: bytes) -> str | None:
+    """The format of a file whose suffix says nothing."""
+    head = data[:65536].lstrip()
+    certain = _unmistakable(data, "")
+    if certain:
+        return certain
+    if stl.is_binary(data) or head[:6].lower() in (b"solid ", b"solid\n", b"solid\r"):
+        return ".stl"
+    if off.is_off(head):
+        return ".off"
+    if head[:1] == b"{" and b'"asset"' in data:
+        return ".gltf"
+    if b"\0" not in head and any(line[:2] == b"v " for line in head.splitlines()):
+        return ".obj"
+    return None
+
+
+def _checked(kind: Attribute, values: ArrayLike, mesh: Mesh) -> NDArray[Any]:
+    """Labels as int64, colors as uint8, one per face or vertex."""
+    array = np.asarray(values)
+    n = mesh.n_faces if kind.startswith("face") else mesh.n_vertices
+    is_color = kind.endswith("colors")
+    expected = f"({n}, 3) or ({n}, 4)" if is_color else f"({n},)"
+    fits = array.ndim == 2 and array.shape[1] in (3, 4) if is_color else array.ndim == 1
+    if not fits or len(array) != n:
+        raise MeshError(f"{mesh.name}: {kind} must have shape {expected}, got {array.shape}")
+    if array.dtype.kind not in "iu":
+        raise MeshError(f"{mesh.name}: {kind} must be whole numbers, got {array.dtype}")
+    low, high = (0, 255) if is_color else (-(2**31), 2**31 - 1)
+    if array.size and (array.min() < low or array.max() > high):
+        raise MeshError(f"{mesh.name}: {kind} must lie in {low}..{high}, got {array.min()}..{array.max()}")
+    return array.astype(np.uint8 if is_color else np.int64)
+
+
+def _check_format_holds(suffix: str, mesh: Mesh, held: dict[Attribute, NDArray[Any]], path: Path) -> None:
+    if suffix not in _WRITTEN:
+        raise MeshError(f"{path}: cannot write {suffix!r}; supported are {', '.join(_WRITTEN)}")
+    for kind in held:
+        if kind not in _WRITTEN[suffix]:
+            able = ", ".join(other for other, kinds in _WRITTEN.items() if kind in kinds)
+            raise MeshError(f"{path}: {suffix[1:].upper()} cannot hold {kind}; {able} can")
+    colors = held.get("vertex_colors")
+    if suffix == ".obj" and colors is not None and (colors[:, 3:] != 255).any():
+        raise MeshError(f"{path}: OBJ cannot hold transparent vertex_colors; .off, .ply and .glb can")
+    if suffix == ".glb" and "face_colors" in held and "vertex_colors" in held:
+        raise MeshError(f"{path}: GLB holds face_colors or vertex_colors, not both; .obj, .off and .ply can")
+    if suffix in (".glb", ".stl") and np.abs(mesh.vertices).max() > np.finfo(np.float32).max:
+        raise MeshError(
+            f"{path}: coordinates are too large for {suffix}, which stores float32; .ply can hold them"
+        )
+    numbers = [
+        mesh.n_vertices,
+        *(np.abs(values).max() for kind, values in held.items() if kind.endswith("labels")),
+    ]
+    if suffix == ".glb" and max(numbers) > 2**24:
+        raise MeshError(
+            f"{path}: GLB stores labels and vertex numbers up to {2**24}, found {max(numbers)}; use .ply"
+        )
+
+
+def _save_obj(mesh: Mesh, path: Path, held: dict[Attribute, NDArray[Any]]) -> None:
+    library: str | None = None
+    face_colors: Colors | None = held.get("face_colors")
+    if face_colors is not None:
+        beside = path.with_suffix(".mtl")
+        _write(beside, mtl.mtl_text(face_colors).encode())
+        library = beside.name
+    _write(path, obj.obj_text(mesh, library=library, **held).encode())
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Beside the target first, then renamed, so that no reader meets half a file."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        draft.write_bytes(data)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise MeshError(f"{path}: cannot be written ({error.strerror}); does its folder exist?") from error
