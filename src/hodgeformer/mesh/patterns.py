@@ -46,7 +46,7 @@ def sparsity_pattern(
     seed: int,
     n_threads: int = 1,
 ) -> SparsityPattern[NDArray[np.generic]]:
-    """Rows of one element kind, each in ascending order; a pure function of topology, positions and seed."""
+    """Rows of one element kind: itself, rings outward, random ones; a pure function of topology, positions and seed."""
     n = topology.n[kind]
     connectors, offsets, members = _connections(kind, topology)
     centers = _centers(kind, topology, vertices)
@@ -55,7 +55,9 @@ def sparsity_pattern(
     row_seed = np.uint64((seed * 4 + "vef".index(kind)) & 0xFFFFFFFFFFFFFFFF)
 
     def fill(first: int, last: int) -> None:
-        _fill_rows(first, last, connectors, offsets, members, centers, n_local, n_random, row_seed, rows, lengths)
+        _fill_rows(
+            first, last, connectors, offsets, members, centers, n_local, n_random, row_seed, rows, lengths
+        )
 
     for_row_ranges(fill, n, n_threads=n_threads)
     row_offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -124,7 +126,7 @@ def _fill_rows(
     n = len(connectors)
     seen = np.full(n, -1, dtype=np.int32)  # seen[j] == i: j is already in the row of i
     searched = np.full(len(offsets) - 1, -1, dtype=np.int32)
-    queue = np.empty(n, dtype=np.int32)
+    queue = np.empty(n + 1, dtype=np.int32)
     distance = np.empty(n, dtype=np.float64)
     for i in range(first, last):
         found = _search(i, connectors, offsets, members, centers, n_local, seen, searched, queue, distance)
@@ -134,7 +136,6 @@ def _fill_rows(
             seen[j] = i
             rows[i, at] = j
         lengths[i] = min(found + n_random, n)
-        rows[i, : lengths[i]].sort()
 
 
 @njit(cache=True, nogil=True)
@@ -157,21 +158,21 @@ def _search(
     while end < n_local and ring < end:
         start, ring = ring, end
         for at in range(start, ring):
-            for c in connectors[queue[at]]:
+            for side in range(connectors.shape[1]):
+                c = np.uint64(connectors[np.uint64(queue[at]), side])  # unsigned: no wrap-around branch
                 if searched[c] == i:
                     continue
                 searched[c] = i
-                low, high = offsets[c], offsets[c + 1]
+                low, high = offsets[c], offsets[c + np.uint64(1)]
                 if high - low > _MAX_FAN:
                     place = low + np.searchsorted(members[low:high], i)
                     low = min(max(low, place - _MAX_FAN // 2), high - _MAX_FAN)
                     high = low + _MAX_FAN
                 for m in range(low, high):
-                    j = members[m]
-                    if seen[j] != i:
-                        seen[j] = i
-                        queue[end] = j
-                        end += 1
+                    j = np.uint64(members[np.uint64(m)])
+                    queue[end] = j  # overwritten by the next one unless j is new: cheaper than a branch
+                    end += seen[j] != i
+                    seen[j] = i
     if end > n_local:  # the last ring overflows: the nearer center wins, then the smaller number
         for at in range(ring, end):
             distance[at] = 0.0
@@ -193,9 +194,13 @@ def _select_nearest(queue: Int32Array, distance: FloatArray, low: int, high: int
         pivot_distance, pivot = distance[middle], queue[middle]
         left, right = low, high
         while left <= right:
-            while distance[left] < pivot_distance or (distance[left] == pivot_distance and queue[left] < pivot):
+            while distance[left] < pivot_distance or (
+                distance[left] == pivot_distance and queue[left] < pivot
+            ):
                 left += 1
-            while distance[right] > pivot_distance or (distance[right] == pivot_distance and queue[right] > pivot):
+            while distance[right] > pivot_distance or (
+                distance[right] == pivot_distance and queue[right] > pivot
+            ):
                 right -= 1
             if left <= right:
                 queue[left], queue[right] = queue[right], queue[left]

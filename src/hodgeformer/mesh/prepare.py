@@ -117,11 +117,14 @@ def prepare(
     config = PrepareConfig() if config is None else config
     kept = np.flatnonzero(~repeats_a_vertex(mesh.faces))
     if not kept.size:
-        raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")
+        raise MeshError(
+            f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it"
+        )
     vertices, faces, order_v, face_order = _canonical(mesh, mesh.faces[kept], config, frame)
-    order_f = kept[face_order]
     vertices = to_unit_sphere(vertices, faces)
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
+    order_f = kept[face_order]
+    order = PerElement(order_v, _edge_order(topology, mesh.faces, order_v, order_f), order_f)
     fixed = PerElement.build(config.neighbors)
     caps: PerElement[int | None] = PerElement.build(lambda kind: (config.max_neighbors or {}).get(kind))
     prepared = PreparedMesh(
@@ -137,8 +140,8 @@ def prepare(
             n_threads=thread_count() if n_threads is None else n_threads,
         ),
         positions=vertices,
-        order=PerElement(order_v, _edge_order(topology, mesh.faces, order_v, order_f), order_f),
-        face_source=_face_source(mesh, kept, face_order),
+        order=order,
+        face_source=_face_source(topology, vertices, mesh, order),
         name=mesh.name,
     )
     return prepared if extra is None else _with_columns(prepared, extra)
@@ -168,7 +171,9 @@ def _moderate(vertices: FloatArray) -> FloatArray:
     return np.ldexp(vertices, -int(exponent))
 
 
-def _edge_order(topology: MeshComplex, file_faces: IntArray, order_v: IntArray, order_f: IntArray) -> IntArray:
+def _edge_order(
+    topology: MeshComplex, file_faces: IntArray, order_v: IntArray, order_f: IntArray
+) -> IntArray:
     """The file's number, by first appearance, of each edge here."""
     # The sides of face order_f[i] in the file start at another corner than those of face i here.
     first_corner = file_faces[order_f] == order_v[topology.faces[:, :1]]
@@ -177,17 +182,19 @@ def _edge_order(topology: MeshComplex, file_faces: IntArray, order_v: IntArray, 
     return inverse(edges_by_first_appearance(sides[np.argsort(order_f, kind="stable")], topology.n.e))
 
 
-def _face_source(mesh: Mesh, kept: IntArray, face_order: IntArray) -> IntArray:
-    source = np.empty(mesh.n_faces, dtype=np.int64)
-    here = inverse(face_order)
-    source[kept] = here
-    if len(kept) < mesh.n_faces:
+def _face_source(
+    topology: MeshComplex, vertices: FloatArray, mesh: Mesh, order: PerElement[IntArray]
+) -> IntArray:
+    source = np.full(mesh.n_faces, -1)
+    source[order.f] = np.arange(topology.n.f)
+    set_aside = np.flatnonzero(source < 0)
+    if set_aside.size:
         from scipy.spatial import cKDTree
 
-        set_aside = np.setdiff1d(np.arange(mesh.n_faces), kept)
-        centers = face_centers(_moderate(mesh.vertices), mesh.faces)
-        nearest = cKDTree(centers[kept]).query(centers[set_aside])[1]
-        source[set_aside] = here[nearest]
+        # Corners sorted, so that rounding does not depend on which of them the file names first.
+        corners = np.sort(inverse(order.v)[mesh.faces[set_aside]], axis=1)
+        nearest = cKDTree(face_centers(vertices, topology.faces)).query(face_centers(vertices, corners))[1]
+        source[set_aside] = nearest
     return source
 
 
@@ -199,7 +206,9 @@ def _with_columns(prepared: PreparedMesh, extra: PerElement[NDArray[Any] | None]
         columns = np.asarray(columns, dtype=np.float32).reshape(len(columns), -1)
         bad = np.flatnonzero(~np.isfinite(columns).all(axis=1))
         if bad.size:
-            raise BatchError(f"{prepared.name}: extra column of kind '{kind}' is not finite at element {bad[0]}")
+            raise BatchError(
+                f"{prepared.name}: extra column of kind '{kind}' is not finite at element {bad[0]}"
+            )
         return np.concatenate([prepared.x_in[kind], prepared.from_file_order(columns, kind)], axis=1)
 
     return replace(prepared, x_in=PerElement(*(appended(kind) for kind in KINDS)))

@@ -1,0 +1,30 @@
+# The two commands of the README. Each makes .venv itself and reuses it while pyproject.toml and constraints.txt stand.
+
+PYTHON ?= python3.11
+BIN := .venv/bin
+EXTRAS ?= dev
+
+.PHONY: demo test lint types setup clean
+
+demo: setup
+	$(BIN)/hodgeformer demo
+
+test: lint types
+	$(BIN)/pytest -n 2 --dist worksteal
+
+lint: setup
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+
+types: setup
+	$(BIN)/mypy
+
+setup: .venv/.installed
+
+.venv/.installed: pyproject.toml constraints.txt
+	command -v $(PYTHON) >/dev/null && $(PYTHON) -m venv .venv || python3 -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[$(EXTRAS)]"
+	touch $@
+
+clean:
+	rm -rf .venv build dist

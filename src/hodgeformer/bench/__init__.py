@@ -1,0 +1,1 @@
+"""Measurements of speed and memory: functions that return numbers, printed by `hodgeformer bench`."""

@@ -1,0 +1,81 @@
+"""The command line: the only printer, one file per verb.
+
+Files of verbs import torch, numba and the like inside their functions, so that `hodgeformer --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from hodgeformer.cli.bench import bench
+from hodgeformer.cli.check import check
+from hodgeformer.errors import HodgeFormerError
+
+DONE, SOME_FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+
+
+class _Verbs(TyperGroup):
+    """Turns what goes wrong into one clear line and an exit code; a traceback only with --debug."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (HodgeFormerError, OSError) as error:
+            if ctx.params.get("debug") or isinstance(error, BrokenPipeError):
+                raise
+            print(f"hodgeformer: {_one_line(error)}", file=sys.stderr)
+            raise typer.Exit(WRONG_USE) from None
+        except KeyboardInterrupt:
+            print("hodgeformer: interrupted", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(str(error).split())
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from hodgeformer import __version__
+
+        print(f"hodgeformer {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    name="hodgeformer",
+    help="Classify and segment triangle meshes with a Transformer whose attention is a discrete Hodge star.",
+    cls=_Verbs,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(check)
+app.command()(bench)
+
+
+def main() -> None:
+    """The console script."""
+    app()
