@@ -1,0 +1,1 @@
+"""The paper's model: learned Hodge stars, Laplacians, blocks, encoder and heads."""

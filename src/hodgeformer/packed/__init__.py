@@ -1,0 +1,1 @@
+"""The border: NumPy meshes in, one block-diagonal complex of tensors out."""

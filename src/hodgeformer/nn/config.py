@@ -1,0 +1,115 @@
+"""Every number that decides the shape of a model."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement
+from hodgeformer.mesh.features import GROUPS, feature_widths
+from hodgeformer.settings import Settings
+
+Task = Literal["classification", "segmentation", "regression"]
+Target = Literal["mesh", "vertex", "edge", "face"]
+Stars = Literal["learned", "barycentric", "galerkin"]
+Backend = Literal["auto", "reference", "numba", "triton"]
+Size = Annotated[int, Field(ge=1)]
+
+READ_BY: dict[ElementKind, str] = {"v": "ve", "e": "vef", "f": "ef"}
+"""The kinds whose features the learned stars of L_v, L_e and L_f read."""
+
+
+class ModelConfig(Settings):
+    """The model. Stored in every checkpoint.
+
+    `element` is what one row of the output belongs to: classification always "mesh", segmentation "face" unless said
+    otherwise, regression "mesh" unless said otherwise. `n_classes` is the width of a row: classes, or the numbers of
+    a regression. `blocks` spells the stack, H for HodgeFormer and T for Transformer blocks; `updates` the kinds they
+    change. `in_features` are the columns of x_in per kind. `stars` other than "learned" swaps in the fixed stars of
+    discrete exterior calculus. `checkpoint_activations` trades a second forward pass for memory.
+    """
+
+    task: Task
+    n_classes: Size
+    element: Target
+    blocks: str = "HHHHHHTT"
+    updates: str = "v"
+    d_model: Size = 256
+    d_hidden: Size = 512
+    n_heads: Size = 4
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    embedding: Literal["neighbor", "plain"] = "neighbor"
+    in_features: dict[ElementKind, Size] = Field(default_factory=lambda: dict(feature_widths(GROUPS).items()))
+    stars: Stars = "learned"
+    checkpoint_activations: bool = False
+    backend: Backend = "auto"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_element(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("element") is None:
+            return {**values, "element": "face" if values.get("task") == "segmentation" else "mesh"}
+        return values
+
+    @field_validator("blocks")
+    @classmethod
+    def _known_blocks(cls, blocks: str) -> str:
+        if not blocks or set(blocks) - set("HT"):
+            raise ValueError("write the stack with the letters H and T, at least one, such as 'HHHHHHTT'")
+        return blocks
+
+    @field_validator("updates")
+    @classmethod
+    def _known_kinds(cls, updates: str) -> str:
+        ordered = "".join(kind for kind in KINDS if kind in updates)
+        if not updates or sorted(updates) != sorted(ordered):
+            raise ValueError("name each updated kind once, from v, e and f, such as 'v' or 'vef'")
+        return ordered
+
+    @field_validator("in_features")
+    @classmethod
+    def _all_kinds(cls, widths: dict[ElementKind, int]) -> dict[ElementKind, int]:
+        missing = [kind for kind in KINDS if kind not in widths]
+        if missing:
+            raise ValueError(f"the number of input columns of kind {', '.join(missing)} is missing")
+        return {kind: widths[kind] for kind in KINDS}
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> ModelConfig:
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model ({self.d_model}) must be divisible by n_heads ({self.n_heads})")
+        if self.task == "classification" and self.element != "mesh":
+            raise ValueError(
+                f"classification labels whole meshes; to label each {self.element} use 'segmentation'"
+            )
+        if self.task == "segmentation" and self.element == "mesh":
+            raise ValueError(
+                "segmentation labels faces, vertices or edges; to label meshes use 'classification'"
+            )
+        return self
+
+    @property
+    def d_head(self) -> int:
+        return self.d_model // self.n_heads
+
+    @property
+    def widths(self) -> PerElement[int]:
+        return PerElement(**self.in_features)
+
+    @property
+    def updated(self) -> tuple[ElementKind, ...]:
+        return tuple(kind for kind in KINDS if kind in self.updates)
+
+    @property
+    def embedded(self) -> tuple[ElementKind, ...]:
+        """The kinds that some layer reads; the others need no embedding."""
+        read = set(self.updates)
+        if "H" in self.blocks and self.stars == "learned":
+            read.update(*(READ_BY[kind] for kind in self.updated))
+        return tuple(kind for kind in KINDS if kind in read)
+
+    @property
+    def target_kind(self) -> ElementKind | None:
+        """The kind of element that one row of the output belongs to; None for whole meshes."""
+        return next((kind for kind, name in ELEMENT_NAMES.items() if name == self.element), None)

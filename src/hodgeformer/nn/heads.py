@@ -1,0 +1,74 @@
+"""From element features to the answer: one row per mesh, or one per element."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hodgeformer.containers import ElementKind, PerElement
+from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.feed_forward import linear
+from hodgeformer.ops.segment import segment_mean
+from hodgeformer.packed.topology import PackedComplex
+
+
+class _Head(nn.Module):
+    """Dropout and a linear layer over the updated kinds side by side."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.updated = config.updated
+        self.d_in = config.d_model * len(config.updated)
+        self.dropout = nn.Dropout(config.dropout)
+        self.out = linear(self.d_in, config.n_classes)
+
+
+class MeshHead(_Head):
+    """One row per mesh: the mean over each updated kind, centered by the statistics of the batch.
+
+    After the last LayerNorm all meshes share a large common offset and differ by little, which a linear layer alone
+    unlearns very slowly. A batch of one mesh has no statistics and is centered like in evaluation.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.center = nn.BatchNorm1d(self.d_in)
+
+    def forward(
+        self, x: PerElement[Tensor | None], topology: PackedComplex
+    ) -> Float[Tensor, "meshes n_classes"]:
+        means = [segment_mean(cast(Tensor, x[kind]), topology.offsets[kind]) for kind in self.updated]
+        out: Tensor = self.out(self.dropout(self.centered(torch.cat(means, dim=1))))
+        return out
+
+    def centered(self, pooled: Float[Tensor, "meshes d"]) -> Float[Tensor, "meshes d"]:
+        if len(pooled) > 1:
+            return cast(Tensor, self.center(pooled))
+        center = self.center
+        return functional.batch_norm(
+            pooled, center.running_mean, center.running_var, center.weight, center.bias, eps=center.eps
+        )
+
+
+class ElementHead(_Head):
+    """One row per face, vertex or edge: each updated kind carried there by averaging incident elements."""
+
+    def __init__(self, config: ModelConfig, kind: ElementKind) -> None:
+        super().__init__(config)
+        self.kind: ElementKind = kind
+
+    def forward(self, x: PerElement[Tensor | None], topology: PackedComplex) -> Float[Tensor, "n n_classes"]:
+        carried = [
+            topology.carry(cast(Tensor, x[source]), source=source, target=self.kind)
+            for source in self.updated
+        ]
+        out: Tensor = self.out(self.dropout(torch.cat(carried, dim=1)))
+        return out
+
+
+def head_for(config: ModelConfig) -> MeshHead | ElementHead:
+    return MeshHead(config) if config.target_kind is None else ElementHead(config, config.target_kind)

@@ -1,0 +1,72 @@
+"""The whole network: embedding, encoder, head."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from hodgeformer.containers import ELEMENT_NAMES, PerElement
+from hodgeformer.errors import BatchError
+from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.embedding import NeighborEmbedding, PlainEmbedding
+from hodgeformer.nn.encoder import Encoder
+from hodgeformer.nn.heads import head_for
+from hodgeformer.nn.memory import activation_memory
+from hodgeformer.packed.batch import Batch
+
+
+class HodgeFormer(nn.Module):
+    """x_in -> embedding -> blocks -> logits.
+
+    The output has one row per mesh, or one per element of the configured kind for all meshes of the batch, in the
+    order of the batch; `Batch.split` takes it apart.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = (NeighborEmbedding if config.embedding == "neighbor" else PlainEmbedding)(config)
+        self.encoder = Encoder(config)
+        self.head = head_for(config)
+
+    def forward(self, batch: Batch) -> Float[Tensor, "rows n_classes"]:
+        logits: Tensor = self.head(self.forward_features(batch), batch.topology)
+        return logits
+
+    def forward_features(self, batch: Batch) -> PerElement[Tensor | None]:
+        """The features (n, d_model) that the head reads; None for kinds that no layer reads."""
+        self._check(batch)
+        features: PerElement[Tensor | None] = self.encoder(
+            self.embedding(batch.x_in, batch.topology), batch.topology
+        )
+        return features
+
+    @property
+    def n_parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def activation_memory(self, n: PerElement[int], nnz: PerElement[int], *, training: bool) -> int:
+        """Bytes at the peak of one pass over n elements with nnz pattern entries, an estimate; weights not counted."""
+        return activation_memory(self.config, n, nnz, training=training)
+
+    def _check(self, batch: Batch) -> None:
+        """Refuse at the door what a kernel would misread."""
+        weight = self.head.out.weight
+        for kind, x in batch.x_in.items():
+            expected = (batch.n[kind], self.config.widths[kind])
+            if tuple(x.shape) != expected:
+                raise BatchError(
+                    f"{ELEMENT_NAMES[kind]} features must have shape {expected} (elements of the batch, columns the "
+                    f"model was built for), got {tuple(x.shape)}"
+                )
+            if x.dtype != weight.dtype:
+                raise BatchError(
+                    f"{ELEMENT_NAMES[kind]} features are {x.dtype} but the model is {weight.dtype}; "
+                    f"use batch.to(dtype={weight.dtype})"
+                )
+        devices = {str(tensor.device) for tensor in (*batch.x_in, *batch.topology.offsets, weight)}
+        devices |= {str(pattern.indices.device) for pattern in batch.topology.patterns}
+        if len(devices) > 1:
+            raise BatchError(
+                f"model and batch lie on different devices ({', '.join(sorted(devices))}); use batch.to(device)"
+            )

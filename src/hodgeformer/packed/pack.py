@@ -1,0 +1,151 @@
+"""Many prepared meshes become one batch: the only place where offsets are added."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement, SparsityPattern, Transposed
+from hodgeformer.errors import BatchError
+from hodgeformer.mesh.prepare import PreparedMesh
+from hodgeformer.ops.incidence import Incidence
+from hodgeformer.packed.batch import Batch
+from hodgeformer.packed.topology import PackedComplex
+
+Array = NDArray[Any]
+
+
+def pack(meshes: Sequence[PreparedMesh], *, transpose: bool = False) -> Batch:
+    """One block-diagonal complex from many meshes; nothing is padded, so company changes no result.
+
+    `transpose` also builds the transposed patterns that the backward pass reads, which a loader can do ahead of time.
+    Targets are one number (or one row, shape (1, c)) per mesh, or one for each element of a kind.
+    """
+    if not meshes:
+        raise BatchError("a batch needs at least one mesh, got an empty list")
+    starts = PerElement.build(lambda kind: [0, *accumulate(mesh.n[kind] for mesh in meshes)])
+    return Batch(
+        topology=_pack_topology(meshes, starts, transpose),
+        x_in=PerElement.build(lambda kind: _pack_features(meshes, kind)),
+        sizes=tuple(mesh.n for mesh in meshes),
+        names=tuple(mesh.name for mesh in meshes),
+        target=_pack_targets(meshes),
+    )
+
+
+def _pack_topology(
+    meshes: Sequence[PreparedMesh], starts: PerElement[list[int]], transpose: bool
+) -> PackedComplex:
+    def shifted(array: Callable[[PreparedMesh], Array], kind: ElementKind) -> Tensor:
+        return _tensor(_concatenate([array(mesh) for mesh in meshes], starts[kind]), torch.int64)
+
+    n = starts.map(lambda numbers: numbers[-1])
+    ends = shifted(lambda mesh: mesh.topology.edges, "v")
+    corners = shifted(lambda mesh: mesh.topology.faces, "v")
+    sides = shifted(lambda mesh: mesh.topology.face_edges, "e")
+    side_signs = _tensor(np.concatenate([mesh.topology.face_signs for mesh in meshes]), torch.int8)
+    end_signs = torch.tensor([-1, 1], dtype=torch.int8).expand(n.e, 2).contiguous()
+    return PackedComplex(
+        n=n,
+        offsets=starts.map(torch.tensor),
+        patterns=PerElement.build(lambda kind: _pack_patterns(meshes, kind, starts[kind], transpose)),
+        positions=_tensor(np.concatenate([mesh.positions for mesh in meshes]), torch.float32),
+        gradient=Incidence.from_rows(ends, end_signs, n.v),
+        curl=Incidence.from_rows(sides, side_signs, n.e),
+        edge_ends=Incidence.from_rows(ends, torch.ones_like(end_signs), n.v),
+        face_corners=Incidence.from_rows(corners, torch.ones_like(side_signs), n.v),
+        face_sides=Incidence.from_rows(sides, torch.ones_like(side_signs), n.e),
+    )
+
+
+def _pack_patterns(
+    meshes: Sequence[PreparedMesh], kind: ElementKind, starts: list[int], transpose: bool
+) -> SparsityPattern[Tensor]:
+    patterns = [mesh.patterns[kind] for mesh in meshes]
+    entries = [0, *accumulate(pattern.nnz for pattern in patterns)]
+    packed = SparsityPattern.from_csr(
+        _tensor(_join_offsets([pattern.offsets for pattern in patterns], entries), torch.int64),
+        _tensor(_concatenate([pattern.indices for pattern in patterns], starts), torch.int32),
+    )
+    if transpose or all("transposed" in pattern.__dict__ for pattern in patterns):
+        columns = [pattern.transposed for pattern in patterns]
+        packed.__dict__["transposed"] = Transposed(  # the slot of the cached property
+            offsets=_tensor(_join_offsets([column.offsets for column in columns], entries), torch.int64),
+            rows=_tensor(_concatenate([column.rows for column in columns], starts), torch.int32),
+            entries=_tensor(_concatenate([column.entries for column in columns], entries), torch.int64),
+        )
+    return packed
+
+
+def _pack_features(meshes: Sequence[PreparedMesh], kind: ElementKind) -> Tensor:
+    widths = [mesh.x_in[kind].shape[1] for mesh in meshes]
+    other = next((i for i, width in enumerate(widths) if width != widths[0]), None)
+    if other is not None:
+        raise BatchError(
+            f"{ELEMENT_NAMES[kind]} features of '{meshes[other].name}' have {widths[other]} columns, those of "
+            f"'{meshes[0].name}' {widths[0]}; prepare all meshes with the same features and extra columns"
+        )
+    return _tensor(np.concatenate([mesh.x_in[kind] for mesh in meshes]), torch.float32)
+
+
+def _pack_targets(meshes: Sequence[PreparedMesh]) -> Tensor | None:
+    targets = [None if mesh.target is None else np.asarray(mesh.target) for mesh in meshes]
+    given = [target for target in targets if target is not None]
+    if not given:
+        return None
+    forms = {_target_form(target) for target in targets}
+    if len(forms) > 1:
+        found = "; ".join(
+            f"'{mesh.name}': {_target_form(target)}" for mesh, target in zip(meshes, targets, strict=True)
+        )
+        raise BatchError(f"all targets of a batch must be of one form, got {found}")
+    if given[0].ndim:
+        _check_target_lengths(meshes, [len(target) for target in given])
+    joined = np.concatenate([np.atleast_1d(target) for target in given])
+    return _tensor(joined, torch.float32 if np.issubdtype(joined.dtype, np.floating) else torch.int64)
+
+
+def _target_form(target: Array | None) -> str:
+    if target is None:
+        return "none"
+    number = "real" if np.issubdtype(target.dtype, np.floating) else "whole"
+    return f"{number} numbers, " + ("one value" if target.ndim == 0 else f"rows of shape {target.shape[1:]}")
+
+
+def _check_target_lengths(meshes: Sequence[PreparedMesh], lengths: list[int]) -> None:
+    """Rows belong to whole meshes (one each) or to one kind of element, the same kind in every mesh."""
+    if all(length == 1 for length in lengths):
+        return
+    for kind in KINDS:
+        if all(length == mesh.n[kind] for length, mesh in zip(lengths, meshes, strict=True)):
+            return
+    counts = "; ".join(
+        f"'{mesh.name}': {length} rows for {mesh.n.v} vertices, {mesh.n.e} edges, {mesh.n.f} faces"
+        for length, mesh in zip(lengths, meshes, strict=True)
+    )
+    raise BatchError(f"targets must fit the meshes or one kind of element in every mesh, got {counts}")
+
+
+def _concatenate(arrays: list[Array], shifts: list[int]) -> Array:
+    """Arrays one after another, each with its shift added in place of a second copy."""
+    joined = np.concatenate(arrays)
+    first = 0
+    for array, shift in zip(arrays, shifts, strict=False):
+        joined[first : first + len(array)] += shift
+        first += len(array)
+    return joined
+
+
+def _join_offsets(offsets: list[Array], shifts: list[int]) -> Array:
+    """Offsets of concatenated lists: the leading zero once."""
+    return _concatenate([offsets[0], *(array[1:] for array in offsets[1:])], shifts)
+
+
+def _tensor(array: Array, dtype: torch.dtype) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array)).to(dtype)

@@ -1,0 +1,126 @@
+"""The complex of all meshes of a batch: d0, d1, their adjoints, and averages between neighboring elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from hodgeformer.containers import ElementKind, PerElement, SparsityPattern
+from hodgeformer.ops.incidence import Incidence
+from hodgeformer.packed.metric import Metric
+
+
+@dataclass(frozen=True, eq=False)
+class PackedComplex:
+    """One block-diagonal complex: mesh b owns the elements `offsets[kind][b] : offsets[kind][b + 1]`.
+
+    `gradient` is d0 (n_e, n_v) and `curl` is d1 (n_f, n_e), with signs. `edge_ends`, `face_corners` and
+    `face_sides` are the incidences without signs: edge from its two vertices, face from its three vertices and
+    from its three edges. `positions` are read by the classical stars only.
+    """
+
+    n: PerElement[int]
+    offsets: PerElement[Int[Tensor, " meshes_and_one"]]
+    patterns: PerElement[SparsityPattern[Tensor]]
+    positions: Float[Tensor, "n_v 3"]
+    gradient: Incidence
+    curl: Incidence
+    edge_ends: Incidence
+    face_corners: Incidence
+    face_sides: Incidence
+
+    def d0(self, x: Float[Tensor, "n_v d"]) -> Float[Tensor, "n_e d"]:
+        """(d0 x)_e = x_head - x_tail."""
+        return self.gradient.apply(x)
+
+    def d0_t(self, y: Float[Tensor, "n_e d"]) -> Float[Tensor, "n_v d"]:
+        """The adjoint of d0: edges that arrive at a vertex minus edges that leave it."""
+        return self.gradient.apply_t(y)
+
+    def d1(self, x: Float[Tensor, "n_e d"]) -> Float[Tensor, "n_f d"]:
+        """The sum around each face, edges walked against their direction taken negative."""
+        return self.curl.apply(x)
+
+    def d1_t(self, y: Float[Tensor, "n_f d"]) -> Float[Tensor, "n_e d"]:
+        """The adjoint of d1."""
+        return self.curl.apply_t(y)
+
+    def carry(
+        self, x: Float[Tensor, "n_from d"], *, source: ElementKind, target: ElementKind
+    ) -> Float[Tensor, "n_to d"]:
+        """For each target element the mean of x over the incident source elements; zero where there is none."""
+        if source == target:
+            return x
+        if (source, target) in (("v", "e"), ("v", "f"), ("e", "f")):
+            incidence = {"ve": self.edge_ends, "vf": self.face_corners, "ef": self.face_sides}[
+                source + target
+            ]
+            return incidence.apply(x) / (2 if target == "e" else 3)
+        incidence = {"ve": self.edge_ends, "vf": self.face_corners, "ef": self.face_sides}[target + source]
+        return incidence.apply_t(x) / _counts(incidence, x).clamp(min=1)
+
+    def neighbor_mean(self, x: Float[Tensor, "n d"], kind: ElementKind) -> Float[Tensor, "n d"]:
+        """For each element the mean of x over the adjacent ones; zero where there is none.
+
+        Vertices are adjacent over an edge, edges at a vertex, faces over an edge. Sums go through the shared
+        element, so a vertex with 100,000 edges costs what its edges cost and not their square. A neighbor
+        counts once for each element shared with it: that is once, except between two faces with the same three
+        corners, which share three edges.
+        """
+        if kind == "v":
+            count = _counts(self.edge_ends, x)
+            total = self.edge_ends.apply_t(self.edge_ends.apply(x)) - count * x
+        else:
+            incidence, shared = (self.edge_ends, 2) if kind == "e" else (self.face_sides, 3)
+            count = incidence.apply(_counts(incidence, x)) - shared
+            total = incidence.apply(incidence.apply_t(x)) - shared * x
+        return total / count.clamp(min=1)
+
+    @cached_property
+    def metric(self) -> Metric:
+        """Lengths and areas of these positions; computed once, on first use."""
+        return Metric.measure(
+            positions=self.positions,
+            edges=self.edge_ends.indices,
+            faces=self.face_corners.indices,
+            face_edges=self.face_sides.indices,
+            face_signs=self.curl.signs,
+            mesh_of_vertex=self.mesh_of("v"),
+        )
+
+    def mesh_of(self, kind: ElementKind) -> Int[Tensor, " n"]:
+        """The number, within the batch, of the mesh that each element belongs to."""
+        offsets = self.offsets[kind]
+        meshes = torch.arange(len(offsets) - 1, device=offsets.device)
+        return torch.repeat_interleave(meshes, offsets.diff(), output_size=self.n[kind])
+
+    def map(self, fn: Callable[[Tensor], Any]) -> PackedComplex:
+        """Apply fn to every tensor, e.g. to move to a device."""
+        return PackedComplex(
+            n=self.n,
+            offsets=self.offsets.map(fn),
+            patterns=self.patterns.map(lambda pattern: pattern.map(fn)),
+            positions=fn(self.positions),
+            gradient=self.gradient.map(fn),
+            curl=self.curl.map(fn),
+            edge_ends=self.edge_ends.map(fn),
+            face_corners=self.face_corners.map(fn),
+            face_sides=self.face_sides.map(fn),
+        )
+
+    def to(self, device: torch.device | str) -> PackedComplex:
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> PackedComplex:
+        return self.map(lambda tensor: tensor.pin_memory())
+
+
+def _counts(incidence: Incidence, like: Tensor) -> Tensor:
+    """How many rows touch each column."""
+    return incidence.apply_t(like.new_ones(incidence.n_out, 1))
