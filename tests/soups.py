@@ -21,9 +21,7 @@ def soups(draw: st.DrawFn, *, coincident: bool = True) -> Mesh:
     faces = rng.integers(0, n_vertices, (draw(st.integers(1, 16)), 3))
     if repeats_a_vertex(faces).all():
         faces[0] = (0, 1, 2)
-    vertices = (
-        rng.integers(0, 3, (n_vertices, 3)).astype(float) if coincident else rng.normal(size=(n_vertices, 3))
-    )
+    vertices = rng.integers(0, 3, (n_vertices, 3)).astype(float) if coincident else rng.normal(size=(n_vertices, 3))
     return Mesh(vertices, faces, name=f"soup {seed}")
 
 

@@ -69,9 +69,7 @@ def test_mesh_knows_no_torch(path: Path) -> None:
     assert not any(name.split(".")[0] == "torch" for name in imports(path))
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in FILES if room(p) != "cli"], ids=lambda p: str(p.relative_to(SOURCE))
-)
+@pytest.mark.parametrize("path", [p for p in FILES if room(p) != "cli"], ids=lambda p: str(p.relative_to(SOURCE)))
 def test_only_the_command_line_prints(path: Path) -> None:
     calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
     assert not any(isinstance(call.func, ast.Name) and call.func.id == "print" for call in calls)

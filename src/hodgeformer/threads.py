@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import pairwise
 
 
 def thread_count() -> int:
@@ -23,9 +24,7 @@ def thread_count() -> int:
     return os.cpu_count() or 1
 
 
-def for_row_ranges(
-    work: Callable[[int, int], object], n_rows: int, *, n_threads: int, min_rows: int = 256
-) -> None:
+def for_row_ranges(work: Callable[[int, int], object], n_rows: int, *, n_threads: int, min_rows: int = 256) -> None:
     """Call work(first, last) on ranges that cover range(n_rows), in up to n_threads threads.
 
     Four ranges per thread even out rows of different cost.
@@ -37,9 +36,7 @@ def for_row_ranges(
     n_ranges = 4 * n_threads
     bounds = [n_rows * i // n_ranges for i in range(n_ranges + 1)]
     futures = [
-        _pool(os.getpid(), n_threads).submit(work, first, last)
-        for first, last in zip(bounds[:-1], bounds[1:], strict=True)
-        if first < last
+        _pool(os.getpid(), n_threads).submit(work, first, last) for first, last in pairwise(bounds) if first < last
     ]
     for future in futures:
         future.result()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import meshes
 import numpy as np
 import potpourri3d
 import pytest
 from hypothesis import given
-from soups import soups, usable
 
+import meshes
 from hodgeformer.mesh.features import input_features
 from hodgeformer.mesh.geometry import (
     face_vectors,
@@ -20,6 +19,7 @@ from hodgeformer.mesh.geometry import (
 )
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.topology import MeshComplex
+from soups import soups, usable
 
 
 @pytest.mark.parametrize(
@@ -27,9 +27,7 @@ from hodgeformer.mesh.topology import MeshComplex
 )
 def test_areas_agree_with_potpourri3d(mesh: Mesh) -> None:
     double_areas = norms(face_vectors(mesh.vertices, mesh.faces))
-    np.testing.assert_allclose(
-        double_areas / 2, potpourri3d.face_areas(mesh.vertices, mesh.faces), rtol=1e-12
-    )
+    np.testing.assert_allclose(double_areas / 2, potpourri3d.face_areas(mesh.vertices, mesh.faces), rtol=1e-12)
     vertex_areas = vertex_sums(double_areas[:, None] / 6, mesh.faces, mesh.n_vertices)[:, 0]
     np.testing.assert_allclose(vertex_areas, potpourri3d.vertex_areas(mesh.vertices, mesh.faces), atol=1e-12)
     assert vertex_areas.sum() == pytest.approx(double_areas.sum() / 2)
@@ -43,9 +41,7 @@ def test_normals_agree_with_libigl(mesh: Mesh) -> None:
     by_igl = igl.per_face_normals(mesh.vertices, mesh.faces, np.zeros(3))
     np.testing.assert_allclose(unit(vectors), by_igl, atol=1e-12)
     of_vertices = unit(vertex_sums(vectors, mesh.faces, mesh.n_vertices))
-    area_weighted = igl.per_vertex_normals(
-        mesh.vertices, mesh.faces, igl.PER_VERTEX_NORMALS_WEIGHTING_TYPE_AREA
-    )
+    area_weighted = igl.per_vertex_normals(mesh.vertices, mesh.faces, igl.PER_VERTEX_NORMALS_WEIGHTING_TYPE_AREA)
     np.testing.assert_allclose(of_vertices, area_weighted, atol=1e-12)
 
 
@@ -117,16 +113,14 @@ def test_features_follow_rotation_and_translation() -> None:
     rotation *= np.sign(np.linalg.det(rotation))
     before = input_features(mesh.vertices, topology)
     turned = input_features(mesh.vertices @ rotation.T, topology)
-    moved = input_features(mesh.vertices + [1, 2, 3], topology)
+    moved = input_features(mesh.vertices + np.array([1, 2, 3]), topology)
     larger = input_features(2 * mesh.vertices, topology)
     n_points = {"v": 1, "e": 4, "f": 3}
     for kind, x in before.items():
         n = 3 * n_points[kind]
         points, normals, sizes = np.split(x, [n, n + 3], axis=1)
         rotated_points = (points.reshape(-1, 3) @ rotation.T).reshape(points.shape)
-        np.testing.assert_allclose(
-            turned[kind], np.hstack([rotated_points, normals @ rotation.T, sizes]), atol=1e-5
-        )
+        np.testing.assert_allclose(turned[kind], np.hstack([rotated_points, normals @ rotation.T, sizes]), atol=1e-5)
         shifted = points + np.tile([1, 2, 3], n_points[kind])
         np.testing.assert_allclose(moved[kind], np.hstack([shifted, normals, sizes]), atol=1e-5)
         power = 1 if kind == "e" else 2  # lengths grow with the scale, areas with its square

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import meshes
 import numpy as np
 import pytest
 from hypothesis import given
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
-from soups import soups, usable
 
+import meshes
 from hodgeformer.containers import KINDS, ElementKind, SparsityPattern
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.patterns import _centers, pattern_sizes, sparsity_pattern
 from hodgeformer.mesh.topology import MeshComplex
+from soups import soups, usable
 
 
 def adjacency(kind: ElementKind, topology: MeshComplex) -> csr_array:
@@ -114,8 +114,7 @@ def test_threads_do_not_change_the_pattern() -> None:
     mesh = meshes.icosphere(4)
     topology = MeshComplex.from_faces(mesh.faces, mesh.n_vertices)
     one, three = (
-        sparsity_pattern("e", topology, mesh.vertices, n_local=30, n_random=6, seed=1, n_threads=n)
-        for n in (1, 3)
+        sparsity_pattern("e", topology, mesh.vertices, n_local=30, n_random=6, seed=1, n_threads=n) for n in (1, 3)
     )
     np.testing.assert_array_equal(one.indices, three.indices)
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import meshes
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from soups import renumbered, soups
 
+import meshes
 from hodgeformer.containers import KINDS, PerElement
 from hodgeformer.errors import BatchError, ConfigError, MeshError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.order import canonical_order, inverse
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
+from soups import renumbered, soups
 
 HAND_MADE = [
     meshes.icosphere(2),
@@ -51,9 +51,7 @@ def assert_renumbering_changes_nothing(mesh: Mesh, config: PrepareConfig, seed: 
         assert len(before.order[kind]) == n
 
 
-@pytest.mark.parametrize(
-    "config", [PrepareConfig(), PrepareConfig(order="rcm"), PrepareConfig(pose="frame")], ids=str
-)
+@pytest.mark.parametrize("config", [PrepareConfig(), PrepareConfig(order="rcm"), PrepareConfig(pose="frame")], ids=str)
 @pytest.mark.parametrize("mesh", HAND_MADE, ids=lambda m: m.name)
 def test_renumbering_gives_the_identical_prepared_mesh(mesh: Mesh, config: PrepareConfig) -> None:
     for seed in range(3):
@@ -137,9 +135,7 @@ def test_a_face_that_repeats_a_vertex_gets_the_nearest_answer() -> None:
     centers = mesh.vertices[mesh.faces].mean(axis=1)
     nearest = 1 + np.linalg.norm(centers[1:-1] - centers[[0, -1], None], axis=2).argmin(axis=1)
     answers = prepare(grid).to_file_order(np.arange(grid.n_faces), "f")
-    np.testing.assert_array_equal(
-        prepared.to_file_order(np.arange(grid.n_faces), "f")[[0, -1]], answers[nearest - 1]
-    )
+    np.testing.assert_array_equal(prepared.to_file_order(np.arange(grid.n_faces), "f")[[0, -1]], answers[nearest - 1])
 
 
 def test_a_stray_vertex_moves_nothing() -> None:

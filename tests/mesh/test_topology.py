@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import meshes
 import numpy as np
 import pytest
 from hypothesis import given
-from soups import soups, usable
 
+import meshes
 from hodgeformer.errors import MeshError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, incidence_lists
+from soups import soups, usable
 
 
 def complex_of(mesh: Mesh) -> MeshComplex:

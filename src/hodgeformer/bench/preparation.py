@@ -9,7 +9,6 @@ import numpy as np
 
 from hodgeformer.bench.meshes import bumpy_torus
 from hodgeformer.bench.timing import median_seconds, product_seconds
-from hodgeformer.containers import PerElement
 from hodgeformer.mesh.features import input_features
 from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
@@ -67,23 +66,17 @@ def preparation_costs(*, large: bool = True, repeat: int = 5) -> list[Preparatio
     return rows
 
 
-def _cost(
-    name: str, mesh: Mesh, config: PrepareConfig, n_threads: int, target: float, repeat: int
-) -> PreparationCost:
+def _cost(name: str, mesh: Mesh, config: PrepareConfig, n_threads: int, target: float, repeat: int) -> PreparationCost:
     order = canonical_order(mesh.vertices, mesh.faces, config.order)
     faces, _ = canonical_faces(inverse(order)[mesh.faces])
     vertices = to_unit_sphere(mesh.vertices[order], faces)
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
-    fixed = PerElement.build(config.neighbors)
-    caps: PerElement[int | None] = PerElement.build(lambda kind: (config.max_neighbors or {}).get(kind))
 
     def patterns() -> object:
         return sparsity_patterns(
             topology,
             vertices,
-            n_neighbors=fixed,
-            caps=caps,
-            random_share=config.random_share,
+            sizes=config.row_sizes(topology.n),
             seed=0,
             n_threads=n_threads,
         )
@@ -115,8 +108,7 @@ def order_costs(n_vertices: int = 1 << 14) -> dict[OrderName, dict[str, float]]:
         pattern = prepared.patterns.e
         row = np.repeat(np.arange(len(pattern)), np.diff(pattern.offsets))
         costs[name] = {
-            "milliseconds": 1e3
-            * median_seconds(lambda n=name: canonical_order(mesh.vertices, mesh.faces, n)),  # type: ignore[misc]
+            "milliseconds": 1e3 * median_seconds(lambda n=name: canonical_order(mesh.vertices, mesh.faces, n)),  # type: ignore[misc]
             "median_distance": float(np.median(np.abs(pattern.indices - row))),
         }
     return costs

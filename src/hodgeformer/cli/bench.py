@@ -37,9 +37,7 @@ def _prepare(json: bool, quick: bool) -> None:
         json_format.dump([cost.to_json() for cost in costs], sys.stdout, indent=2)
         print()
         return
-    table = Table(
-        title="Preparation: median ms, and multiples of one 2048 x 2048 float32 product in this run"
-    )
+    table = Table(title="Preparation: median ms, and multiples of one 2048 x 2048 float32 product in this run")
     for column in (
         "mesh",
         "threads",

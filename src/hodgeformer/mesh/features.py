@@ -55,6 +55,8 @@ def input_features(
         columns["areas"] = PerElement([vertex_areas], lengths, [double_areas[:, None] / 2])
     return PerElement.build(
         lambda kind: np.concatenate(
-            [column for group in GROUPS if group in groups for column in columns[group][kind]], axis=1, dtype=np.float32
+            [column for group in GROUPS if group in groups for column in columns[group][kind]],
+            axis=1,
+            dtype=np.float32,
         )
     )

@@ -69,7 +69,8 @@ def to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
     total = areas.sum()
     centers = face_centers(shifted, faces)
     centered = shifted - (areas @ centers / total if total > 0 else centers.mean(axis=0))
-    return centered / norms(centered[faces.ravel()]).max()
+    scaled: FloatArray = centered / norms(centered[faces.ravel()]).max()
+    return scaled
 
 
 def opposite_vertices(
@@ -80,7 +81,9 @@ def opposite_vertices(
     Left is the corner opposite the edge in the face that walks it from tail to head. Of three or more faces the two
     largest count. A missing one is the mirror image of the present one in the edge.
     """
-    left, right = _opposite_corners(topology.faces, topology.face_edges, topology.face_signs, double_areas, topology.n.e)
+    left, right = _opposite_corners(
+        topology.faces, topology.face_edges, topology.face_signs, double_areas, topology.n.e
+    )
     tail, head = (vertices[topology.edges[:, i]] for i in range(2))
     left_at, right_at = vertices[left], vertices[right]
     no_left, no_right = left < 0, right < 0
@@ -92,7 +95,8 @@ def opposite_vertices(
 def _mirrored(points: FloatArray, tail: FloatArray, head: FloatArray) -> FloatArray:
     along = unit(head - tail)
     offset = points - tail
-    return tail + 2 * np.einsum("ij,ij->i", offset, along)[:, None] * along - offset
+    mirrored: FloatArray = tail + 2 * np.einsum("ij,ij->i", offset, along)[:, None] * along - offset
+    return mirrored
 
 
 @njit(cache=True, nogil=True)

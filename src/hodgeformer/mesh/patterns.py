@@ -55,9 +55,7 @@ def sparsity_pattern(
     row_seed = np.uint64((seed * 4 + "vef".index(kind)) & 0xFFFFFFFFFFFFFFFF)
 
     def fill(first: int, last: int) -> None:
-        _fill_rows(
-            first, last, connectors, offsets, members, centers, n_local, n_random, row_seed, rows, lengths
-        )
+        _fill_rows(first, last, connectors, offsets, members, centers, n_local, n_random, row_seed, rows, lengths)
 
     for_row_ranges(fill, n, n_threads=n_threads)
     row_offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -70,16 +68,14 @@ def sparsity_patterns(
     topology: MeshComplex,
     vertices: FloatArray,
     *,
-    n_neighbors: PerElement[int | None],
-    caps: PerElement[int | None],
-    random_share: float,
+    sizes: PerElement[tuple[int, int]],
     seed: int,
     n_threads: int = 1,
 ) -> PerElement[SparsityPattern[NDArray[np.generic]]]:
-    """S_i for vertices, edges and faces."""
+    """S_i for vertices, edges and faces; `sizes` are (local, random) entries per row."""
 
     def build(kind: ElementKind) -> SparsityPattern[NDArray[np.generic]]:
-        n_local, n_random = pattern_sizes(topology.n[kind], n_neighbors[kind], caps[kind], random_share)
+        n_local, n_random = sizes[kind]
         return sparsity_pattern(
             kind, topology, vertices, n_local=n_local, n_random=n_random, seed=seed, n_threads=n_threads
         )
@@ -194,13 +190,9 @@ def _select_nearest(queue: Int32Array, distance: FloatArray, low: int, high: int
         pivot_distance, pivot = distance[middle], queue[middle]
         left, right = low, high
         while left <= right:
-            while distance[left] < pivot_distance or (
-                distance[left] == pivot_distance and queue[left] < pivot
-            ):
+            while distance[left] < pivot_distance or (distance[left] == pivot_distance and queue[left] < pivot):
                 left += 1
-            while distance[right] > pivot_distance or (
-                distance[right] == pivot_distance and queue[right] > pivot
-            ):
+            while distance[right] > pivot_distance or (distance[right] == pivot_distance and queue[right] > pivot):
                 right -= 1
             if left <= right:
                 queue[left], queue[right] = queue[right], queue[left]

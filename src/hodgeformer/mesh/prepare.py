@@ -15,7 +15,7 @@ from hodgeformer.mesh.features import GROUPS, FeatureGroup, feature_widths, inpu
 from hodgeformer.mesh.geometry import face_centers, to_unit_sphere
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import OrderName, canonical_faces, canonical_order, inverse
-from hodgeformer.mesh.patterns import sparsity_patterns
+from hodgeformer.mesh.patterns import pattern_sizes, sparsity_patterns
 from hodgeformer.mesh.pose import PoseName, posed
 from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
 from hodgeformer.settings import Settings
@@ -53,11 +53,12 @@ class PrepareConfig(Settings):
         """Columns of x_in without extra ones."""
         return feature_widths(self.features)
 
-    def neighbors(self, kind: ElementKind) -> int | None:
-        """The fixed number of neighbors of a kind, or None for the square root."""
-        if self.n_neighbors == "sqrt":
-            return None
-        return self.n_neighbors if isinstance(self.n_neighbors, int) else self.n_neighbors.get(kind)
+    def row_sizes(self, n: PerElement[int]) -> PerElement[tuple[int, int]]:
+        """(local, random) entries per row of the patterns of a mesh with n elements."""
+        fixed = dict.fromkeys(KINDS, self.n_neighbors) if isinstance(self.n_neighbors, int) else self.n_neighbors
+        fixed = {} if isinstance(fixed, str) else fixed
+        caps = self.max_neighbors or {}
+        return PerElement.build(lambda k: pattern_sizes(n[k], fixed.get(k), caps.get(k), self.random_share))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,25 +118,19 @@ def prepare(
     config = PrepareConfig() if config is None else config
     kept = np.flatnonzero(~repeats_a_vertex(mesh.faces))
     if not kept.size:
-        raise MeshError(
-            f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it"
-        )
+        raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")
     vertices, faces, order_v, face_order = _canonical(mesh, mesh.faces[kept], config, frame)
     vertices = to_unit_sphere(vertices, faces)
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
     order_f = kept[face_order]
     order = PerElement(order_v, _edge_order(topology, mesh.faces, order_v, order_f), order_f)
-    fixed = PerElement.build(config.neighbors)
-    caps: PerElement[int | None] = PerElement.build(lambda kind: (config.max_neighbors or {}).get(kind))
     prepared = PreparedMesh(
         topology=topology,
         x_in=input_features(vertices, topology, config.features),
         patterns=sparsity_patterns(
             topology,
             vertices,
-            n_neighbors=fixed,
-            caps=caps,
-            random_share=config.random_share,
+            sizes=config.row_sizes(topology.n),
             seed=config.seed if seed is None else seed,
             n_threads=thread_count() if n_threads is None else n_threads,
         ),
@@ -157,7 +152,8 @@ def _canonical(
     """
     vertices = _moderate(mesh.vertices)
     order_v, face_order = np.arange(len(vertices)), np.arange(len(faces))
-    for pose in ("file",) if config.pose == "file" else ("file", config.pose):
+    poses: tuple[PoseName, ...] = ("file",) if config.pose == "file" else ("file", config.pose)
+    for pose in poses:
         vertices = posed(vertices, faces, pose, frame)
         step = canonical_order(vertices, faces, config.order)
         faces, face_step = canonical_faces(inverse(step)[faces])
@@ -171,9 +167,7 @@ def _moderate(vertices: FloatArray) -> FloatArray:
     return np.ldexp(vertices, -int(exponent))
 
 
-def _edge_order(
-    topology: MeshComplex, file_faces: IntArray, order_v: IntArray, order_f: IntArray
-) -> IntArray:
+def _edge_order(topology: MeshComplex, file_faces: IntArray, order_v: IntArray, order_f: IntArray) -> IntArray:
     """The file's number, by first appearance, of each edge here."""
     # The sides of face order_f[i] in the file start at another corner than those of face i here.
     first_corner = file_faces[order_f] == order_v[topology.faces[:, :1]]
@@ -182,9 +176,7 @@ def _edge_order(
     return inverse(edges_by_first_appearance(sides[np.argsort(order_f, kind="stable")], topology.n.e))
 
 
-def _face_source(
-    topology: MeshComplex, vertices: FloatArray, mesh: Mesh, order: PerElement[IntArray]
-) -> IntArray:
+def _face_source(topology: MeshComplex, vertices: FloatArray, mesh: Mesh, order: PerElement[IntArray]) -> IntArray:
     source = np.full(mesh.n_faces, -1)
     source[order.f] = np.arange(topology.n.f)
     set_aside = np.flatnonzero(source < 0)
@@ -206,9 +198,7 @@ def _with_columns(prepared: PreparedMesh, extra: PerElement[NDArray[Any] | None]
         columns = np.asarray(columns, dtype=np.float32).reshape(len(columns), -1)
         bad = np.flatnonzero(~np.isfinite(columns).all(axis=1))
         if bad.size:
-            raise BatchError(
-                f"{prepared.name}: extra column of kind '{kind}' is not finite at element {bad[0]}"
-            )
+            raise BatchError(f"{prepared.name}: extra column of kind '{kind}' is not finite at element {bad[0]}")
         return np.concatenate([prepared.x_in[kind], prepared.from_file_order(columns, kind)], axis=1)
 
     return replace(prepared, x_in=PerElement(*(appended(kind) for kind in KINDS)))
