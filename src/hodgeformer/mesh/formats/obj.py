@@ -17,7 +17,7 @@ from hodgeformer.mesh.mesh import Attribute, IntArray, Mesh
 
 _KEYWORDS = [
     b"vt", b"vn", b"vp", b"g", b"o", b"s", b"l", b"p", b"mg", b"usemtl", b"mtllib", b"usemap", b"maplib",
-    b"call", b"csh", b"cstype", b"deg", b"bmat", b"step", b"curv", b"curv2", b"surf", b"parm", b"trim", b"hole",
+    b"call", b"cstype", b"deg", b"bmat", b"step", b"curv", b"curv2", b"surf", b"parm", b"trim", b"hole",
     b"scrv", b"sp", b"end", b"con", b"bevel", b"c_interp", b"d_interp", b"lod", b"ctech", b"stech",
 ]  # fmt: skip
 _GROUP_OF_LABEL = re.compile(r"label_(-?\d+)")

@@ -1,0 +1,162 @@
+"""`hodgeformer check`: what is in a mesh or a folder of meshes, and what is odd about each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hodgeformer.errors import MeshError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from hodgeformer.mesh.check import MeshReport
+
+# Tables that go to a file or a pipe are not cut to the width of a terminal.
+_PIPE_WIDTH = 160
+
+
+@dataclass
+class _Findings:
+    reports: dict[Path, MeshReport] = field(default_factory=dict)
+    errors: dict[Path, MeshError] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "meshes": [{"path": str(path)} | report.to_dict() for path, report in self.reports.items()],
+            "failed": [{"path": str(path), "error": str(error)} for path, error in self.errors.items()],
+        }
+
+
+def check(
+    path: Annotated[Path, typer.Argument(help="A mesh file, or a folder that is searched for meshes.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Show what is in a mesh or a folder, and what is odd: boundary, non-manifold, degenerate, winding, scale.
+
+    Exit code 0: all files can be read, odd or not. 1: some files of the folder cannot, each is named. 2: wrong use.
+    """
+    files = _mesh_files(path)
+    findings = _inspect(files, show_progress=path.is_dir())
+    if as_json:
+        print(json.dumps(findings.to_dict(), indent=2, allow_nan=False))
+    elif findings.reports:
+        _print_tables(findings, path)
+    if not path.is_dir() and findings.errors:
+        raise findings.errors[path]
+    for error in findings.errors.values():
+        print(f"hodgeformer: {error}", file=sys.stderr)
+    if findings.errors:
+        raise typer.Exit(1)
+
+
+def _mesh_files(path: Path) -> list[Path]:
+    from hodgeformer.mesh.io import MESH_SUFFIXES
+
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in MESH_SUFFIXES and file.is_file())
+    if not files:
+        raise MeshError(f"{path}: no mesh in this folder or below; looked for {', '.join(MESH_SUFFIXES)}")
+    return files
+
+
+def _inspect(files: list[Path], *, show_progress: bool) -> _Findings:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from hodgeformer.mesh.check import check_mesh
+    from hodgeformer.mesh.io import load_mesh
+
+    findings = _Findings()
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("checking"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("time left"),
+        TimeRemainingColumn(),
+    )
+    visible = show_progress and console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=not visible) as progress:
+        for file in progress.track(files):
+            try:
+                findings.reports[file] = check_mesh(load_mesh(file))
+            except MeshError as error:
+                findings.errors[file] = error
+    return findings
+
+
+def _print_tables(findings: _Findings, path: Path) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    if path.is_dir():
+        console.print(_folder_table(findings, path))
+        _print_summary(console, findings)
+    else:
+        console.print(_mesh_table(findings.reports[path], path))
+
+
+def _mesh_table(report: MeshReport, path: Path) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(str(path)), show_header=False)
+    rows = {
+        "vertices": report.n_vertices,
+        "edges": report.n_edges,
+        "faces": report.n_faces,
+        "components": report.n_components,
+        "boundary edges": report.n_boundary_edges,
+        "non-manifold edges": report.n_nonmanifold_edges,
+        "faces that repeat a vertex": report.n_repeating_faces,
+        "faces without area": report.n_zero_area_faces,
+        "duplicate faces": report.n_duplicate_faces,
+        "unreferenced vertices": report.n_unreferenced_vertices,
+        "winding": "consistent" if report.winding_consistent else f"changes at {report.n_flipped_edges} edges",
+        "Euler characteristic": report.euler_characteristic,
+        "size": _size(report),
+        "area": f"{report.area:.6g}",
+        "what is odd": ", ".join(report.oddities) or "nothing",
+        "notes": ", ".join(report.notes) or "none",
+    }
+    for row, value in rows.items():
+        table.add_row(row, Text(str(value)))
+    return table
+
+
+def _folder_table(findings: _Findings, folder: Path) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for name in ("mesh", "vertices", "edges", "faces", "size", "what is odd"):
+        table.add_column(name, justify="left" if name in ("mesh", "what is odd") else "right", overflow="fold")
+    for file in sorted([*findings.reports, *findings.errors]):
+        shown = Text(str(file.relative_to(folder)))
+        report = findings.reports.get(file)
+        if report is None:
+            table.add_row(shown, "", "", "", "", Text("cannot be read", style="red"))
+            continue
+        counts = (str(n) for n in (report.n_vertices, report.n_edges, report.n_faces))
+        table.add_row(shown, *counts, _size(report), Text(", ".join(report.oddities), style="yellow"))
+    return table
+
+
+def _size(report: MeshReport) -> str:
+    return " x ".join(f"{side:.4g}" for side in report.size)
+
+
+def _print_summary(console: Console, findings: _Findings) -> None:
+    n_odd = sum(bool(report.oddities) for report in findings.reports.values())
+    line = f"{len(findings.reports)} meshes, {n_odd} with something odd"
+    console.print(line + (f", {len(findings.errors)} cannot be read" if findings.errors else ""))
