@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from hodgeformer.containers import PerElement
@@ -30,34 +31,40 @@ class GlobalAttention(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        self.updated = config.updated
         self.mixer = nn.ModuleDict({kind: LinearAttention(config) for kind in config.updated})
 
     def forward(self, x: PerElement[Tensor], topology: PackedComplex) -> dict[str, Tensor]:
-        return {kind: mixer(x[kind], topology.offsets[kind]) for kind, mixer in self.mixer.items()}
+        return {kind: self.mixer[kind](x[kind], topology.offsets[kind]) for kind in self.updated}
 
 
 class LinearAttention(nn.Module):
-    """W_O phi(q) (sum phi(k) v^T) / (phi(q) . sum phi(k)) over the elements of one mesh, phi = elu + 1."""
+    """W_O phi(q) (sum phi(k) v^T) / (phi(q) . sum phi(k)), sums over one mesh, phi = elu + 1."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.query_key_value = nn.ModuleList(
-            linear(config.d_model, config.d_model, bias=False) for _ in range(3)
-        )
+        self.query = linear(config.d_model, config.d_model, bias=False)
+        self.key = linear(config.d_model, config.d_model, bias=False)
+        self.value = linear(config.d_model, config.d_model, bias=False)
         self.out = linear(config.d_model, config.d_model, bias=False)
         self.n_heads = config.n_heads
 
-    def forward(self, x: Float[Tensor, "n d"], offsets: Tensor) -> Float[Tensor, "n d"]:
-        q, k, value = (project(x).unflatten(1, (self.n_heads, -1)) for project in self.query_key_value)
+    def forward(self, x: Float[Tensor, "n d"], offsets: Int[Tensor, " meshes_and_one"]) -> Float[Tensor, "n d"]:
+        weight = torch.cat([self.query.weight, self.key.weight, self.value.weight])
+        q, k, value = nn.functional.linear(x, weight).view(len(x), 3, self.n_heads, -1).unbind(1)
         out: Tensor = self.out(linear_attention(q=q, k=k, v=value, offsets=offsets).flatten(1))
         return out
 
 
 class Block(nn.Module):
-    """x += attention(LN(x)), x += FF(LN(x)) for the updated kinds; the others arrive normalized and stay as they are."""
+    """x += attention(LN(x)), x += FF(LN(x)) for the updated kinds.
+
+    The other kinds arrive normalized and leave as they came.
+    """
 
     def __init__(self, config: ModelConfig, attention: nn.Module) -> None:
         super().__init__()
+        self.updated = config.updated
         self.attention = attention
         self.feed_forward = nn.ModuleDict(
             {
@@ -67,10 +74,10 @@ class Block(nn.Module):
         )
 
     def forward(self, x: PerElement[Tensor], topology: PackedComplex) -> PerElement[Tensor]:
-        kinds = self.feed_forward.keys()
-        change = self.attention(x.replace(**{kind: normalized(x[kind]) for kind in kinds}), topology)
-        x = x.replace(**{kind: x[kind] + change[kind] for kind in kinds})
-        return x.replace(**{k: x[k] + self.feed_forward[k](normalized(x[k])) for k in kinds})
+        normal = x.replace(**{kind: normalized(x[kind]) for kind in self.updated})
+        change = self.attention(normal, topology)
+        x = x.replace(**{kind: x[kind] + change[kind] for kind in self.updated})
+        return x.replace(**{kind: x[kind] + self.feed_forward[kind](normalized(x[kind])) for kind in self.updated})
 
 
 class HodgeFormerBlock(Block):

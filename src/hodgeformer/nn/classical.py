@@ -16,18 +16,16 @@ StarName = Literal["star0_inv", "star1", "star1_inv", "star2"]
 class FixedStar(nn.Module):
     """star y of discrete exterior calculus, the same for every head and column; the features are not read.
 
-    All stars are the diagonal ones of the barycentric dual. With `galerkin`, star1 is the mass matrix of Whitney
-    1-forms, which makes d0^T star1 d0 the cotangent Laplacian. Its inverse is dense, so star1_inv stays the
-    diagonal one.
+    All stars are the diagonal ones of the barycentric dual. With `galerkin`, star1 is the mass matrix of
+    Whitney 1-forms, which makes d0^T star1 d0 the cotangent Laplacian. Its inverse is dense, so star1_inv
+    stays the diagonal one.
     """
 
     def __init__(self, name: StarName, *, galerkin: bool) -> None:
         super().__init__()
         self.name, self.galerkin = name, galerkin
 
-    def forward(
-        self, x: Tensor | None, y: Float[Tensor, "n d"], topology: PackedComplex
-    ) -> Float[Tensor, "n d"]:
+    def forward(self, x: Tensor | None, y: Float[Tensor, "n d"], topology: PackedComplex) -> Float[Tensor, "n d"]:
         if self.name == "star1" and self.galerkin:
             return topology.metric.galerkin_star1(y)
         return self.diagonal(topology.metric).to(y.dtype).unsqueeze(1) * y

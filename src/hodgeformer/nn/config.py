@@ -23,11 +23,12 @@ READ_BY: dict[ElementKind, str] = {"v": "ve", "e": "vef", "f": "ef"}
 class ModelConfig(Settings):
     """The model. Stored in every checkpoint.
 
-    `element` is what one row of the output belongs to: classification always "mesh", segmentation "face" unless said
-    otherwise, regression "mesh" unless said otherwise. `n_classes` is the width of a row: classes, or the numbers of
-    a regression. `blocks` spells the stack, H for HodgeFormer and T for Transformer blocks; `updates` the kinds they
-    change. `in_features` are the columns of x_in per kind. `stars` other than "learned" swaps in the fixed stars of
-    discrete exterior calculus. `checkpoint_activations` trades a second forward pass for memory.
+    `element` is what one row of the output belongs to: classification always "mesh", segmentation "face" unless
+    said otherwise, regression "mesh" unless said otherwise. `n_classes` is the width of a row: classes, or the
+    numbers of a regression. `blocks` spells the stack, H for HodgeFormer and T for Transformer blocks; `updates`
+    the kinds they change. `in_features` are the columns of x_in per kind. `stars` other than "learned" swaps in
+    the fixed stars of discrete exterior calculus. `checkpoint_activations` trades a second forward pass for
+    memory.
     """
 
     task: Task
@@ -81,12 +82,10 @@ class ModelConfig(Settings):
             raise ValueError(f"d_model ({self.d_model}) must be divisible by n_heads ({self.n_heads})")
         if self.task == "classification" and self.element != "mesh":
             raise ValueError(
-                f"classification labels whole meshes; to label each {self.element} use 'segmentation'"
+                f"classification labels whole meshes; to label each {self.element} use task 'segmentation'"
             )
         if self.task == "segmentation" and self.element == "mesh":
-            raise ValueError(
-                "segmentation labels faces, vertices or edges; to label meshes use 'classification'"
-            )
+            raise ValueError("segmentation labels elements; to label whole meshes use task 'classification'")
         return self
 
     @property

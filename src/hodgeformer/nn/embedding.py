@@ -16,18 +16,12 @@ class PlainEmbedding(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.mlp = nn.ModuleDict(
-            {
-                kind: FeedForward(config.widths[kind], config.d_hidden, config.d_model)
-                for kind in config.embedded
-            }
+            {kind: FeedForward(config.widths[kind], config.d_hidden, config.d_model) for kind in config.embedded}
         )
 
     def forward(self, x_in: PerElement[Tensor], topology: PackedComplex) -> PerElement[Tensor | None]:
         return PerElement(
-            *(
-                self.mlp[kind](self.gathered(x_in[kind], kind, topology)) if kind in self.mlp else None
-                for kind in KINDS
-            )
+            *(self.mlp[kind](self.gathered(x_in[kind], kind, topology)) if kind in self.mlp else None for kind in KINDS)
         )
 
     def gathered(self, x_in: Tensor, kind: ElementKind, topology: PackedComplex) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.norm import normalized
 from hodgeformer.packed.topology import PackedComplex
 
-BLOCKS: dict[str, type[Block]] = {"H": HodgeFormerBlock, "T": TransformerBlock}
+BLOCKS: dict[str, Callable[[ModelConfig], Block]] = {"H": HodgeFormerBlock, "T": TransformerBlock}
 
 
 class Encoder(nn.Module):

@@ -25,9 +25,7 @@ class FeedForward(nn.Module):
         return out
 
 
-def linear(
-    d_in: int, d_out: int, *, bias: bool = True, init: Literal["he", "xavier"] = "xavier"
-) -> nn.Linear:
+def linear(d_in: int, d_out: int, *, bias: bool = True, init: Literal["he", "xavier"] = "xavier") -> nn.Linear:
     """A linear layer with zero bias: He weights before a ReLU, Xavier weights elsewhere."""
     layer = nn.Linear(d_in, d_out, bias=bias)
     if init == "he":
@@ -43,7 +41,7 @@ def relu_dropout(x: Float[Tensor, "n d"], p: float) -> Float[Tensor, "n d"]:
     """dropout(relu(x)), written over x."""
     if p == 0.0:
         return functional.relu(x, inplace=True)
-    out: Tensor = _ReluDropout.apply(x, p)
+    out: Tensor = _ReluDropout.apply(x, p)  # type: ignore[no-untyped-call]
     return out
 
 

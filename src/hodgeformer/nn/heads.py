@@ -30,17 +30,15 @@ class _Head(nn.Module):
 class MeshHead(_Head):
     """One row per mesh: the mean over each updated kind, centered by the statistics of the batch.
 
-    After the last LayerNorm all meshes share a large common offset and differ by little, which a linear layer alone
-    unlearns very slowly. A batch of one mesh has no statistics and is centered like in evaluation.
+    After the last LayerNorm all meshes share a large common offset and differ by little, which a linear layer
+    alone unlearns very slowly. A batch of one mesh has no statistics and is centered as in evaluation.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         self.center = nn.BatchNorm1d(self.d_in)
 
-    def forward(
-        self, x: PerElement[Tensor | None], topology: PackedComplex
-    ) -> Float[Tensor, "meshes n_classes"]:
+    def forward(self, x: PerElement[Tensor | None], topology: PackedComplex) -> Float[Tensor, "meshes n_classes"]:
         means = [segment_mean(cast(Tensor, x[kind]), topology.offsets[kind]) for kind in self.updated]
         out: Tensor = self.out(self.dropout(self.centered(torch.cat(means, dim=1))))
         return out
@@ -62,10 +60,7 @@ class ElementHead(_Head):
         self.kind: ElementKind = kind
 
     def forward(self, x: PerElement[Tensor | None], topology: PackedComplex) -> Float[Tensor, "n n_classes"]:
-        carried = [
-            topology.carry(cast(Tensor, x[source]), source=source, target=self.kind)
-            for source in self.updated
-        ]
+        carried = [topology.carry(cast(Tensor, x[kind]), source=kind, target=self.kind) for kind in self.updated]
         out: Tensor = self.out(self.dropout(torch.cat(carried, dim=1)))
         return out
 

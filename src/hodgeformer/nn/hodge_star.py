@@ -17,8 +17,8 @@ from hodgeformer.packed.topology import PackedComplex
 class HodgeStar(nn.Module):
     """star(x) y: for each head, row softmax of q k^T / sqrt(d_head) over S_i, applied to y.
 
-    q = LN(x W_Q), k = LN(x W_K), LayerNorm over d_head. The same class serves the inverse stars, each with W_Q and
-    W_K of its own.
+    q = LN(x W_Q), k = LN(x W_K), LayerNorm over d_head. The same class serves the inverse stars, each with
+    W_Q and W_K of its own.
     """
 
     def __init__(self, config: ModelConfig, kind: ElementKind) -> None:
@@ -36,7 +36,7 @@ class HodgeStar(nn.Module):
         out = star_attention(
             q=q,
             k=k,
-            y=y.unflatten(1, (self.n_heads, -1)),
+            y=y.view(len(y), self.n_heads, -1),
             pattern=topology.patterns[self.kind],
             dropout=dropout,
             seed=drawn_seed() if dropout else 0,
@@ -47,9 +47,9 @@ class HodgeStar(nn.Module):
     def queries_and_keys(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n h d_head"], ...]:
         """Both by one matrix product: fewer and larger ones run faster."""
         both = nn.functional.linear(x, torch.cat([self.query.weight, self.key.weight]))
-        return normalized(both.unflatten(1, (2, self.n_heads, -1))).unbind(1)
+        return normalized(both.view(len(x), 2, self.n_heads, -1)).unbind(1)
 
 
 def drawn_seed() -> int:
-    """A seed for a kernel's dropout from torch's CPU generator, so that restoring its state repeats the run."""
+    """A seed for dropout in a kernel, from torch's CPU generator: restoring its state repeats the run."""
     return int(torch.randint(2**62, ()))

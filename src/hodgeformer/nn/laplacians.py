@@ -6,9 +6,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from hodgeformer.containers import ElementKind, PerElement
+from hodgeformer.nn.classical import FixedStar, StarName
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.feed_forward import linear
-from hodgeformer.nn.classical import FixedStar, StarName
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.packed.topology import PackedComplex
 
@@ -34,7 +34,8 @@ class VertexLaplacian(_Laplacian):
         y = self.star1(x.e, y, topology)
         y = topology.d0_t(y)
         y = self.star0_inv(x.v, y, topology)
-        return self.out(y)
+        out: Tensor = self.out(y)
+        return out
 
 
 class EdgeLaplacian(_Laplacian):
@@ -51,7 +52,8 @@ class EdgeLaplacian(_Laplacian):
         down = topology.d0(self.star0_inv(x.v, down, topology))
         up = self.star2(x.f, topology.d1(value), topology)
         up = self.star1_inv(x.e, topology.d1_t(up), topology)
-        return self.out(down + up)
+        out: Tensor = self.out(down + up)
+        return out
 
 
 class FaceLaplacian(_Laplacian):
@@ -66,7 +68,8 @@ class FaceLaplacian(_Laplacian):
         y = topology.d1_t(y)
         y = self.star1_inv(x.e, y, topology)
         y = topology.d1(y)
-        return self.out(y)
+        out: Tensor = self.out(y)
+        return out
 
 
 LAPLACIANS: dict[ElementKind, type[_Laplacian]] = {

@@ -18,8 +18,8 @@ from hodgeformer.packed.batch import Batch
 class HodgeFormer(nn.Module):
     """x_in -> embedding -> blocks -> logits.
 
-    The output has one row per mesh, or one per element of the configured kind for all meshes of the batch, in the
-    order of the batch; `Batch.split` takes it apart.
+    The output has one row per mesh, or one per element of the configured kind for all meshes of the batch, in
+    the order of the batch; `Batch.split` takes it apart.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -36,9 +36,7 @@ class HodgeFormer(nn.Module):
     def forward_features(self, batch: Batch) -> PerElement[Tensor | None]:
         """The features (n, d_model) that the head reads; None for kinds that no layer reads."""
         self._check(batch)
-        features: PerElement[Tensor | None] = self.encoder(
-            self.embedding(batch.x_in, batch.topology), batch.topology
-        )
+        features: PerElement[Tensor | None] = self.encoder(self.embedding(batch.x_in, batch.topology), batch.topology)
         return features
 
     @property
@@ -46,7 +44,7 @@ class HodgeFormer(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def activation_memory(self, n: PerElement[int], nnz: PerElement[int], *, training: bool) -> int:
-        """Bytes at the peak of one pass over n elements with nnz pattern entries, an estimate; weights not counted."""
+        """Estimated bytes at the peak of one pass over n elements with nnz pattern entries, without weights."""
         return activation_memory(self.config, n, nnz, training=training)
 
     def _check(self, batch: Batch) -> None:
@@ -56,8 +54,8 @@ class HodgeFormer(nn.Module):
             expected = (batch.n[kind], self.config.widths[kind])
             if tuple(x.shape) != expected:
                 raise BatchError(
-                    f"{ELEMENT_NAMES[kind]} features must have shape {expected} (elements of the batch, columns the "
-                    f"model was built for), got {tuple(x.shape)}"
+                    f"{ELEMENT_NAMES[kind]} features must have shape {expected} (elements of the batch, columns "
+                    f"the model was built for), got {tuple(x.shape)}"
                 )
             if x.dtype != weight.dtype:
                 raise BatchError(
@@ -68,5 +66,5 @@ class HodgeFormer(nn.Module):
         devices |= {str(pattern.indices.device) for pattern in batch.topology.patterns}
         if len(devices) > 1:
             raise BatchError(
-                f"model and batch lie on different devices ({', '.join(sorted(devices))}); use batch.to(device)"
+                f"model and batch lie on several devices ({', '.join(sorted(devices))}); use batch.to(device)"
             )

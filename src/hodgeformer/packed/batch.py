@@ -18,8 +18,8 @@ from hodgeformer.packed.topology import PackedComplex
 class Batch:
     """What `pack` makes of prepared meshes and the model reads.
 
-    Nothing is padded: row i of `x_in.f` is a face of some mesh, those of mesh b stand together. `target` holds one
-    row per mesh, or per element of one kind, or is None. `sizes[b]` are the element counts of mesh b.
+    Nothing is padded: row i of `x_in.f` is a face of some mesh, those of mesh b stand together. `target` holds
+    one row per mesh, or per element of one kind, or is None. `sizes[b]` are the element counts of mesh b.
     """
 
     topology: PackedComplex
@@ -51,7 +51,7 @@ class Batch:
                 f"expected one row for each of the {self.n[kind]} elements of kind '{ELEMENT_NAMES[kind]}', "
                 f"got {len(values)}"
             )
-        return list(values.split([size[kind] for size in self.sizes]))
+        return list(torch.split(values, [size[kind] for size in self.sizes]))
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> Batch:
         """Apply fn to every tensor."""

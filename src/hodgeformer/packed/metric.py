@@ -1,4 +1,4 @@
-"""Lengths and areas of a packed complex: what the classical Hodge stars of discrete exterior calculus are made of."""
+"""Lengths and areas of a packed complex, and the classical Hodge stars that are made of them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 SMALLEST = 1e-12
-"""A length or area below this, in units of the mean, is none: its star and the inverse of its star are zero."""
+"""A length or area below this, in units of the mean, is none: it and its inverse count as zero."""
 
 
 @dataclass(frozen=True, eq=False)
 class Metric:
     """Diagonal stars of the barycentric dual, and the mass matrix of Whitney 1-forms, face by face.
 
-    `star0` dual area of a vertex; `star1` length of the dual edge over that of the edge; `star2` one over the area of
-    a face. `whitney[f]` (3, 3) couples the edges `face_edges[f]`, in their own orientation; the Galerkin star1 is the
-    sum over faces. Lengths are measured, mesh by mesh, in the unit that makes the mean vertex area one, so that the
-    Laplacian of a fine mesh is not larger than that of a coarse one.
+    `star0` dual area of a vertex; `star1` length of the dual edge over that of the edge; `star2` one over the
+    area of a face. `whitney[f]` (3, 3) couples the edges `face_edges[f]`, in their own orientation; the Galerkin
+    star1 is the sum over faces. Lengths are measured, mesh by mesh, in the unit that makes the mean vertex area
+    one, so that the Laplacian of a fine mesh is not larger than that of a coarse one.
     """
 
     star0: Float[Tensor, " n_v"]
@@ -54,7 +54,7 @@ class Metric:
         )
 
     def galerkin_star1(self, y: Float[Tensor, "n_e d"]) -> Float[Tensor, "n_e d"]:
-        """M y with M_ij the integral of the product of the Whitney forms of edges i and j; M is never formed."""
+        """M y, M_ij the integral of the product of the Whitney forms of edges i and j; M is never formed."""
         coupled = torch.einsum("fij,fjd->fid", self.whitney.to(y.dtype), y[self.face_edges])
         return torch.zeros_like(y).index_add(0, self.face_edges.flatten(), coupled.flatten(0, 1))
 
@@ -76,7 +76,8 @@ def _unit_length(positions: Tensor, faces: Tensor, mesh_of_vertex: Tensor) -> Te
 
 def _areas(corners: Float[Tensor, "n_f 3 3"]) -> Float[Tensor, " n_f"]:
     a, b, c = corners.unbind(dim=1)
-    return torch.linalg.vector_norm(torch.linalg.cross(b - a, c - a), dim=1) / 2
+    double: Tensor = torch.linalg.vector_norm(torch.linalg.cross(b - a, c - a), dim=1)
+    return double / 2
 
 
 def _sums(values: Tensor, members: Tensor, n: int) -> Tensor:
@@ -84,10 +85,11 @@ def _sums(values: Tensor, members: Tensor, n: int) -> Tensor:
 
 
 def _whitney(corners: Float[Tensor, "n_f 3 3"], areas: Float[Tensor, " n_f"]) -> Float[Tensor, "n_f 3 3"]:
-    """Mass matrix of the forms l_i dl_j - l_j dl_i of the sides (0, 1), (1, 2), (2, 0), l barycentric coordinates.
+    """Mass matrix of the forms l_i dl_j - l_j dl_i of the sides (0, 1), (1, 2), (2, 0).
 
-    The integral of l_i l_j over a face is area (1 + [i = j]) / 12. The gradients of l are the opposite sides turned by
-    a right angle over twice the area, so dl_i . dl_j = side_i . side_j / (4 area^2).
+    l are the barycentric coordinates. The integral of l_i l_j over a face is area (1 + [i = j]) / 12. The
+    gradients of l are the opposite sides turned by a right angle over twice the area, so
+    dl_i . dl_j = side_i . side_j / (4 area^2).
     """
     opposite = corners.roll(-2, dims=1) - corners.roll(-1, dims=1)
     slopes = torch.einsum("fid,fjd->fij", opposite, opposite) * (inverse(areas) ** 2)[:, None, None] / 4

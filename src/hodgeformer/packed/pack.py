@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -24,7 +25,7 @@ Array = NDArray[Any]
 def pack(meshes: Sequence[PreparedMesh], *, transpose: bool = False) -> Batch:
     """One block-diagonal complex from many meshes; nothing is padded, so company changes no result.
 
-    `transpose` also builds the transposed patterns that the backward pass reads, which a loader can do ahead of time.
+    `transpose` also builds the transposed patterns that the backward pass reads, which a loader can do ahead.
     Targets are one number (or one row, shape (1, c)) per mesh, or one for each element of a kind.
     """
     if not meshes:
@@ -39,9 +40,7 @@ def pack(meshes: Sequence[PreparedMesh], *, transpose: bool = False) -> Batch:
     )
 
 
-def _pack_topology(
-    meshes: Sequence[PreparedMesh], starts: PerElement[list[int]], transpose: bool
-) -> PackedComplex:
+def _pack_topology(meshes: Sequence[PreparedMesh], starts: PerElement[list[int]], transpose: bool) -> PackedComplex:
     def shifted(array: Callable[[PreparedMesh], Array], kind: ElementKind) -> Tensor:
         return _tensor(_concatenate([array(mesh) for mesh in meshes], starts[kind]), torch.int64)
 
@@ -50,18 +49,25 @@ def _pack_topology(
     corners = shifted(lambda mesh: mesh.topology.faces, "v")
     sides = shifted(lambda mesh: mesh.topology.face_edges, "e")
     side_signs = _tensor(np.concatenate([mesh.topology.face_signs for mesh in meshes]), torch.int8)
-    end_signs = torch.tensor([-1, 1], dtype=torch.int8).expand(n.e, 2).contiguous()
+    end_signs = torch.tensor([-1, 1], dtype=torch.int8).expand(n.e, 2)
+    gradient = Incidence.from_rows(ends, end_signs, n.v)
+    curl = Incidence.from_rows(sides, side_signs, n.e)
     return PackedComplex(
         n=n,
         offsets=starts.map(torch.tensor),
         patterns=PerElement.build(lambda kind: _pack_patterns(meshes, kind, starts[kind], transpose)),
         positions=_tensor(np.concatenate([mesh.positions for mesh in meshes]), torch.float32),
-        gradient=Incidence.from_rows(ends, end_signs, n.v),
-        curl=Incidence.from_rows(sides, side_signs, n.e),
-        edge_ends=Incidence.from_rows(ends, torch.ones_like(end_signs), n.v),
+        gradient=gradient,
+        curl=curl,
+        edge_ends=_unsigned(gradient),
         face_corners=Incidence.from_rows(corners, torch.ones_like(side_signs), n.v),
-        face_sides=Incidence.from_rows(sides, torch.ones_like(side_signs), n.e),
+        face_sides=_unsigned(curl),
     )
+
+
+def _unsigned(incidence: Incidence) -> Incidence:
+    """The same rows and columns with all signs +1."""
+    return replace(incidence, signs=torch.ones_like(incidence.signs), t_signs=torch.ones_like(incidence.t_signs))
 
 
 def _pack_patterns(
@@ -88,8 +94,8 @@ def _pack_features(meshes: Sequence[PreparedMesh], kind: ElementKind) -> Tensor:
     other = next((i for i, width in enumerate(widths) if width != widths[0]), None)
     if other is not None:
         raise BatchError(
-            f"{ELEMENT_NAMES[kind]} features of '{meshes[other].name}' have {widths[other]} columns, those of "
-            f"'{meshes[0].name}' {widths[0]}; prepare all meshes with the same features and extra columns"
+            f"{ELEMENT_NAMES[kind]} features of '{meshes[other].name}' have {widths[other]} columns, "
+            f"those of '{meshes[0].name}' {widths[0]}; prepare all meshes with the same features and extra columns"
         )
     return _tensor(np.concatenate([mesh.x_in[kind] for mesh in meshes]), torch.float32)
 

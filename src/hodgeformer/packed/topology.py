@@ -21,8 +21,8 @@ class PackedComplex:
     """One block-diagonal complex: mesh b owns the elements `offsets[kind][b] : offsets[kind][b + 1]`.
 
     `gradient` is d0 (n_e, n_v) and `curl` is d1 (n_f, n_e), with signs. `edge_ends`, `face_corners` and
-    `face_sides` are the incidences without signs: edge from its two vertices, face from its three vertices and
-    from its three edges. `positions` are read by the classical stars only.
+    `face_sides` are the incidences without signs: edge from its two vertices, face from its three vertices
+    and from its three edges. `positions` are read by the classical stars only.
     """
 
     n: PerElement[int]
@@ -54,24 +54,22 @@ class PackedComplex:
     def carry(
         self, x: Float[Tensor, "n_from d"], *, source: ElementKind, target: ElementKind
     ) -> Float[Tensor, "n_to d"]:
-        """For each target element the mean of x over the incident source elements; zero where there is none."""
+        """For each target element the mean of x over the incident source elements; zero where none is."""
         if source == target:
             return x
-        if (source, target) in (("v", "e"), ("v", "f"), ("e", "f")):
-            incidence = {"ve": self.edge_ends, "vf": self.face_corners, "ef": self.face_sides}[
-                source + target
-            ]
-            return incidence.apply(x) / (2 if target == "e" else 3)
-        incidence = {"ve": self.edge_ends, "vf": self.face_corners, "ef": self.face_sides}[target + source]
-        return incidence.apply_t(x) / _counts(incidence, x).clamp(min=1)
+        incidences = {"ve": self.edge_ends, "vf": self.face_corners, "ef": self.face_sides}
+        if upward := incidences.get(source + target):
+            return upward.apply(x) / (2 if target == "e" else 3)
+        downward = incidences[target + source]
+        return downward.apply_t(x) / _counts(downward, x).clamp(min=1)
 
     def neighbor_mean(self, x: Float[Tensor, "n d"], kind: ElementKind) -> Float[Tensor, "n d"]:
         """For each element the mean of x over the adjacent ones; zero where there is none.
 
         Vertices are adjacent over an edge, edges at a vertex, faces over an edge. Sums go through the shared
         element, so a vertex with 100,000 edges costs what its edges cost and not their square. A neighbor
-        counts once for each element shared with it: that is once, except between two faces with the same three
-        corners, which share three edges.
+        counts once for each element shared with it: that is once, except between two faces with the same
+        three corners, which share three edges.
         """
         if kind == "v":
             count = _counts(self.edge_ends, x)
@@ -87,9 +85,9 @@ class PackedComplex:
         """Lengths and areas of these positions; computed once, on first use."""
         return Metric.measure(
             positions=self.positions,
-            edges=self.edge_ends.indices,
-            faces=self.face_corners.indices,
-            face_edges=self.face_sides.indices,
+            edges=self.edge_ends.indices.long(),
+            faces=self.face_corners.indices.long(),
+            face_edges=self.face_sides.indices.long(),
             face_signs=self.curl.signs,
             mesh_of_vertex=self.mesh_of("v"),
         )
