@@ -1,4 +1,4 @@
-"""The map of the project, guarded: imports point one way, mesh/ knows no torch, only the command line prints."""
+"""The map of the project, guarded: imports point one way, mesh/ knows no torch, only cli/ prints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEVELS = [
     {"nn"},
     {"data", "checkpoint"},
     {"train", "predict"},
-    {"study", "view"},
+    {"study", "view", "bench"},
     {"cli"},
 ]
 LEVEL = {room: i for i, rooms in enumerate(LEVELS) for room in rooms}
