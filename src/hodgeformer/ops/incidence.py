@@ -1,0 +1,114 @@
+"""Signed incidence as gathers in both directions: d0, d1 and their adjoints without matrices or atomics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from hodgeformer.errors import BatchError
+from hodgeformer.ops._signed_gather import signed_gather
+
+
+@dataclass(frozen=True, slots=True)
+class Incidence:
+    """A sparse matrix of signs, row by row and column by column: (A x)_i = sum over t of sign_t x[index_t].
+
+    Both directions are gathers in a fixed order, and each is the other's derivative, so results and gradients
+    are the same to the bit in every run.
+    """
+
+    indices: Int[Tensor, "n_out k"]
+    signs: Int[Tensor, "n_out k"]
+    offsets: Int[Tensor, " n_out_and_one"]
+    t_indices: Int[Tensor, " nnz"]
+    t_signs: Int[Tensor, " nnz"]
+    t_offsets: Int[Tensor, " n_in_and_one"]
+
+    @classmethod
+    def from_rows(cls, indices: Int[Tensor, "n_out k"], signs: Int[Tensor, "n_out k"], n_in: int) -> Incidence:
+        """(A x)_i = sum over t < k of signs[i, t] x[indices[i, t]]; indices are checked, signs are +1 or -1."""
+        if indices.ndim != 2 or signs.shape != indices.shape:
+            found = f"{tuple(indices.shape)} and {tuple(signs.shape)}"
+            raise BatchError(f"indices and signs must both be (n_out, k), got {found}")
+        if indices.numel() and (int(indices.min()) < 0 or int(indices.max()) >= n_in):
+            found = f"{int(indices.min())} to {int(indices.max())}"
+            raise BatchError(f"incidence indices must lie in [0, {n_in}), got {found}")
+        indices, signs = indices.to(torch.int32).contiguous(), signs.to(torch.int8).contiguous()
+        n_out, k = indices.shape
+        order = torch.argsort(indices.flatten(), stable=True)
+        counts = torch.bincount(indices.flatten(), minlength=n_in)
+        return cls(
+            indices=indices,
+            signs=signs,
+            offsets=k * torch.arange(n_out + 1, device=indices.device),
+            t_indices=(order // max(k, 1)).to(torch.int32),
+            t_signs=signs.flatten()[order],
+            t_offsets=torch.cat([counts.new_zeros(1), counts.cumsum(0)]),
+        )
+
+    @property
+    def n_out(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def n_in(self) -> int:
+        return len(self.t_offsets) - 1
+
+    def apply(self, x: Float[Tensor, "n_in ..."]) -> Float[Tensor, "n_out ..."]:
+        """A x, over the first dimension."""
+        self._check(x, self.n_in, "apply")
+        out: Tensor = _SignedGather.apply(x, self, False)  # type: ignore[no-untyped-call]
+        return out
+
+    def apply_t(self, y: Float[Tensor, "n_out ..."]) -> Float[Tensor, "n_in ..."]:
+        """A^T y, over the first dimension."""
+        self._check(y, self.n_out, "apply_t")
+        out: Tensor = _SignedGather.apply(y, self, True)  # type: ignore[no-untyped-call]
+        return out
+
+    def map(self, fn: Callable[[Tensor], Tensor]) -> Incidence:
+        return Incidence(*(fn(getattr(self, field.name)) for field in fields(self)))
+
+    def to(self, device: torch.device | str) -> Incidence:
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def _check(self, x: Tensor, n: int, name: str) -> None:
+        if x.ndim < 1 or x.shape[0] != n:
+            raise BatchError(f"{name} of a {self.n_out} x {self.n_in} incidence needs {n} rows, got {tuple(x.shape)}")
+        if x.device != self.offsets.device:
+            raise BatchError(f"the incidence lies on {self.offsets.device} but its argument on {x.device}")
+
+
+def vertex_to_edge(edges: Int[Tensor, "n_e 2"], n_vertices: int) -> Incidence:
+    """d0: (d0 x)_e = x_head - x_tail for edges (tail, head); its `apply_t` is d0^T."""
+    signs = torch.tensor([-1, 1], dtype=torch.int8, device=edges.device)
+    return Incidence.from_rows(edges, signs.expand(len(edges), 2), n_vertices)
+
+
+def edge_to_face(*, face_edges: Int[Tensor, "n_f 3"], face_signs: Int[Tensor, "n_f 3"], n_edges: int) -> Incidence:
+    """d1: (d1 x)_f = sum over its three edges of sign x_e; its `apply_t` is d1^T."""
+    return Incidence.from_rows(face_edges, face_signs, n_edges)
+
+
+class _SignedGather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, incidence: Incidence, transposed: bool) -> Tensor:
+        ctx.incidence, ctx.transposed = incidence, transposed
+        return _gather(x, incidence, transposed)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return _gather(grad, ctx.incidence, not ctx.transposed), None, None
+
+
+def _gather(x: Tensor, a: Incidence, transposed: bool) -> Tensor:
+    if transposed:
+        return signed_gather(x, offsets=a.t_offsets, indices=a.t_indices, signs=a.t_signs)
+    return signed_gather(x, offsets=a.offsets, indices=a.indices.flatten(), signs=a.signs.flatten())
