@@ -1,0 +1,1 @@
+"""Pictures of meshes: pixels without a display, one self-contained page."""

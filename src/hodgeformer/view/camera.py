@@ -1,0 +1,88 @@
+"""Where a picture is taken from, and where each vertex falls in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hodgeformer.errors import ConfigError
+from hodgeformer.mesh.mesh import FloatArray, Mesh
+
+UpAxis = Literal["x", "y", "z"]
+_DISTANCE = 4.5  # of the eye, in radii of the mesh: mild perspective
+# Rows: what points right, up and toward the eye of the front view.
+_FRONT: dict[UpAxis, list[list[int]]] = {
+    "x": [[0, 1, 0], [1, 0, 0], [0, 0, -1]],
+    "y": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    "z": [[1, 0, 0], [0, 0, 1], [0, -1, 0]],
+}
+
+
+@dataclass(frozen=True)
+class View:
+    """A direction of sight in degrees: around the up axis from the front, and above the horizon."""
+
+    azimuth: float
+    elevation: float = 12.0
+
+
+VIEWS: dict[str, View] = {
+    "front": View(0),
+    "right": View(90),
+    "back": View(180),
+    "left": View(270),
+    "top": View(0, 89.9),
+    "bottom": View(0, -89.9),
+    "corner": View(35, 22),
+}
+AROUND = (View(20), View(110), View(200), View(290))
+
+
+def as_views(views: Sequence[View | str] | int) -> tuple[View, ...]:
+    """Views by name, or so many at equal angles around the mesh."""
+    if isinstance(views, int):
+        return tuple(View(20 + 360 * i / views) for i in range(views))
+    unknown = [view for view in views if isinstance(view, str) and view not in VIEWS]
+    if unknown or not views:
+        raise ConfigError(f"unknown view {unknown or 'list'}; known are {', '.join(VIEWS)}, or give View(...)")
+    return tuple(VIEWS[view] if isinstance(view, str) else view for view in views)
+
+
+def rotation(view: View, up: UpAxis = "y") -> FloatArray:
+    """Rows: right, up and toward the eye."""
+    turn, tilt = np.radians([view.azimuth, view.elevation])
+    around = np.array([[np.cos(turn), 0, -np.sin(turn)], [0, 1, 0], [np.sin(turn), 0, np.cos(turn)]])
+    over = np.array([[1, 0, 0], [0, np.cos(tilt), -np.sin(tilt)], [0, np.sin(tilt), np.cos(tilt)]])
+    result: FloatArray = over @ around @ np.array(_FRONT[up], dtype=np.float64)
+    return result
+
+
+def seen_from(mesh: Mesh, views: Sequence[View], up: UpAxis = "y") -> FloatArray:
+    """Screen positions (views, n_v, 3): right and up in radii of the mesh, and nearness, linear on the screen.
+
+    The middle of what each view shows lies at the origin. Vertices that no face uses are carried along but decide
+    nothing.
+    """
+    used = np.unique(mesh.faces)
+    low, high = mesh.vertices[used].min(axis=0), mesh.vertices[used].max(axis=0)
+    centered = mesh.vertices - (low + high) / 2
+    radius = np.linalg.norm(centered[used], axis=1).max() or 1.0
+    out = np.empty((len(views), mesh.n_vertices, 3))
+    for i, view in enumerate(views):
+        turned = centered / radius @ rotation(view, up).T
+        closer = _DISTANCE / np.maximum(_DISTANCE - turned[:, 2], 0.1)
+        out[i, :, :2] = turned[:, :2] * closer[:, None]
+        out[i, :, 2] = closer
+        shown = out[i, used, :2]
+        out[i, :, :2] -= (shown.min(axis=0) + shown.max(axis=0)) / 2
+    return out
+
+
+def view_extents(seen: FloatArray, used: NDArray[np.int64]) -> FloatArray:
+    """Width and height of what each view shows, (views, 2)."""
+    result: FloatArray = 2 * np.abs(seen[:, used, :2]).max(axis=1)
+    return result

@@ -1,0 +1,67 @@
+"""Numbers as colors: a sequential and a diverging map, and the paint for labels and fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hodgeformer.data.colors import RGB, UNLABELLED_COLOR
+from hodgeformer.errors import ConfigError
+
+ColormapName = Literal["sequential", "diverging", "warmth"]
+Bytes = NDArray[np.uint8]
+
+# Anchors at equal steps; between them the map is linear. "sequential" rises evenly in lightness from dark violet over
+# green to yellow, "diverging" runs from blue over near-white to red, "warmth" from near-white to dark red.
+_ANCHORS: dict[ColormapName, tuple[str, ...]] = {
+    "sequential": ("440154", "46327e", "365c8d", "277f8e", "1fa187", "4ac16d", "a0da39", "fde725"),
+    "diverging": ("2b5797", "5b8fc4", "a6c8e4", "f4f3f1", "f3b99b", "d9705a", "a6203a"),
+    "warmth": ("f3efe8", "f7cf9f", "f09a63", "d4583f", "8f1d2c"),
+}
+
+
+def colormap_table(name: ColormapName = "sequential", steps: int = 256) -> Bytes:
+    """The colors of a map from its low to its high end, (steps, 3)."""
+    if name not in _ANCHORS:
+        raise ConfigError(f"there is no color map '{name}'; known are {', '.join(_ANCHORS)}")
+    anchors = np.array([tuple(bytes.fromhex(digits)) for digits in _ANCHORS[name]], dtype=np.float64)
+    at, known = np.linspace(0, 1, steps), np.linspace(0, 1, len(anchors))
+    channels = [np.interp(at, known, anchors[:, i]) for i in range(3)]
+    return np.stack(channels, axis=1).round().astype(np.uint8)
+
+
+def field_limits(values: ArrayLike, name: ColormapName = "sequential") -> tuple[float, float]:
+    """The range a map is stretched over: that of the finite values, symmetric about zero for the diverging map."""
+    finite = np.asarray(values, dtype=np.float64)
+    finite = finite[np.isfinite(finite)]
+    if not finite.size:
+        return 0.0, 1.0
+    low, high = float(finite.min()), float(finite.max())
+    if name == "diverging":
+        reach = max(abs(low), abs(high)) or 1.0
+        return -reach, reach
+    return (low, high) if high > low else (low, low + 1.0)
+
+
+def field_colors(
+    values: ArrayLike, name: ColormapName = "sequential", limits: tuple[float, float] | None = None
+) -> Bytes:
+    """Values (n,) as colors (n, 3); what is not finite becomes the gray of unlabelled elements."""
+    numbers = np.asarray(values, dtype=np.float64)
+    low, high = field_limits(numbers, name) if limits is None else limits
+    finite = np.isfinite(numbers)
+    share = np.where(finite, (numbers - low) / (high - low if high > low else 1.0), 0.0)
+    table = colormap_table(name)
+    colors: Bytes = table[np.clip(share * len(table), 0, len(table) - 1).astype(np.int64)]
+    colors[~finite] = UNLABELLED_COLOR
+    return colors
+
+
+def label_colors(labels: NDArray[Any], colors: Sequence[RGB]) -> Bytes:
+    """Labels (n,) as colors (n, 3); -1 becomes gray."""
+    table = np.array([*colors, UNLABELLED_COLOR], dtype=np.uint8)  # the last row answers for -1
+    painted: Bytes = table[labels]
+    return painted
