@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -56,7 +57,7 @@ class MeshReport:
 
     @property
     def diagonal(self) -> float:
-        return float(np.linalg.norm(self.size))
+        return math.hypot(*self.size)
 
     @property
     def oddities(self) -> list[str]:
@@ -74,14 +75,15 @@ class MeshReport:
         odd = [f"{count} {one if count == 1 else many}" for count, one, many in counted if count]
         if self.diagonal == 0:
             odd.append("all vertices lie in one place")
-        elif np.linalg.norm(self.center) > FAR * self.diagonal:
+        elif math.hypot(*self.center) > FAR * self.diagonal:
             odd.append("lies far from the origin for its size")
         return odd
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
+        """Everything, ready for JSON (an area too large for a float is null)."""
         more = {"winding_consistent": self.winding_consistent, "closed": self.closed, "diagonal": self.diagonal}
-        return asdict(self) | more | {"oddities": self.oddities}
+        area = self.area if math.isfinite(self.area) else None
+        return asdict(self) | more | {"area": area, "oddities": self.oddities}
 
 
 def check_mesh(mesh: Mesh) -> MeshReport:
@@ -91,9 +93,11 @@ def check_mesh(mesh: Mesh) -> MeshReport:
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
     faces_of_edge = np.bincount(topology.face_edges.ravel(), minlength=topology.n.e)
     turns = np.bincount(topology.face_edges.ravel(), topology.face_signs.ravel(), minlength=topology.n.e)
-    areas = norms(face_vectors(mesh.vertices, faces)) / 2
     used = np.unique(mesh.faces)
     low, high = mesh.vertices[used].min(axis=0), mesh.vertices[used].max(axis=0)
+    # Squares of very large or small coordinates leave the range of float64.
+    unit = float(np.abs([low, high]).max()) or 1.0
+    areas = norms(face_vectors(mesh.vertices / unit, faces)) / 2
     return MeshReport(
         name=mesh.name,
         n_vertices=mesh.n_vertices,
@@ -104,11 +108,11 @@ def check_mesh(mesh: Mesh) -> MeshReport:
         n_nonmanifold_edges=int((faces_of_edge > 2).sum()),
         n_flipped_edges=int(((faces_of_edge == 2) & (turns != 0)).sum()),
         n_repeating_faces=int(repeating.sum()),
-        n_zero_area_faces=int(_without_area(mesh.vertices, faces, areas).sum()),
+        n_zero_area_faces=int(_without_area(mesh.vertices / unit, faces, areas).sum()),
         n_duplicate_faces=_duplicates(faces),
         n_unreferenced_vertices=mesh.n_vertices - len(used),
         euler_characteristic=len(np.unique(faces)) - topology.n.e + len(faces),
-        area=float(areas.sum()),
+        area=float(areas.sum()) * unit * unit,
         size=_triple(high - low),
         center=_triple(low / 2 + high / 2),
         notes=mesh.notes,

@@ -56,7 +56,8 @@ def load_mesh(path: str | os.PathLike[str], *, weld_stl: bool = True) -> Mesh:
             f"{path}: the suffix {suffix!r} is not known and the content is not a mesh; "
             f"supported are {', '.join(MESH_SUFFIXES)}"
         )
-    content = stl.read_stl(data, path, weld=weld_stl) if found == ".stl" else _READERS[found](data, path)
+    with np.errstate(all="ignore"):  # numbers that make no sense are refused by name below
+        content = stl.read_stl(data, path, weld=weld_stl) if found == ".stl" else _READERS[found](data, path)
     if found != suffix and {found, suffix} != {".glb", ".gltf"}:
         content = replace(content, notes=(f"read as {found[1:].upper()} by its content", *content.notes))
     return content.to_mesh(path)
@@ -108,9 +109,7 @@ def _read_bytes(path: Path) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise MeshFormatError(
-            f"{path}: the file cannot be read ({error.strerror}); check its permissions"
-        ) from error
+        raise MeshFormatError(f"{path}: the file cannot be read ({error.strerror}); check its permissions") from error
     if not data.strip():
         raise MeshFormatError(f"{path}: the file is empty; get or export it again")
     for magic, kind in _FOREIGN.items():
@@ -173,16 +172,14 @@ def _check_format_holds(suffix: str, mesh: Mesh, held: dict[Attribute, NDArray[A
     if suffix == ".glb" and "face_colors" in held and "vertex_colors" in held:
         raise MeshError(f"{path}: GLB holds face_colors or vertex_colors, not both; .obj, .off and .ply can")
     if suffix in (".glb", ".stl") and np.abs(mesh.vertices).max() > np.finfo(np.float32).max:
-        raise MeshError(
-            f"{path}: coordinates are too large for {suffix}, which stores float32; .ply can hold them"
-        )
+        raise MeshError(f"{path}: coordinates are too large for {suffix}, which stores float32; .ply can hold them")
     numbers = [
         mesh.n_vertices,
         *(np.abs(values).max() for kind, values in held.items() if kind.endswith("labels")),
     ]
-    if suffix == ".glb" and max(numbers) > 2**24:
+    if suffix == ".glb" and max(numbers) > gltf.LARGEST:
         raise MeshError(
-            f"{path}: GLB stores labels and vertex numbers up to {2**24}, found {max(numbers)}; use .ply"
+            f"{path}: GLB stores labels and vertex numbers up to {gltf.LARGEST}, found {max(numbers)}; use .ply"
         )
 
 

@@ -30,7 +30,8 @@ class Simplified:
 
     def carry_face_labels_down(self, labels: ArrayLike) -> NDArray[np.int64]:
         """For each small face the label that covers most area of the original faces it stands for."""
-        areas = norms(face_vectors(self.original.vertices, self.original.faces))
+        scale = float(np.abs(self.original.vertices).max()) or 1.0
+        areas = norms(face_vectors(self.original.vertices / scale, self.original.faces))
         # Faces without area still count among themselves.
         weights = areas + np.finfo(np.float64).tiny
         return _majority(_per(labels, self.original.n_faces, "face"), self.face_map, weights, self.mesh.n_faces)
@@ -85,7 +86,7 @@ def _decimate(mesh: Mesh, points: FloatArray, faces: IntArray, n_faces: int) -> 
 
     low, high = points.min(axis=0), points.max(axis=0)
     # Its error thresholds are absolute, so the size of the mesh must not matter.
-    scale = float(np.linalg.norm(high - low)) or 1.0
+    scale = float((high - low).max()) or 1.0
     with _DECIMATOR:
         reduced, triangles, collapses = fast_simplification.simplify(
             (points - low) / scale, faces.astype(np.int32), target_count=n_faces, return_collapses=True

@@ -55,9 +55,7 @@ class Content:
 
     def _check(self, path: Path) -> None:
         if len(self.n_corners) == 0:
-            raise MeshError(
-                f"{path}: the file has no faces; a surface made of triangles or polygons is needed"
-            )
+            raise MeshError(f"{path}: the file has no faces; a surface made of triangles or polygons is needed")
         bad = np.flatnonzero(~np.isfinite(self.vertices).all(axis=1))
         if bad.size:
             raise MeshError(
@@ -88,13 +86,13 @@ def where(path: Path, line_of: LineOf | None, element: int) -> str:
 
 def to_colors(values: NDArray[Any]) -> Colors:
     """Color columns of a file as uint8: whole numbers are 0..255, fractions are 0..1."""
-    if values.dtype == np.uint8:
-        return values
     if np.issubdtype(values.dtype, np.integer):
-        return np.clip(values, 0, 255).astype(np.uint8)
+        whole: Colors = np.clip(values, 0, 255).astype(np.uint8)
+        return whole
     values = np.clip(np.nan_to_num(values.astype(np.float64)), 0.0, 255.0)
     scale = 255.0 if values.size == 0 or values.max() <= 1.0 else 1.0
-    return np.rint(values * scale).astype(np.uint8)
+    colors: Colors = np.rint(values * scale).astype(np.uint8)
+    return colors
 
 
 def _notes_on(faces: IntArray, n_vertices: int) -> list[str]:

@@ -113,7 +113,6 @@ class _File:
         text += b" " * (-len(text) % 4)
         binary = bytes(self._binary) + b"\0" * (-len(self._binary) % 4)
         parts = b"".join(
-            len(part).to_bytes(4, "little") + kind + part
-            for kind, part in ((JSON_CHUNK, text), (BINARY_CHUNK, binary))
+            len(part).to_bytes(4, "little") + kind + part for kind, part in ((JSON_CHUNK, text), (BINARY_CHUNK, binary))
         )
         return MAGIC + (2).to_bytes(4, "little") + (12 + len(parts)).to_bytes(4, "little") + parts

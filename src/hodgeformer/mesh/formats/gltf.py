@@ -22,6 +22,8 @@ _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 _COMPRESSION = ("KHR_draco_mesh_compression", "EXT_meshopt_compression")
 # Attributes of our own, see glb.py: labels, and the vertex that a split corner belongs to.
 VERTEX, VERTEX_LABEL, FACE_LABEL, COLOR = "_VERTEX", "_VERTEX_LABEL", "_FACE_LABEL", "COLOR_0"
+# Beyond this, float32 skips whole numbers.
+LARGEST = 2**24
 
 
 def read_gltf(data: bytes, path: Path) -> Content:
@@ -29,9 +31,7 @@ def read_gltf(data: bytes, path: Path) -> Content:
     document, binary = read_document(data, path)
     compressed = [name for name in document.get("extensionsRequired", ()) if name in _COMPRESSION]
     if compressed:
-        raise MeshFormatError(
-            f"{path}: the mesh is compressed ({compressed[0]}); export it without compression"
-        )
+        raise MeshFormatError(f"{path}: the mesh is compressed ({compressed[0]}); export it without compression")
     try:
         return _Scene(document, Buffers(document, binary, path)).content()
     except MeshFormatError:
@@ -102,16 +102,10 @@ class _Scene:
             if key not in begin_of:
                 begin_of[key] = self._add_points(primitive["attributes"], transform)
             begin, n_points = begin_of[key]
-            run = (
-                self.buffers.array(primitive["indices"]).ravel()
-                if "indices" in primitive
-                else np.arange(n_points)
-            )
+            run = self.buffers.array(primitive["indices"]).ravel() if "indices" in primitive else np.arange(n_points)
             faces = _triangles(run.astype(np.int64), mode)
             if faces.size and (faces.min() < 0 or faces.max() >= n_points):
-                raise ValueError(
-                    f"a triangle refers to vertex {faces.max()}, its mesh has {n_points} vertices"
-                )
+                raise ValueError(f"a triangle refers to vertex {faces.max()}, its mesh has {n_points} vertices")
             if np.linalg.det(transform[:3, :3]) < 0:
                 faces = faces[:, ::-1]
             self.faces.append(faces + begin)
@@ -119,9 +113,7 @@ class _Scene:
     def _add_points(self, attributes: dict[str, int], transform: FloatArray) -> tuple[int, int]:
         """Index of the first point and how many there are."""
         points = self.buffers.array(attributes["POSITION"]).astype(np.float64)
-        columns = {
-            name: self.buffers.array(at) for name, at in attributes.items() if name[0] == "_" or name == COLOR
-        }
+        columns = {name: self.buffers.array(at) for name, at in attributes.items() if name[0] == "_" or name == COLOR}
         columns = {name: column for name, column in columns.items() if len(column) == len(points)}
         if not (transform == np.eye(4)).all():
             points = points @ transform[:3, :3].T + transform[:3, 3]
@@ -139,9 +131,7 @@ def _placement(node: dict[str, Any]) -> FloatArray:
     transform = np.eye(4)
     x, y, z, w = np.array(node.get("rotation", (0, 0, 0, 1)), dtype=np.float64)
     cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    transform[:3, :3] = (np.eye(3) + 2 * w * cross + 2 * cross @ cross) * np.array(
-        node.get("scale", (1, 1, 1))
-    )
+    transform[:3, :3] = (np.eye(3) + 2 * w * cross + 2 * cross @ cross) * np.array(node.get("scale", (1, 1, 1)))
     transform[:3, 3] = node.get("translation", (0, 0, 0))
     return transform
 
@@ -162,15 +152,23 @@ def _vertex_attributes(columns: dict[str, NDArray[Any]]) -> dict[Attribute, NDAr
     if COLOR in columns:
         attributes["vertex_colors"] = to_colors(columns[COLOR])
     if VERTEX_LABEL in columns:
-        attributes["vertex_labels"] = np.rint(columns[VERTEX_LABEL]).astype(np.int64).ravel()
+        attributes["vertex_labels"] = _whole(columns[VERTEX_LABEL])
     return attributes
+
+
+def _whole(column: NDArray[Any]) -> IntArray:
+    """Labels and numbers, which glTF makes us keep as float32."""
+    if column.ndim != 1 or not (np.abs(column) <= LARGEST).all():
+        raise ValueError("labels and vertex numbers must be whole numbers")
+    whole: IntArray = np.rint(column).astype(np.int64)
+    return whole
 
 
 def _unsplit(
     points: FloatArray, faces: IntArray, columns: dict[str, NDArray[Any]]
 ) -> tuple[FloatArray, IntArray, dict[Attribute, NDArray[Any]]]:
     """Undo `glb.split`: corners go back to their vertex, and what they share belongs to their face."""
-    vertex = np.rint(columns[VERTEX]).astype(np.int64).ravel()
+    vertex = _whole(columns[VERTEX])
     if vertex.size == 0 or vertex.min() < 0 or vertex.max() >= len(points):
         raise ValueError(f"{VERTEX} does not number the vertices")
     point = np.zeros(int(vertex.max()) + 1, dtype=np.int64)
@@ -180,7 +178,7 @@ def _unsplit(
     if COLOR in columns:
         attributes["face_colors"] = to_colors(columns[COLOR][corner])
     if FACE_LABEL in columns:
-        attributes["face_labels"] = np.rint(columns[FACE_LABEL][corner]).astype(np.int64).ravel()
+        attributes["face_labels"] = _whole(columns[FACE_LABEL])[corner]
     if VERTEX_LABEL in columns:
-        attributes["vertex_labels"] = np.rint(columns[VERTEX_LABEL][point]).astype(np.int64).ravel()
+        attributes["vertex_labels"] = _whole(columns[VERTEX_LABEL])[point]
     return points[point], vertex[faces], attributes

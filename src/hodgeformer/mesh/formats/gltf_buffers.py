@@ -26,13 +26,9 @@ def read_document(data: bytes, path: Path) -> tuple[dict[str, Any], bytes]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise MeshFormatError(
-            f"{path}: the glTF description cannot be read ({error}); export the file again"
-        ) from None
+        raise MeshFormatError(f"{path}: the glTF description cannot be read ({error}); export the file again") from None
     if not isinstance(document, dict) or "asset" not in document:
-        raise MeshFormatError(
-            f"{path}: not a glTF description: no 'asset' entry; check the suffix of the file"
-        )
+        raise MeshFormatError(f"{path}: not a glTF description: no 'asset' entry; check the suffix of the file")
     return document, binary
 
 
@@ -74,9 +70,7 @@ class Buffers:
         stride = int(view.get("byteStride", 0)) or width * dtype.itemsize
         begin = int(view.get("byteOffset", 0))
         held = self._buffer(view["buffer"])[begin : begin + int(view["byteLength"])]
-        if min(count, offset, begin) < 0 or offset + (count - 1) * stride + width * dtype.itemsize > len(
-            held
-        ):
+        if min(count, offset, begin) < 0 or offset + (count - 1) * stride + width * dtype.itemsize > len(held):
             raise MeshFormatError(
                 f"{self._path}: array {accessor} needs {count} rows of {stride} bytes, its buffer holds "
                 f"{len(held)} bytes; the file is cut short or damaged, export it again"
@@ -102,7 +96,5 @@ class Buffers:
         beside = (self._path.parent / unquote(uri)).resolve()
         # A file must not make us read outside its own folder.
         if not beside.is_relative_to(self._path.parent.resolve()) or not beside.is_file():
-            raise MeshFormatError(
-                f"{self._path}: its buffer {uri!r} is not beside it; copy both, or export as .glb"
-            )
+            raise MeshFormatError(f"{self._path}: its buffer {uri!r} is not beside it; copy both, or export as .glb")
         return beside.read_bytes()

@@ -82,8 +82,9 @@ def _corners(lines: TextLines, vertex_lines: IntArray, face_lines: IntArray) -> 
         raise lines.error(int(face_lines[face]), f"face {face} refers to vertex 0, but OBJ counts from 1")
     if indices.size and indices.min() < 0:
         seen = np.repeat(np.searchsorted(vertex_lines, face_lines), n_corners)
-        return np.where(indices < 0, indices + seen, indices - 1)
-    return indices - 1
+        indices = np.where(indices < 0, indices + seen + 1, indices)
+    from_zero: IntArray = indices - 1
+    return from_zero
 
 
 class _Keywords:
@@ -97,11 +98,12 @@ class _Keywords:
 
     def find(self, keyword: str) -> IntArray:
         """Line indices."""
-        return self.other[self.heads == keyword.encode()]
+        found: IntArray = self.other[self.heads == keyword.encode()]
+        return found
 
     def rest(self, line: int) -> str:
         """What follows the keyword."""
-        return self.lines.text(line).partition(" ")[2].strip()
+        return "".join(self.lines.text(line).split(maxsplit=1)[1:])
 
     def notes(self) -> list[str]:
         unknown = self.other[~np.isin(self.heads, _KEYWORDS)]
@@ -155,17 +157,16 @@ def obj_text(
         row = "v %r %r %r %.6f %.6f %.6f\n"
     head = f"mtllib {library}\n" if library is not None else ""
     parts = [head, row * len(rows) % tuple(rows.ravel().tolist())]
-    change = np.zeros(mesh.n_faces, dtype=bool)
+    change = np.arange(mesh.n_faces) == 0
     for values in (face_colors, face_labels):
         if values is not None:
-            rows = values.reshape(mesh.n_faces, -1)
-            change[1:] |= (rows[1:] != rows[:-1]).any(axis=1)
-            change[0] = True
-    starts = np.flatnonzero(change)
-    for begin, end in zip([0, *starts.tolist()], [*starts.tolist(), mesh.n_faces], strict=True):
-        if change[begin] and face_labels is not None:
+            flat = values.reshape(mesh.n_faces, -1)
+            change[1:] |= (flat[1:] != flat[:-1]).any(axis=1)
+    starts = np.flatnonzero(change).tolist()
+    for begin, end in zip(starts, [*starts[1:], mesh.n_faces], strict=True):
+        if face_labels is not None:
             parts.append(f"g label_{face_labels[begin]}\n")
-        if change[begin] and face_colors is not None:
+        if face_colors is not None:
             parts.append(f"usemtl {mtl.name_of(face_colors[begin])}\n")
         faces = mesh.faces[begin:end] + 1
         parts.append("f %d %d %d\n" * len(faces) % tuple(faces.ravel().tolist()))

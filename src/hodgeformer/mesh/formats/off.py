@@ -22,9 +22,7 @@ def read_off(data: bytes, path: Path) -> Content:
     """One element per line; the header may be missing, and the counts may stand beside it."""
     header = _HEADER.match(data)
     if header is not None and data[header.end() :].lstrip()[:6].upper() == b"BINARY":
-        raise MeshFormatError(
-            f"{path}:1: binary OFF is not supported; save the mesh as ASCII OFF, PLY or OBJ"
-        )
+        raise MeshFormatError(f"{path}:1: binary OFF is not supported; save the mesh as ASCII OFF, PLY or OBJ")
     if header is not None and header[4]:
         raise MeshFormatError(f"{path}:1: OFF with 4 coordinates per vertex is not supported; 3 are needed")
     lines = TextLines(data, path, offset=header.end() if header is not None else 0)
@@ -82,12 +80,10 @@ def _vertices(
     if not colored or len(vertices) == 0:
         return vertices, {}
     columns = np.arange(3 + n_normals, min(int(n_tokens.min()), 7 + n_normals))
-    return vertices, {"vertex_colors": _colors(values[begin[:, None] + columns])}
+    return vertices, {"vertex_colors": _colors(values[begin[:, None] + columns], lines, vertex_lines)}
 
 
-def _faces(
-    lines: TextLines, face_lines: IntArray
-) -> tuple[IntArray, IntArray, dict[Attribute, NDArray[Any]]]:
+def _faces(lines: TextLines, face_lines: IntArray) -> tuple[IntArray, IntArray, dict[Attribute, NDArray[Any]]]:
     """`k i_1 .. i_k` and then nothing, a number of a color map (passed over), or 3 or 4 color values."""
     n_tokens = lines.n_tokens[face_lines]
     if len(face_lines) == 0:
@@ -95,9 +91,7 @@ def _faces(
     values = lines.floats(face_lines, "face entries")
     begin = np.cumsum(n_tokens) - n_tokens
     n_corners = values[begin]
-    wrong = np.flatnonzero(
-        ~((n_corners >= 0) & (n_corners + 1 <= n_tokens) & (n_corners == np.rint(n_corners)))
-    )
+    wrong = np.flatnonzero(~((n_corners >= 0) & (n_corners + 1 <= n_tokens) & (n_corners == np.rint(n_corners))))
     if wrong.size:
         found = f"found {n_corners[wrong[0]]:g} and {n_tokens[wrong[0]] - 1} more numbers"
         message = f"a face begins with its number of corners; {found}"
@@ -115,13 +109,13 @@ def _faces(
     n_extra = int((n_tokens - n_corners - 1).min())
     if n_extra >= 3:
         columns = np.arange(min(n_extra, 4))
-        attributes["face_colors"] = _colors(values[(begin + n_corners + 1)[:, None] + columns])
+        attributes["face_colors"] = _colors(values[(begin + n_corners + 1)[:, None] + columns], lines, face_lines)
     return corners.astype(np.int64), n_corners, attributes
 
 
-def _colors(values: NDArray[np.float64]) -> Colors:
-    """Whole numbers are 0..255; a black and white file of only 0 and 1 is read as 0..255 too."""
-    whole = bool((values == np.rint(values)).all())
+def _colors(values: NDArray[np.float64], lines: TextLines, colored_lines: IntArray) -> Colors:
+    """Numbers written with a point are 0..1, numbers without are 0..255."""
+    whole = "." not in lines.text(int(colored_lines[0])).split()[-1]
     return to_colors(np.clip(values, 0, 255).astype(np.int64) if whole else values)
 
 

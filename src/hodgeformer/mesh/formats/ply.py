@@ -41,9 +41,7 @@ def read_ply(data: bytes, path: Path) -> Content:
     tables, lines = read(data, body, [(e.name, e.count, e.properties) for e in elements], order, path)
     for needed in ("vertex", "face"):
         if needed not in tables:
-            raise MeshFormatError(
-                f"{path}: the file has no '{needed}' element; a surface needs vertices and faces"
-            )
+            raise MeshFormatError(f"{path}: the file has no '{needed}' element; a surface needs vertices and faces")
     vertex, face = tables["vertex"], tables["face"]
     corners, n_corners = _corners(face, path)
     attributes: dict[Attribute, NDArray[Any]] = {}
@@ -65,9 +63,7 @@ def _header(data: bytes, path: Path) -> tuple[str, list[Element], int]:
     end = data.find(b"end_header", 0, 1 << 20)
     newline = data.find(b"\n", end)
     if end < 0 or newline < 0:
-        raise MeshFormatError(
-            f"{path}:1: the PLY header has no 'end_header' line; the file is cut short, get it again"
-        )
+        raise MeshFormatError(f"{path}:1: the PLY header has no 'end_header' line; the file is cut short, get it again")
     order: str | None = None
     elements: list[Element] = []
     for number, line in enumerate(data[:end].decode("ascii", errors="replace").splitlines(), start=1):
@@ -86,13 +82,9 @@ def _header(data: bytes, path: Path) -> tuple[str, list[Element], int]:
             elif words[0] not in ("ply", "comment", "obj_info"):
                 raise ValueError(words[0])
         except (KeyError, IndexError, ValueError):
-            raise MeshFormatError(
-                f"{path}:{number}: not a line of a PLY header: {line.strip()[:60]!r}"
-            ) from None
+            raise MeshFormatError(f"{path}:{number}: not a line of a PLY header: {line.strip()[:60]!r}") from None
     if order is None:
-        raise MeshFormatError(
-            f"{path}:1: the PLY header has no 'format' line with one of {', '.join(_ORDERS)}"
-        )
+        raise MeshFormatError(f"{path}:1: the PLY header has no 'format' line with one of {', '.join(_ORDERS)}")
     return order, elements, newline + 1
 
 
@@ -120,7 +112,7 @@ def _attributes(kind: str, columns: Columns) -> dict[Attribute, NDArray[Any]]:
     if len(channels) >= 3 and all(name in scalars for name in ("red", "green", "blue")):
         found["vertex_colors" if kind == "vertex" else "face_colors"] = to_colors(np.stack(channels, axis=1))
     labels = next((scalars[name] for name in _LABEL_NAMES if name in scalars), None)
-    if labels is not None and bool((np.isfinite(labels) & (labels == np.rint(labels))).all()):
+    if labels is not None and bool(((labels == np.rint(labels)) & (np.abs(labels) < 2.0**53)).all()):
         found["vertex_labels" if kind == "vertex" else "face_labels"] = labels.astype(np.int64)
     return found
 

@@ -29,9 +29,7 @@ Tables = dict[str, Columns]
 Elements = list[tuple[str, int, Properties]]
 
 
-def read_ascii(
-    data: bytes, body: int, elements: Elements, order: str, path: Path
-) -> tuple[Tables, dict[str, LineOf]]:
+def read_ascii(data: bytes, body: int, elements: Elements, order: str, path: Path) -> tuple[Tables, dict[str, LineOf]]:
     """One row per line."""
     lines = TextLines(data, path, offset=body)
     tables: Tables = {}
@@ -84,27 +82,22 @@ def _as_type(values: NDArray[np.float64], dtype: str) -> NDArray[Any]:
 def _need(lines: TextLines, rows: IntArray, fine: NDArray[np.bool_], name: str) -> None:
     wrong = np.flatnonzero(~fine)
     if wrong.size:
-        raise lines.error(
-            int(rows[wrong[0]]), f"row {wrong[0]} of '{name}' has fewer values than the header announces"
-        )
+        raise lines.error(int(rows[wrong[0]]), f"row {wrong[0]} of '{name}' has fewer values than the header announces")
 
 
 def _runs(begin: IntArray, counts: IntArray) -> IntArray:
     """Indices begin_0 .. begin_0 + counts_0 - 1, begin_1 .. and so on."""
     before = np.cumsum(counts) - counts
-    return np.arange(int(counts.sum())) + np.repeat(begin - before, counts)
+    runs: IntArray = np.arange(int(counts.sum())) + np.repeat(begin - before, counts)
+    return runs
 
 
 def _no_rows(properties: Properties) -> Columns:
     empty = np.zeros(0, dtype=np.int64)
-    return {
-        name: empty if count_type is None else ListColumn(empty, empty) for name, _, count_type in properties
-    }
+    return {name: empty if count_type is None else ListColumn(empty, empty) for name, _, count_type in properties}
 
 
-def read_binary(
-    data: bytes, body: int, elements: Elements, order: str, path: Path
-) -> tuple[Tables, dict[str, LineOf]]:
+def read_binary(data: bytes, body: int, elements: Elements, order: str, path: Path) -> tuple[Tables, dict[str, LineOf]]:
     """Rows without padding; a table whose lists all have one length is read in one piece."""
     tables: Tables = {}
     for name, count, properties in elements:
@@ -123,9 +116,7 @@ def read_binary(
     return tables, {}
 
 
-def _read_even(
-    data: bytes, body: int, count: int, properties: Properties, order: str
-) -> tuple[Columns, int] | None:
+def _read_even(data: bytes, body: int, count: int, properties: Properties, order: str) -> tuple[Columns, int] | None:
     """All rows at once; None where the lists differ in length or bytes are missing."""
     fields: list[tuple[str, str, tuple[int, ...]]] = []
     at = body
@@ -156,22 +147,18 @@ def _read_even(
     return columns, body + count * dtype_of_row.itemsize
 
 
-def _read_uneven(
-    data: bytes, body: int, count: int, properties: Properties, order: str
-) -> tuple[Columns, int] | None:
+def _read_uneven(data: bytes, body: int, count: int, properties: Properties, order: str) -> tuple[Columns, int] | None:
     """Row by row to find where each value lies; None where bytes are missing."""
-    sizes = [
-        (np.dtype(dtype).itemsize, count_type and order + count_type) for _, dtype, count_type in properties
-    ]
+    sizes = [(np.dtype(dtype).itemsize, count_type and order + count_type) for _, dtype, count_type in properties]
     at, spans = body, np.zeros((len(properties), count, 2), dtype=np.int64)
     for row in range(count):
         for i, (size, count_type) in enumerate(sizes):
-            n: int | None = 1
+            n = 1
             if count_type:
-                n = _scalar(data, at, count_type)
-                if n is None or n < 0:
+                found = _scalar(data, at, count_type)
+                if found is None or found < 0:
                     return None
-                at += np.dtype(count_type).itemsize
+                n, at = found, at + np.dtype(count_type).itemsize
             spans[i, row] = at, n
             at += n * size
             if at > len(data):

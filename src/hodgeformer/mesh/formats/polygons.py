@@ -8,8 +8,10 @@ import numpy as np
 
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
-# Ear clipping is quadratic in the corners; beyond this a fan is cut and noted.
-MAX_CLIPPED_CORNERS = 512
+# Clipping ears takes up to the cube of the corners; beyond this a fan is cut and noted.
+MAX_CLIPPED_CORNERS = 128
+# A fan from some corner covers every quad and most small polygons, many at once.
+MAX_TURNS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,32 +26,51 @@ class Cut:
 def triangulate(vertices: FloatArray, corners: IntArray, n_corners: IntArray) -> Cut:
     """A polygon of k corners becomes k - 2 triangles of the same winding.
 
-    Convex polygons are cut as a fan from their first corner, others by clipping ears.
+    Convex polygons are cut as a fan from their first corner; others as a fan from another corner or by clipping
+    ears, so that no triangle is turned over.
     """
+    # Products of very large or small coordinates leave the range of float64.
+    vertices = vertices / (float(np.abs(vertices).max()) or 1.0)
     first = np.cumsum(n_corners) - n_corners
     n_triangles = n_corners - 2
     first_triangle = np.cumsum(n_triangles) - n_triangles
     faces = np.empty((int(n_triangles.sum()), 3), dtype=np.int64)
-    n_clipped = n_forced = 0
+    n_concave = n_forced = 0
     for k in np.unique(n_corners).tolist():
         chosen = np.flatnonzero(n_corners == k)
-        polygons = corners[first[chosen, None] + np.arange(k)]
-        fans = _fans(polygons)
-        for i in np.flatnonzero(~_fan_fits(vertices, fans)) if k > 3 else ():
-            clipped = _clip_ears(vertices[polygons[i]]) if k <= MAX_CLIPPED_CORNERS else None
-            n_clipped += clipped is not None
-            n_forced += clipped is None
-            if clipped is not None:
-                fans[i] = polygons[i][clipped]
-        faces[first_triangle[chosen, None] + np.arange(k - 2)] = fans
+        triangles, concave, forced = _cut_alike(vertices, corners[first[chosen, None] + np.arange(k)])
+        faces[first_triangle[chosen, None] + np.arange(k - 2)] = triangles
+        n_concave += concave
+        n_forced += forced
     notes = [f"{int((n_corners > 3).sum())} polygons cut into triangles"]
-    if n_clipped:
-        notes.append(f"{n_clipped} polygons are not convex; cut by clipping ears")
+    if n_concave:
+        notes.append(f"{n_concave} of them are not convex")
     if n_forced:
-        notes.append(
-            f"{n_forced} polygons are not simple or too large; cut as a fan, their triangles may overlap"
-        )
+        notes.append(f"{n_forced} of them cross themselves or are too large, their triangles may overlap")
     return Cut(faces, np.repeat(np.arange(len(n_corners)), n_triangles), tuple(notes))
+
+
+def _cut_alike(vertices: FloatArray, polygons: IntArray) -> tuple[IntArray, int, int]:
+    """Triangles (m, k - 2, 3) of polygons (m, k), how many are not convex, how many could not be cut well."""
+    k = polygons.shape[1]
+    triangles = _fans(polygons)
+    left = np.flatnonzero(~_fan_fits(vertices, triangles)) if k > 3 else np.zeros(0, dtype=np.int64)
+    n_concave = len(left)
+    for turn in range(1, min(k, MAX_TURNS)):
+        if len(left) == 0:
+            break
+        fans = _fans(np.roll(polygons[left], -turn, axis=1))
+        fits = _fan_fits(vertices, fans)
+        triangles[left[fits]] = fans[fits]
+        left = left[~fits]
+    n_forced = 0
+    for i in left.tolist():
+        clipped = _clip_ears(vertices[polygons[i]]) if k <= MAX_CLIPPED_CORNERS else None
+        if clipped is None:
+            n_forced += 1
+        else:
+            triangles[i] = polygons[i][clipped]
+    return triangles, n_concave, n_forced
 
 
 def _fans(polygons: IntArray) -> IntArray:

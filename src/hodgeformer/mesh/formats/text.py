@@ -23,9 +23,7 @@ class TextLines:
     how an error can count the lines before it. `starts`, `ends` and `n_tokens` have one entry per line.
     """
 
-    def __init__(
-        self, data: bytes, path: Path, *, continuation: bytes | None = None, offset: int = 0
-    ) -> None:
+    def __init__(self, data: bytes, path: Path, *, continuation: bytes | None = None, offset: int = 0) -> None:
         refuse_binary(data, path)
         self.path = path
         self._data = data if b"\n" in data else data.replace(b"\r", b"\n")
@@ -100,9 +98,7 @@ class TextLines:
         tokens = (re.sub(rb"/[^\s]*", b"", blob) if b"/" in blob else blob).split()
         return self._convert(tokens, lines, int, np.int64, f"{what} must be whole numbers")
 
-    def _numbers(
-        self, lines: IntArray, convert: Callable[[bytes], Any], dtype: type, message: str
-    ) -> NDArray[Any]:
+    def _numbers(self, lines: IntArray, convert: Callable[[bytes], Any], dtype: type, message: str) -> NDArray[Any]:
         return self._convert(self._blob(lines).split(), lines, convert, dtype, message)
 
     def _convert(
@@ -132,7 +128,8 @@ class TextLines:
         edge[self.starts[lines] - begin] = 1
         # A line ends after its newline, so neighbours never share a byte.
         edge[self.ends[lines] + 1 - begin] -= 1
-        return self.bytes[begin:end][np.cumsum(edge[:-1], dtype=np.int8).astype(bool)].tobytes()
+        inside = np.cumsum(edge[:-1], dtype=np.int8).astype(bool)
+        return bytes(self.bytes[begin:end][inside])
 
 
 def refuse_binary(data: bytes, path: Path) -> None:
