@@ -1,0 +1,1 @@
+"""What the paper measures, and more: operators, robustness, ablations, efficiency. Functions that return numbers."""

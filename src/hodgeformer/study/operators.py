@@ -1,0 +1,174 @@
+"""The operators that one head of one layer has learned on one mesh: stars as matrices, Laplacians applied to a form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, diags_array
+from scipy.sparse.linalg import LinearOperator
+from torch import Tensor, nn
+
+from hodgeformer.containers import ElementKind, PerElement, SparsityPattern
+from hodgeformer.errors import ConfigError
+from hodgeformer.mesh.geometry import edge_centers, face_centers
+from hodgeformer.mesh.mesh import FloatArray
+from hodgeformer.mesh.prepare import PreparedMesh
+from hodgeformer.nn.blocks import HodgeAttention, HodgeFormerBlock
+from hodgeformer.nn.classical import FixedStar, StarName
+from hodgeformer.nn.hodge_star import HodgeStar
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.ops.star_attention import star_attention_weights
+from hodgeformer.packed.batch import Batch
+from hodgeformer.packed.metric import Metric
+from hodgeformer.packed.pack import pack
+from hodgeformer.packed.topology import PackedComplex
+
+STARS: dict[ElementKind, tuple[StarName, ...]] = {
+    "v": ("star0_inv", "star1"),
+    "e": ("star0_inv", "star1", "star1_inv", "star2"),
+    "f": ("star1_inv", "star2"),
+}
+"""The stars of L_v, L_e and L_f."""
+STAR_KIND: dict[StarName, ElementKind] = {"star0_inv": "v", "star1": "e", "star1_inv": "e", "star2": "f"}
+"""The kind of element that a star acts on."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeadOperators:
+    """The stars (n, n) of every Laplacian that the layer has, for one head, in the order of the prepared mesh.
+
+    `layer` and `head` count from 1. `classical` are the stars of the textbook on the same mesh: diagonal ones of the
+    barycentric dual, and for star1 the mass matrix of Whitney 1-forms.
+    """
+
+    prepared: PreparedMesh
+    layer: int
+    head: int
+    stars: Mapping[ElementKind, Mapping[StarName, csr_array]]
+    classical: Mapping[StarName, csr_array]
+
+    def laplacian(self, kind: ElementKind) -> LinearOperator:
+        """L_v, L_e or L_f as the layer applies it to one column of its values, right to left."""
+        if kind not in self.stars:
+            raise ConfigError(f"this model updates {', '.join(self.stars)}, so layer {self.layer} has no L_{kind}")
+        return laplacian(self.prepared, kind, self.stars[kind])
+
+    def cotangent(self) -> tuple[csr_array, NDArray[np.float64]]:
+        """Stiffness d0^T star1 d0 and mass star0 of the cotangent Laplacian."""
+        d0 = self.prepared.topology.d0_matrix().astype(np.float64)
+        inverse_mass = self.classical["star0_inv"].diagonal()
+        mass = np.divide(1.0, inverse_mass, out=np.zeros_like(inverse_mass), where=inverse_mass > 0)
+        return csr_array(d0.T @ self.classical["star1"] @ d0), mass
+
+
+def laplacian(prepared: PreparedMesh, kind: ElementKind, stars: Mapping[StarName, csr_array]) -> LinearOperator:
+    """The Hodge Laplacian of a kind with the given stars; the product is never formed."""
+    d0 = prepared.topology.d0_matrix().astype(np.float64)
+    d1 = prepared.topology.d1_matrix().astype(np.float64)
+
+    def apply(y: NDArray[Any]) -> NDArray[Any]:
+        if kind == "v":
+            return cast(NDArray[Any], stars["star0_inv"] @ (d0.T @ (stars["star1"] @ (d0 @ y))))
+        if kind == "f":
+            return cast(NDArray[Any], d1 @ (stars["star1_inv"] @ (d1.T @ (stars["star2"] @ y))))
+        down = d0 @ (stars["star0_inv"] @ (d0.T @ (stars["star1"] @ y)))
+        return cast(NDArray[Any], down + stars["star1_inv"] @ (d1.T @ (stars["star2"] @ (d1 @ y))))
+
+    n = prepared.n[kind]
+    return LinearOperator((n, n), matvec=apply, matmat=apply, dtype=np.float64)
+
+
+def head_operators(model: HodgeFormer, prepared: PreparedMesh, *, layer: int | None, head: int = 1) -> HeadOperators:
+    """Run the model up to a layer (counted from 1; None: the last HodgeFormer block) and read one head's stars."""
+    layer = last_hodge_layer(model) if layer is None else layer
+    attention = _hodge_attention(model, layer)
+    if not 1 <= head <= model.config.n_heads:
+        raise ConfigError(f"the model has heads 1 to {model.config.n_heads}, got {head}")
+    batch = pack([prepared])
+    x = _input_of(model, attention, batch)
+    metric_of = replace(batch.topology, positions=torch.from_numpy(prepared.positions.copy()))
+    stars: dict[ElementKind, dict[StarName, csr_array]] = {}
+    for kind in model.config.updated:
+        module = attention.laplacian[kind]
+        stars[kind] = {
+            name: star_matrix(getattr(module, name), x, metric_of, head=head - 1) for name in STARS[kind]
+        }
+    classical = {name: _fixed_matrix(FixedStar(name, galerkin=True), metric_of) for name in STAR_KIND}
+    return HeadOperators(prepared, layer, head, stars, classical)
+
+
+def last_hodge_layer(model: HodgeFormer) -> int:
+    """The number, from 1, of the last HodgeFormer block."""
+    if "H" not in model.config.blocks:
+        raise ConfigError(f"the model's blocks '{model.config.blocks}' have no H, so it has no learned operators")
+    return model.config.blocks.rindex("H") + 1
+
+
+def star_matrix(star: nn.Module, x: PerElement[Tensor | None], topology: PackedComplex, *, head: int) -> csr_array:
+    """A learned star of one head (from 0), or a fixed one, as a matrix in float64."""
+    if isinstance(star, FixedStar):
+        return _fixed_matrix(star, topology)
+    assert isinstance(star, HodgeStar)
+    with torch.no_grad():
+        q, k = star.queries_and_keys(cast(Tensor, x[star.kind]))
+        one = slice(head, head + 1)
+        weights = star_attention_weights(q=q[:, one], k=k[:, one], pattern=topology.patterns[star.kind])
+    return _csr(topology.patterns[star.kind], weights[:, 0])
+
+
+def element_positions(prepared: PreparedMesh, kind: ElementKind) -> FloatArray:
+    """Where the elements are: vertices, middles of edges, centers of faces."""
+    if kind == "v":
+        return prepared.positions
+    topology = prepared.topology
+    if kind == "e":
+        return edge_centers(prepared.positions, topology.edges)
+    return face_centers(prepared.positions, topology.faces)
+
+
+def _hodge_attention(model: HodgeFormer, layer: int) -> HodgeAttention:
+    blocks = model.config.blocks
+    if not 1 <= layer <= len(blocks) or not isinstance(model.encoder.blocks[layer - 1], HodgeFormerBlock):
+        known = ", ".join(str(i + 1) for i, letter in enumerate(blocks) if letter == "H")
+        raise ConfigError(f"layer {layer} is no HodgeFormer block; of the blocks '{blocks}' these are: {known or 'none'}")
+    return cast(HodgeAttention, model.encoder.blocks[layer - 1].attention)
+
+
+def _input_of(model: HodgeFormer, attention: nn.Module, batch: Batch) -> PerElement[Tensor | None]:
+    """What arrives at a module when the model reads the batch."""
+    seen: list[PerElement[Tensor | None]] = []
+    hook = attention.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+    training = model.training
+    try:
+        with torch.no_grad():
+            model.eval()
+            model.forward_features(batch)
+    finally:
+        hook.remove()
+        model.train(training)
+    return seen[0]
+
+
+def _fixed_matrix(star: FixedStar, topology: PackedComplex) -> csr_array:
+    metric = topology.metric
+    if star.name == "star1" and star.galerkin:
+        return _whitney_matrix(metric)
+    return csr_array(diags_array(star.diagonal(metric).numpy().astype(np.float64)))
+
+
+def _whitney_matrix(metric: Metric) -> csr_array:
+    """The mass matrix of Whitney 1-forms, summed over faces."""
+    n_e, sides = len(metric.star1), metric.face_edges.numpy()
+    rows, columns = np.repeat(sides, 3, axis=1).ravel(), np.tile(sides, (1, 3)).ravel()
+    return csr_array((metric.whitney.numpy().astype(np.float64).ravel(), (rows, columns)), shape=(n_e, n_e))
+
+
+def _csr(pattern: SparsityPattern[Tensor], weights: Tensor) -> csr_array:
+    n = len(pattern)
+    values = weights.detach().cpu().numpy().astype(np.float64)
+    return csr_array((values, pattern.indices.cpu().numpy(), pattern.offsets.cpu().numpy()), shape=(n, n))
