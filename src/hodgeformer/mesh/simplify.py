@@ -30,8 +30,8 @@ class Simplified:
 
     def carry_face_labels_down(self, labels: ArrayLike) -> NDArray[np.int64]:
         """For each small face the label that covers most area of the original faces it stands for."""
-        scale = float(np.abs(self.original.vertices).max()) or 1.0
-        areas = norms(face_vectors(self.original.vertices / scale, self.original.faces))
+        low, scale = _box(self.original.vertices)
+        areas = norms(face_vectors((self.original.vertices - low) / scale, self.original.faces))
         # Faces without area still count among themselves.
         weights = areas + np.finfo(np.float64).tiny
         return _majority(_per(labels, self.original.n_faces, "face"), self.face_map, weights, self.mesh.n_faces)
@@ -59,40 +59,57 @@ def simplify(mesh: Mesh, n_faces: int) -> Simplified:
         raise MeshError(f"{mesh.name}: cannot simplify to {n_faces} faces; at least 1 is needed")
     if n_faces >= mesh.n_faces:
         return Simplified(mesh, mesh, np.arange(mesh.n_faces), np.arange(mesh.n_vertices))
+    low, scale = _box(mesh.vertices)
+    positions = (mesh.vertices - low) / scale
     proper = np.flatnonzero(~repeats_a_vertex(mesh.faces))
     used, dense = np.unique(mesh.faces[proper], return_inverse=True)
     dense = dense.reshape(-1, 3)
     if n_faces >= len(dense):
-        points, stands_for = mesh.vertices[used], np.arange(len(used))
+        points, stands_for = positions[used], np.arange(len(used))
     else:
-        points, stands_for = _decimate(mesh, mesh.vertices[used], dense, n_faces)
+        points, stands_for = _decimate(mesh.name, positions[used], dense, n_faces)
     moved = stands_for[dense]
     survives = ~repeats_a_vertex(moved) & (moved >= 0).all(axis=1)
+    faces = moved[survives]
     small = replace(
         mesh,
-        vertices=points,
-        faces=moved[survives],
+        vertices=points * scale + low,
+        faces=faces,
         polygons=None,
         attributes={},
-        notes=(*mesh.notes, f"simplified from {mesh.n_faces} to {int(survives.sum())} faces"),
+        notes=(*mesh.notes, f"simplified from {mesh.n_faces} to {len(faces)} faces"),
     )
-    vertex_map = _vertex_map(mesh, small, used, stands_for)
-    return Simplified(mesh, small, _face_map(mesh, small, vertex_map, proper[survives]), vertex_map)
+    vertex_map = np.full(mesh.n_vertices, -1, dtype=np.int64)
+    vertex_map[used] = stands_for
+    # Vertices that went down with their component, and those that no face uses, take the nearest.
+    lost = np.flatnonzero(vertex_map < 0)
+    if lost.size:
+        vertex_map[lost] = cKDTree(points).query(positions[lost])[1]
+    face_map = np.full(mesh.n_faces, -1, dtype=np.int64)
+    face_map[proper[survives]] = np.arange(len(faces))
+    lost = np.flatnonzero(face_map < 0)
+    if lost.size:
+        centers = face_centers(positions, mesh.faces[lost])
+        face_map[lost] = _nearest_at(centers, vertex_map[mesh.faces[lost]], points=points, faces=faces)
+    return Simplified(mesh, small, face_map, vertex_map)
 
 
-def _decimate(mesh: Mesh, points: FloatArray, faces: IntArray, n_faces: int) -> tuple[FloatArray, IntArray]:
+def _box(vertices: FloatArray) -> tuple[FloatArray, float]:
+    """Corner and longest side: thresholds are absolute and squares overflow, so all work is done at size one."""
+    low = vertices.min(axis=0)
+    return low, float((vertices.max(axis=0) - low).max()) or 1.0
+
+
+def _decimate(name: str, points: FloatArray, faces: IntArray, n_faces: int) -> tuple[FloatArray, IntArray]:
     """New points, and for each old one the new one it went into, -1 where all its faces are gone."""
     import fast_simplification
 
-    low, high = points.min(axis=0), points.max(axis=0)
-    # Its error thresholds are absolute, so the size of the mesh must not matter.
-    scale = float((high - low).max()) or 1.0
     with _DECIMATOR:
         reduced, triangles, collapses = fast_simplification.simplify(
-            (points - low) / scale, faces.astype(np.int32), target_count=n_faces, return_collapses=True
+            points, faces.astype(np.int32), target_count=n_faces, return_collapses=True
         )
     if len(triangles) == 0:
-        raise MeshError(f"{mesh.name}: nothing is left of {mesh.n_faces} faces at {n_faces}; ask for more faces")
+        raise MeshError(f"{name}: nothing is left of {len(faces)} faces at {n_faces}; ask for more faces")
     into = np.arange(len(points))
     into[collapses[:, 1]] = collapses[:, 0]
     # Follow the chains of collapses to their ends, doubling the step each time.
@@ -100,45 +117,28 @@ def _decimate(mesh: Mesh, points: FloatArray, faces: IntArray, n_faces: int) -> 
         into = into[into]
     moved = into[faces]
     kept = np.unique(moved[~repeats_a_vertex(moved)])
+    if len(kept) != len(reduced):
+        raise MeshError(f"{name}: the decimator lost track of its vertices; try another number of faces")
     number = np.full(len(points), -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
-    if len(kept) != len(reduced):
-        raise MeshError(f"{mesh.name}: the decimator lost track of its vertices; try another number of faces")
-    return reduced * scale + low, number[into]
+    return reduced, number[into]
 
 
-def _vertex_map(mesh: Mesh, small: Mesh, used: IntArray, stands_for: IntArray) -> IntArray:
-    """Vertices that went down with their component, and those that no face uses, take the nearest."""
-    vertex_map = np.full(mesh.n_vertices, -1, dtype=np.int64)
-    vertex_map[used] = stands_for
-    lost = np.flatnonzero(vertex_map < 0)
-    if lost.size:
-        vertex_map[lost] = cKDTree(small.vertices).query(mesh.vertices[lost])[1]
-    return vertex_map
+def _nearest_at(centers: FloatArray, corners: IntArray, *, points: FloatArray, faces: IntArray) -> IntArray:
+    """For each center the face with the nearest center among the faces at its three corners.
 
-
-def _face_map(mesh: Mesh, small: Mesh, vertex_map: IntArray, survivors: IntArray) -> IntArray:
-    """A surviving face is itself; a collapsed one takes the nearest small face at the vertices it went into.
-
-    Only faces at those vertices are asked, so that a label cannot jump to another sheet that happens to be near.
+    Only faces at those corners are asked, so that a label cannot jump to another sheet that happens to be near.
     """
-    face_map = np.empty(mesh.n_faces, dtype=np.int64)
-    face_map[survivors] = np.arange(small.n_faces)
-    lost = np.setdiff1d(np.arange(mesh.n_faces), survivors)
-    if lost.size == 0:
-        return face_map
-    offsets, incident = incidence_lists(small.faces, small.n_vertices)
-    corners = vertex_map[mesh.faces[lost]].ravel()
-    counts = np.diff(offsets)[corners]
-    begin = np.repeat(offsets[corners] - (np.cumsum(counts) - counts), counts)
+    offsets, incident = incidence_lists(faces, len(points))
+    counts = np.diff(offsets)[corners.ravel()]
+    begin = np.repeat(offsets[corners.ravel()] - (np.cumsum(counts) - counts), counts)
     candidate = incident[begin + np.arange(int(counts.sum()))]
-    row = np.repeat(np.repeat(np.arange(len(lost)), 3), counts)
-    to = face_centers(small.vertices, small.faces)[candidate]
-    distance = norms(face_centers(mesh.vertices, mesh.faces[lost])[row] - to)
+    row = np.repeat(np.repeat(np.arange(len(corners)), 3), counts)
+    distance = norms(centers[row] - face_centers(points, faces)[candidate])
     order = np.lexsort((candidate, distance, row))
-    first = np.searchsorted(row[order], np.arange(len(lost)))
-    face_map[lost] = candidate[order][first]
-    return face_map
+    first = np.searchsorted(row[order], np.arange(len(corners)))
+    nearest: IntArray = candidate[order][first].astype(np.int64)
+    return nearest
 
 
 def _majority(labels: NDArray[Any], target: IntArray, weights: FloatArray, n_targets: int) -> NDArray[np.int64]:
