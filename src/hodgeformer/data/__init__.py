@@ -1,0 +1,1 @@
+"""Where meshes and labels come from."""

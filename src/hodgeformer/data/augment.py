@@ -1,0 +1,132 @@
+"""Random changes of shape that leave the labels true. Connectivity stays; a mirror image turns the winding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from hodgeformer.containers import ElementKind
+from hodgeformer.data.convert import mirrored_edge_order
+from hodgeformer.errors import ConfigError
+from hodgeformer.mesh.geometry import norms
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.settings import Settings
+
+Axis = Literal["x", "y", "z"]
+
+
+class AugmentConfig(Settings):
+    """How a training mesh is changed, each time anew.
+
+    `rotation`: none, uniform on SO(3), or any angle about `axis`. `tilt`: then up to this many degrees about a random
+    axis. `slide`: vertices move along a random edge by up to this share of it. `scale`: each axis by a factor in
+    [1 - scale, 1 + scale]. `mirror`: the probability of a mirror image across `mirror_axis`; `swap` lists pairs of
+    classes that it exchanges, such as left and right. `noise`: standard deviation in mean edge lengths.
+    """
+
+    rotation: Literal["none", "so3", "axis"] = "so3"
+    axis: Axis = "y"
+    tilt: float = Field(default=0.0, ge=0.0, le=180.0)
+    slide: float = Field(default=0.1, ge=0.0, le=0.5)
+    scale: float = Field(default=0.0, ge=0.0, lt=1.0)
+    mirror: float = Field(default=0.0, ge=0.0, le=1.0)
+    mirror_axis: Axis = "x"
+    swap: tuple[tuple[str, str], ...] = ()
+    noise: float = Field(default=0.0, ge=0.0)
+
+    def swapped(self, classes: tuple[str, ...]) -> IntArray | None:
+        """The class number that each class has in a mirror image, None where nothing changes."""
+        unknown = [name for pair in self.swap for name in pair if name not in classes]
+        if unknown:
+            raise ConfigError(f"augment.swap names '{unknown[0]}', but the classes are {', '.join(classes)}")
+        if not self.swap:
+            return None
+        number = np.arange(len(classes) + 1)
+        number[-1] = -1  # answers for unlabelled elements
+        for first, second in self.swap:
+            i, j = classes.index(first), classes.index(second)
+            number[[i, j]] = number[[j, i]]
+        return number
+
+
+def augmented(
+    mesh: Mesh,
+    target: NDArray[Any],
+    config: AugmentConfig,
+    rng: np.random.Generator,
+    *,
+    kind: ElementKind | None,
+    swapped: IntArray | None = None,
+) -> tuple[Mesh, NDArray[Any]]:
+    """A changed mesh and its target; `kind` is the element kind of the target, None for the whole mesh.
+
+    Every draw is made whether it is used or not, so that one setting does not change the draws of another.
+    """
+    slides, scales, mirror, turn, noise = rng.spawn(5)
+    vertices = mesh.vertices
+    if config.slide:
+        vertices = slide_along_edges(vertices, mesh.faces, config.slide, slides)
+    if config.noise:
+        vertices = vertices + config.noise * _mean_edge(vertices, mesh.faces) * noise.standard_normal(vertices.shape)
+    if config.scale:
+        vertices = vertices * scales.uniform(1 - config.scale, 1 + config.scale, 3)
+    faces = mesh.faces
+    if config.mirror and mirror.random() < config.mirror:
+        vertices = vertices * np.where(np.arange(3) == "xyz".index(config.mirror_axis), -1.0, 1.0)
+        faces = faces[:, [0, 2, 1]]
+        target = target if swapped is None else swapped[target]
+        target = target[mirrored_edge_order(mesh)] if kind == "e" else target
+    vertices = vertices @ _rotation(config, turn).T
+    return replace(mesh, vertices=vertices, faces=faces), target
+
+
+def slide_along_edges(vertices: FloatArray, faces: IntArray, share: float, rng: np.random.Generator) -> FloatArray:
+    """Each vertex moves towards a random neighbor by up to `share` of the edge between them."""
+    start, end = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
+    start, end = np.concatenate([start, end]), np.concatenate([end, start])
+    neighbor = np.arange(len(vertices))
+    order = rng.permutation(len(start))
+    neighbor[start[order]] = end[order]  # the last write wins, which after a shuffle is any neighbor
+    amount = rng.uniform(0, share, (len(vertices), 1))
+    return vertices + amount * (vertices[neighbor] - vertices)
+
+
+def random_rotation(rng: np.random.Generator) -> FloatArray:
+    """Uniform on SO(3): a normalized Gaussian quaternion."""
+    w, x, y, z = (q := rng.standard_normal(4)) / np.linalg.norm(q)
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+def rotation_about(axis: FloatArray, angle: float) -> FloatArray:
+    """exp(angle [axis]_x) for a unit axis."""
+    x, y, z = axis
+    k = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    result: FloatArray = np.eye(3) + np.sin(angle) * k + (1 - np.cos(angle)) * (k @ k)
+    return result
+
+
+def _rotation(config: AugmentConfig, rng: np.random.Generator) -> FloatArray:
+    turn = np.eye(3)
+    if config.rotation == "so3":
+        turn = random_rotation(rng)
+    elif config.rotation == "axis":
+        turn = rotation_about(np.eye(3)["xyz".index(config.axis)], rng.uniform(0, 2 * np.pi))
+    if config.tilt:
+        axis = rng.standard_normal(3)
+        turn = rotation_about(axis / np.linalg.norm(axis), np.radians(rng.uniform(0, config.tilt))) @ turn
+    return turn
+
+
+def _mean_edge(vertices: FloatArray, faces: IntArray) -> float:
+    sides = vertices[np.roll(faces, -1, axis=1)] - vertices[faces]
+    return float(norms(sides.reshape(-1, 3)).mean())

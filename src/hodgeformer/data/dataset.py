@@ -1,0 +1,206 @@
+"""A data set: named meshes with targets, in splits. Meshes are read when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hodgeformer.containers import ElementKind
+from hodgeformer.data.colors import RGB, class_colors
+from hodgeformer.data.convert import UNLABELLED, element_counts
+from hodgeformer.data.labels import Target
+from hodgeformer.errors import DataError, MeshError
+from hodgeformer.mesh.io import load_mesh
+from hodgeformer.mesh.mesh import IntArray, Mesh
+
+Task = Literal["classification", "segmentation", "regression"]
+Element = Literal["mesh", "face", "vertex", "edge"]
+KIND_OF: dict[Element, ElementKind] = {"vertex": "v", "edge": "e", "face": "f"}
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One mesh (a file or a mesh in memory) and where its target comes from; the name is unique in its data set."""
+
+    name: str
+    mesh: Path | Mesh
+    target: Target
+
+    @property
+    def where(self) -> str:
+        return str(self.mesh) if isinstance(self.mesh, Path) else self.name
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """What is to be learned from which meshes.
+
+    `element` is what a target belongs to; "mesh" for a class or a value of the whole mesh. `classes` are the class
+    names in label order, empty for a regression, which has `n_values` columns instead.
+    """
+
+    name: str
+    task: Task
+    element: Element
+    splits: Mapping[str, tuple[Sample, ...]]
+    classes: tuple[str, ...] = ()
+    colors: tuple[RGB, ...] = ()
+    n_values: int = 1
+
+    def __post_init__(self) -> None:
+        if self.task == "classification" and self.element != "mesh":
+            raise DataError(f"{self.name}: in a classification the label belongs to the mesh, not the {self.element}")
+        if self.task == "segmentation" and self.element == "mesh":
+            raise DataError(f"{self.name}: in a segmentation a label belongs to a face, a vertex or an edge")
+        if self.task != "regression" and len(self.classes) < 2:
+            raise DataError(f"{self.name}: at least two classes are needed, found {list(self.classes)}")
+        if len(set(self.classes)) < len(self.classes):
+            raise DataError(f"{self.name}: class names must differ from each other, found {list(self.classes)}")
+        colors = self.colors or class_colors(len(self.classes))
+        if len(colors) != len(self.classes):
+            raise DataError(f"{self.name}: {len(colors)} colors for {len(self.classes)} classes; give one for each")
+        object.__setattr__(self, "colors", tuple(colors))
+        object.__setattr__(self, "splits", MappingProxyType({k: tuple(v) for k, v in self.splits.items()}))
+        self._check_names()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mapping proxy cannot be pickled; worker processes receive data sets.
+        values = (
+            self.name,
+            self.task,
+            self.element,
+            dict(self.splits),
+            self.classes,
+            self.colors,
+            self.n_values,
+        )
+        return type(self), values
+
+    @property
+    def kind(self) -> ElementKind | None:
+        """The element kind of the target, None for the whole mesh."""
+        return KIND_OF.get(self.element)
+
+    @property
+    def n_outputs(self) -> int:
+        """Columns that a model for this data set puts out."""
+        return self.n_values if self.task == "regression" else len(self.classes)
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples of all splits."""
+        return tuple(sample for split in self.splits.values() for sample in split)
+
+    def split(self, name: str) -> tuple[Sample, ...]:
+        """The samples of a split, at least one."""
+        if name not in self.splits:
+            raise DataError(f"{self.name}: there is no split '{name}', only {', '.join(self.splits) or 'none at all'}")
+        if not self.splits[name]:
+            raise DataError(f"{self.name}: split '{name}' is empty; put at least one mesh into it")
+        return self.splits[name]
+
+    def load(self, sample: Sample) -> tuple[Mesh, NDArray[Any]]:
+        """The mesh and its target in the order of the file: class numbers (int64) or values (float32, n x columns).
+
+        The target of a whole mesh has one row.
+        """
+        mesh = load_sample_mesh(sample)
+        target = sample.target.read(mesh)
+        self._check_target(target, mesh, sample)
+        return mesh, target
+
+    def keep(self, samples: Iterable[Sample]) -> DataSet:
+        """The same data set with only these samples."""
+        names = {sample.name for sample in samples}
+        kept = {split: tuple(s for s in members if s.name in names) for split, members in self.splits.items()}
+        return replace(self, splits=kept)
+
+    def with_splits(self, splits: Mapping[str, Iterable[Sample]]) -> DataSet:
+        return replace(self, splits={name: tuple(samples) for name, samples in splits.items()})
+
+    def with_classes(self, classes: tuple[str, ...]) -> DataSet:
+        """The same labels numbered by another list of class names, for instance that of a trained model."""
+        missing = [name for name in self.classes if name not in classes]
+        if missing:
+            raise DataError(
+                f"{self.name}: class '{missing[0]}' is not among the classes {', '.join(classes)}; "
+                f"rename or leave out the {len(missing)} unknown classes"
+            )
+        if classes == self.classes:
+            return self
+        color_of = dict(zip(self.classes, self.colors, strict=True))
+        colors = tuple(color_of.get(name, own) for name, own in zip(classes, class_colors(len(classes)), strict=True))
+        numbers = tuple(classes.index(name) for name in self.classes)
+
+        def renumbered(sample: Sample) -> Sample:
+            return replace(sample, target=Renumbered(sample.target, numbers))
+
+        splits = {split: tuple(renumbered(s) for s in members) for split, members in self.splits.items()}
+        return replace(self, classes=classes, colors=colors, splits=splits)
+
+    def _check_names(self) -> None:
+        seen: set[str] = set()
+        for sample in self.samples:
+            if sample.name in seen:
+                raise DataError(
+                    f"{self.name}: mesh '{sample.name}' occurs twice; a mesh belongs to one split, under its own name"
+                )
+            seen.add(sample.name)
+
+    def _check_target(self, target: NDArray[Any], mesh: Mesh, sample: Sample) -> None:
+        kind = self.kind
+        expected = 1 if kind is None else element_counts(mesh)[kind]
+        if len(target) != expected:
+            raise DataError(
+                f"{sample.where}: {len(target)} targets, expected {expected} (one per {self.element}); "
+                f"the mesh has {mesh.n_vertices} vertices and {mesh.n_faces} faces"
+            )
+        if self.task == "regression":
+            if target.ndim != 2 or target.shape[1] != self.n_values:
+                raise DataError(
+                    f"{sample.where}: targets of shape {target.shape}, expected ({expected}, {self.n_values})"
+                )
+            return
+        if target.size and (target.min() < UNLABELLED or target.max() >= len(self.classes)):
+            at = int(np.flatnonzero((target < UNLABELLED) | (target >= len(self.classes)))[0])
+            raise DataError(
+                f"{sample.where}: label {int(target[at])} at {self.element} {at} is outside the "
+                f"{len(self.classes)} classes"
+            )
+
+
+@dataclass(frozen=True)
+class Renumbered:
+    """The labels of another source, label i written as numbers[i]."""
+
+    source: Target
+    numbers: tuple[int, ...]
+
+    def read(self, mesh: Mesh) -> IntArray:
+        labels = self.source.read(mesh)
+        table = np.array([*self.numbers, UNLABELLED], dtype=np.int64)  # the last entry answers for -1
+        renumbered: IntArray = table[labels]
+        return renumbered
+
+    def files(self) -> tuple[Path, ...]:
+        return self.source.files()
+
+
+def load_sample_mesh(sample: Sample) -> Mesh:
+    """The mesh alone, named as the sample."""
+    if isinstance(sample.mesh, Mesh):
+        mesh = sample.mesh
+    else:
+        try:
+            mesh = load_mesh(sample.mesh)
+        except MeshError as error:
+            text = str(error)
+            raise type(error)(text if str(sample.mesh) in text else f"{sample.where}: {text}") from None
+    return mesh if mesh.name == sample.name else replace(mesh, name=sample.name)

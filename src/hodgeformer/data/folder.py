@@ -1,0 +1,77 @@
+"""Anyone's data set: a folder with meshes, labels and a `dataset.toml` that says how they belong together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hodgeformer.data.dataset import SPLITS, DataSet, Sample
+from hodgeformer.data.folder_spec import FILE_NAME, SplitRules, read_spec
+from hodgeformer.data.folder_targets import class_targets, label_targets, n_values, value_targets
+from hodgeformer.data.splits import Splits, by_folder, by_fractions, by_name
+from hodgeformer.errors import DataError
+from hodgeformer.mesh.io import MESH_SUFFIXES
+
+
+def open_folder(root: Path) -> DataSet:
+    """The data set described by `root/dataset.toml`."""
+    spec = read_spec(root)
+    meshes = _find_meshes(root, spec.meshes)
+    if spec.task == "classification":
+        classes, targets = class_targets(root, spec, meshes)
+    elif spec.task == "segmentation":
+        classes, targets = spec.classes, label_targets(root, spec, meshes)
+    else:
+        classes, targets = (), value_targets(root, spec, meshes)
+    samples = [Sample(name, path, targets[name]) for name, path in meshes.items()]
+    return DataSet(
+        name=spec.name or root.resolve().name,
+        task=spec.task,
+        element=spec.target_element,
+        classes=classes,
+        colors=spec.colors,
+        n_values=n_values(targets) if spec.task == "regression" else 1,
+        splits=_split(samples, spec.split, root),
+    )
+
+
+def _find_meshes(root: Path, where: str) -> dict[str, Path]:
+    """Name -> file. A name is the path below the folder (or the fixed part of the glob) without the suffix."""
+    is_glob = any(sign in where for sign in "*?[")
+    base, pattern = root / where, "**/*"
+    if is_glob:
+        parts = Path(where).parts
+        fixed = next(i for i, part in enumerate(parts) if any(sign in part for sign in "*?["))
+        base, pattern = root.joinpath(*parts[:fixed]), "/".join(parts[fixed:])
+    if not base.is_dir():
+        raise DataError(f"{root / FILE_NAME}: meshes = '{where}', but there is no folder {base}")
+    meshes: dict[str, Path] = {}
+    for path in sorted(base.glob(pattern)):
+        if path.suffix.lower() not in MESH_SUFFIXES or not path.is_file():
+            continue
+        name = path.relative_to(base).with_suffix("").as_posix()
+        if name in meshes:
+            raise DataError(f"{path} and {meshes[name].name} would share one name; keep only one of them")
+        meshes[name] = path
+    if not meshes:
+        raise DataError(f"{base}: no meshes found ({', '.join(MESH_SUFFIXES)})")
+    return meshes
+
+
+def _split(samples: list[Sample], rules: SplitRules, root: Path) -> Splits:
+    given = rules.given
+    if not given:
+        found = by_folder(samples, root, {name: name for name in SPLITS})
+        if any(found.values()):
+            return {name: members for name, members in found.items() if members}
+        given = {"train": 0.8, "test": 0.2}
+    fractions = {name: float(rule) for name, rule in given.items() if isinstance(rule, (int, float))}
+    folders = {name: rule for name, rule in given.items() if isinstance(rule, str)}
+    splits = by_folder(samples, root, folders) if folders else {}
+    splits |= {name: by_name(samples, rule) for name, rule in given.items() if isinstance(rule, list)}
+    taken = {sample.name for members in splits.values() for sample in members}
+    if fractions:
+        splits |= by_fractions([s for s in samples if s.name not in taken], fractions, rules.seed)
+    for name, members in splits.items():
+        if not members:
+            raise DataError(f"{root / FILE_NAME}: split '{name}' = {given[name]!r} is empty; it has no meshes")
+    return {name: splits[name] for name in SPLITS if name in splits}

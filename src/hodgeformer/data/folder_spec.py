@@ -1,0 +1,82 @@
+"""The file `dataset.toml`, which says what the meshes and labels of a folder are."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from hodgeformer.data.colors import RGB, parse_color
+from hodgeformer.data.dataset import SPLITS, Element, Task
+from hodgeformer.errors import ConfigError, DataError
+from hodgeformer.settings import Settings
+
+FILE_NAME = "dataset.toml"
+MINIMAL = """\
+task = "segmentation"          # or "classification", "regression"
+element = "face"               # what a label belongs to: face, vertex, edge
+classes = ["head", "torso"]    # names in label order
+meshes = "meshes"              # folder or glob
+labels = "labels"              # one file per mesh with the same stem: .txt .npy .seg .eseg
+[split]
+train = 0.75
+test = 0.25"""
+
+Rule = float | list[str] | str
+TableValue = str | int | float | list[float]
+
+
+class SplitRules(Settings):
+    """Each split as a fraction (drawn with `seed`), a list of names or patterns, or a folder."""
+
+    train: Rule | None = None
+    val: Rule | None = None
+    test: Rule | None = None
+    seed: int = Field(default=0, ge=0)
+
+    @property
+    def given(self) -> dict[str, Rule]:
+        return {name: rule for name in SPLITS if (rule := getattr(self, name)) is not None}
+
+
+class FolderSpec(Settings):
+    """The content of `dataset.toml`."""
+
+    task: Task
+    name: str | None = None
+    element: Literal["face", "vertex", "edge", "mesh"] | None = None
+    classes: tuple[str, ...] = ()
+    colors: tuple[RGB, ...] = ()
+    meshes: str = "meshes"
+    labels: str | dict[str, TableValue] | None = None
+    first_label: int = Field(default=0, ge=0)
+    split: SplitRules = SplitRules()
+
+    @field_validator("colors", mode="before")
+    @classmethod
+    def _from_hex(cls, colors: Any) -> Any:
+        if not isinstance(colors, (list, tuple)):
+            return colors
+        return tuple(parse_color(color) if isinstance(color, str) else color for color in colors)
+
+    @property
+    def target_element(self) -> Element:
+        if self.element is not None:
+            return self.element
+        return "face" if self.task == "segmentation" else "mesh"
+
+
+def read_spec(root: Path) -> FolderSpec:
+    path = root / FILE_NAME
+    try:
+        return FolderSpec.parse(tomllib.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise DataError(
+            f"{root} has no {FILE_NAME}, so it is not clear what its labels mean. Write one, for example:\n\n{MINIMAL}"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not a TOML file ({error})") from None
+    except ConfigError as error:
+        raise DataError(f"{path}: {error}") from None

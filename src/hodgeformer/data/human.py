@@ -1,0 +1,50 @@
+"""Human: bodies from several sources with eight parts, labels per edge or per face."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hodgeformer.data.dataset import DataSet, Element
+from hodgeformer.data.part_labels import LabelVersion, read_part_labels
+from hodgeformer.data.splits import by_fractions
+from hodgeformer.errors import DataError
+
+PARTS = ("head", "hand", "lower_arm", "upper_arm", "torso", "upper_leg", "lower_leg", "foot")
+FAMILIES = ("MIT_animation", "adobe", "faust", "scape", "shrec")
+
+
+def family(name: str) -> str:
+    """The source of a mesh, by its name: meshes of one source resemble each other far more than others."""
+    found = next((family for family in FAMILIES if name.startswith(family)), None)
+    return found or name.split("__", maxsplit=1)[0]
+
+
+def open_human(
+    root: Path,
+    *,
+    labels: LabelVersion = "face",
+    element: Element = "face",
+    hold_out: Sequence[str] = (),
+    val_fraction: float = 0.0,
+    seed: int = 0,
+) -> DataSet:
+    """The splits of the distribution, with a validation split cut from the training meshes if asked for.
+
+    `hold_out` names families, or longer beginnings of names such as one motion, that validate; `val_fraction` draws
+    from all of them. The first is the honest estimate: frames of one motion are nearly copies of each other.
+    """
+    splits = read_part_labels(root, n_classes=len(PARTS), labels=labels, element=element)
+    if hold_out and val_fraction:
+        raise DataError("give hold_out or val_fraction, not both")
+    train = splits.get("train", ())
+    if hold_out:
+        held = tuple(sample for sample in train if sample.name.startswith(tuple(hold_out)))
+        if not held or len(held) == len(train):
+            found = sorted({family(sample.name) for sample in train})
+            raise DataError(f"hold_out = {list(hold_out)} takes {len(held)} of {len(train)} meshes; there are {found}")
+        splits["train"] = tuple(sample for sample in train if sample not in held)
+        splits["val"] = held
+    elif val_fraction:
+        splits |= by_fractions(train, {"train": 1 - val_fraction, "val": val_fraction}, seed)
+    return DataSet("Human", "segmentation", element, splits, PARTS)

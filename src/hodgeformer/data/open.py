@@ -1,0 +1,151 @@
+"""From a name or a folder to a data set."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from hodgeformer.data.class_folders import is_class_folders
+from hodgeformer.data.coseg import N_PARTS, CosegPart, open_coseg
+from hodgeformer.data.cubes import open_cubes
+from hodgeformer.data.dataset import DataSet
+from hodgeformer.data.folder import open_folder
+from hodgeformer.data.folder_spec import FILE_NAME, read_spec
+from hodgeformer.data.human import open_human
+from hodgeformer.data.part_labels import LabelVersion, is_part_labels
+from hodgeformer.data.rna import is_rna, open_rna
+from hodgeformer.data.shrec11 import open_shrec11
+from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
+from hodgeformer.errors import ConfigError, DataError
+from hodgeformer.settings import Settings
+
+DataName = Literal["folder", "shrec11", "cubes", "human", "coseg", "rna", "figures", "synthetic_cubes"]
+
+# Folders looked for below HODGEFORMER_DATA when only a name is given.
+_USUAL_FOLDERS: dict[str, tuple[str, ...]] = {
+    "shrec11": ("shrec_16", "shrec11", "SHREC11"),
+    "cubes": ("cubes", "cubes_2_classes"),
+    "human": ("human_seg", "human"),
+    "coseg": ("coseg", "."),
+    "rna": ("rna", "rna_sample"),
+}
+
+
+class DataConfig(Settings):
+    """Which data, and how it is divided. Keys that a data set does not know must be left out.
+
+    `name`: a benchmark, a synthetic set (figures, synthetic_cubes), or folder, anyone's data with a dataset.toml.
+    `path`: its folder; by default a usual one below HODGEFORMER_DATA. `train_per_class`: split-n of SHREC11, 0 for the
+    folders as distributed. `hold_out`: families of Human that validate. `labels`: the version of the ground truth.
+    """
+
+    name: DataName = "folder"
+    path: Path | None = None
+    seed: int = Field(default=0, ge=0)
+    train_per_class: int | None = Field(default=None, ge=0)
+    val_per_class: int | None = Field(default=None, ge=0)
+    val_fraction: float | None = Field(default=None, ge=0.0, lt=1.0)
+    test_fraction: float | None = Field(default=None, ge=0.0, lt=1.0)
+    hold_out: tuple[str, ...] | None = None
+    labels: LabelVersion | None = None
+    element: Literal["face", "vertex", "edge"] | None = None
+    part: CosegPart | None = None
+    n_classes: int | None = Field(default=None, ge=2)
+    n_train: int | None = Field(default=None, ge=1)
+    n_val: int | None = Field(default=None, ge=0)
+    n_test: int | None = Field(default=None, ge=0)
+    n_faces: int | tuple[int, int] | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keys that were given, but name, path and seed."""
+        values = {key: getattr(self, key) for key in type(self).model_fields if key not in ("name", "path", "seed")}
+        return {key: value for key, value in values.items() if value is not None}
+
+
+_OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
+    "shrec11": (open_shrec11, ("train_per_class", "val_per_class")),
+    "cubes": (open_cubes, ("val_fraction",)),
+    "human": (open_human, ("labels", "element", "hold_out", "val_fraction")),
+    "coseg": (open_coseg, ("part", "labels", "element", "val_fraction", "test_fraction")),
+    "rna": (open_rna, ("val_fraction", "test_fraction")),
+    "figures": (synthetic_figures, ("n_train", "n_val", "n_test", "n_faces")),
+    "synthetic_cubes": (synthetic_cubes, ("n_classes", "n_train", "n_val", "n_test", "n_faces")),
+}
+
+
+def open_dataset(spec: DataConfig | str | Path) -> DataSet:
+    """A data set from settings, from a name ("shrec11", "human", ...), or from a folder.
+
+    A folder is described by its dataset.toml; one without is recognized if it is laid out as a benchmark is.
+    """
+    config = spec if isinstance(spec, DataConfig) else _config_of(spec)
+    if config.name == "folder":
+        return _open_path(config)
+    opener, known = _OPENERS[config.name]
+    options = config.options
+    unknown = [key for key in options if key not in known]
+    if unknown:
+        raise ConfigError(f"data.{unknown[0]} has no meaning for '{config.name}', which knows {', '.join(known)}")
+    if config.name == "shrec11" and options.get("train_per_class") == 0:
+        options["train_per_class"] = None
+    if config.name in _USUAL_FOLDERS:
+        return opener(_folder_of(config), **options, seed=config.seed)
+    return opener(**options, seed=config.seed)
+
+
+def _config_of(spec: str | Path) -> DataConfig:
+    path = Path(spec)
+    if path.exists():
+        return DataConfig(name="folder", path=path)
+    if str(spec) in _OPENERS:
+        return DataConfig.parse({"name": str(spec)})
+    close = difflib.get_close_matches(str(spec), _OPENERS, n=1)
+    hint = f"did you mean '{close[0]}'?" if close else f"known names: {', '.join(_OPENERS)}"
+    raise DataError(f"'{spec}' is neither a folder nor the name of a data set; {hint}")
+
+
+def _open_path(config: DataConfig) -> DataSet:
+    path = config.path
+    if path is None or not path.is_dir():
+        where = "none was given" if path is None else f"{path} is not one"
+        raise DataError(f"a data set is a folder with meshes, labels and a {FILE_NAME}; {where}")
+    if (path / FILE_NAME).is_file():
+        if config.options:
+            raise ConfigError(f"data.{next(iter(config.options))} belongs into {path / FILE_NAME}")
+        return open_folder(path)
+    name = _recognized(path)
+    if name is None:
+        read_spec(path)  # raises, and shows what a dataset.toml looks like
+    options = {"train_per_class": 0} if name == "shrec11" else {}
+    dataset = open_dataset(config.replace(name=name, **{**options, **config.options}))
+    return replace(dataset, name=path.resolve().name)
+
+
+def _recognized(path: Path) -> str | None:
+    """The benchmark whose layout a folder has. Class folders are read as distributed, whichever benchmark they are."""
+    if is_rna(path):
+        return "rna"
+    if is_part_labels(path):
+        return "coseg" if any(part in path.resolve().name.lower() for part in N_PARTS) else "human"
+    return "shrec11" if is_class_folders(path) else None
+
+
+def _folder_of(config: DataConfig) -> Path:
+    if config.path is not None:
+        return config.path
+    root = os.environ.get("HODGEFORMER_DATA")
+    if root is not None:
+        for usual in _USUAL_FOLDERS[config.name]:
+            if (Path(root) / usual).is_dir():
+                return Path(root) / usual
+    raise DataError(
+        f"where is the data set '{config.name}'? Set data.path, or HODGEFORMER_DATA to a folder that holds "
+        f"{' or '.join(_USUAL_FOLDERS[config.name])} (it is {root or 'not set'})"
+    )

@@ -1,0 +1,136 @@
+"""What a data worker does: read meshes, change them at random, prepare and pack them."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Dataset, get_worker_info
+
+from hodgeformer.data.augment import AugmentConfig, augmented
+from hodgeformer.data.cache import Cache, load_cached, prepared_arrays, prepared_from_arrays, prepared_key
+from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.data.plan import stream_seed
+from hodgeformer.data.wire import Parcel, wrap
+from hodgeformer.errors import HodgeFormerError
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.pose import n_frames, posed
+from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
+from hodgeformer.packed.batch import Batch
+from hodgeformer.packed.pack import pack
+
+_MEMORY = 512 << 20  # bytes of meshes that one worker keeps after reading them
+
+
+class Key(NamedTuple):
+    """One batch of one epoch: the positions of its meshes in the split."""
+
+    epoch: int
+    number: int
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a batch could not be made. `expected` errors speak for themselves, others come with their traceback."""
+
+    sample: str
+    message: str
+    expected: bool
+
+
+class BatchSource(Dataset[Any]):
+    """Batches by key, the same in every process: all randomness is drawn from (seed, epoch, position)."""
+
+    def __init__(
+        self,
+        dataset: DataSet,
+        samples: tuple[Sample, ...],
+        *,
+        prepare: PrepareConfig,
+        augment: AugmentConfig | None,
+        training: bool,
+        seed: int,
+        cache: Cache | None,
+        n_workers: int,
+    ) -> None:
+        self._dataset = dataset
+        self._samples = samples
+        self._prepare = prepare
+        self._augment = augment
+        self._swapped = None if augment is None else augment.swapped(dataset.classes)
+        self._training = training
+        self._seed = seed
+        self._cache = cache
+        # The position that each worker is at, for the error message when one is killed.
+        self.at = torch.full((max(n_workers, 1),), -1, dtype=torch.int64)
+        if n_workers:
+            self.at.share_memory_()  # type: ignore[no-untyped-call]
+        self._memory: dict[int, tuple[Mesh, NDArray[Any]]] = {}
+        self._memory_left = _MEMORY
+
+    def __getitem__(self, key: Key) -> Parcel | Failure:
+        """For workers: the batch as a parcel, or the reason why there is none, which must not kill the worker."""
+        position = key.members[0]
+        info = get_worker_info()
+        try:
+            prepared = []
+            for position in key.members:
+                self.at[info.id if info else 0] = position
+                prepared.append(self.prepared(position, key.epoch, n_threads=1))
+            batch = pack(prepared, transpose=self._training)
+            self.at[info.id if info else 0] = -1
+            return wrap(batch)
+        except HodgeFormerError as error:
+            return Failure(self._samples[position].where, str(error), expected=True)
+        except Exception:
+            return Failure(self._samples[position].where, traceback.format_exc(), expected=False)
+
+    def batch(self, key: Key) -> Batch:
+        """For this process: the batch itself."""
+        return pack([self.prepared(i, key.epoch, n_threads=None) for i in key.members], transpose=self._training)
+
+    def prepared(self, position: int, epoch: int, *, n_threads: int | None) -> PreparedMesh:
+        """One mesh of the split as the model sees it in an epoch."""
+        mesh, target = self._load(position)
+        kind = self._dataset.kind
+        if not self._training:
+            prepared = self._prepared_once(mesh, n_threads)
+        else:
+            place = (self._seed, epoch, position)
+            rng = np.random.default_rng(stream_seed("shape", *place))
+            seed = int(stream_seed("connections", *place).generate_state(1, np.uint64)[0])
+            config, frame = self._prepare, int(rng.integers(n_frames(self._prepare.pose)))
+            if self._augment is not None:
+                # In the frame, not before it: a frame would undo every rotation.
+                mesh = mesh.with_vertices(posed(mesh.vertices, mesh.faces, config.pose, frame))
+                config = config.replace(pose="file")
+                mesh, target = augmented(mesh, target, self._augment, rng, kind=kind, swapped=self._swapped)
+            prepared = prepare(mesh, config, seed=seed, frame=frame, n_threads=n_threads)
+        return prepared.with_target(target if kind is None else prepared.from_file_order(target, kind))
+
+    def _prepared_once(self, mesh: Mesh, n_threads: int | None) -> PreparedMesh:
+        if self._cache is None:
+            return prepare(mesh, self._prepare, n_threads=n_threads)
+        key = prepared_key(mesh, self._prepare, frame=0)
+        arrays = self._cache.get(key)
+        if arrays is None:
+            prepared = prepare(mesh, self._prepare, n_threads=n_threads)
+            self._cache.put(key, prepared_arrays(prepared))
+            return prepared
+        return prepared_from_arrays(arrays, mesh.name)
+
+    def _load(self, position: int) -> tuple[Mesh, NDArray[Any]]:
+        if position in self._memory:
+            return self._memory[position]
+        sample = self._samples[position]
+        mesh, target = loaded = load_cached(self._cache, self._dataset, sample)
+        size = mesh.vertices.nbytes + mesh.faces.nbytes + target.nbytes
+        if size <= self._memory_left:
+            self._memory[position] = loaded
+            self._memory_left -= size
+        return loaded
