@@ -133,11 +133,13 @@ def _nearest_at(centers: FloatArray, corners: IntArray, *, points: FloatArray, f
     counts = np.diff(offsets)[corners.ravel()]
     begin = np.repeat(offsets[corners.ravel()] - (np.cumsum(counts) - counts), counts)
     candidate = incident[begin + np.arange(int(counts.sum()))]
-    row = np.repeat(np.repeat(np.arange(len(corners)), 3), counts)
+    per_row = counts.reshape(-1, 3).sum(axis=1)
+    start = np.cumsum(per_row) - per_row
+    row = np.repeat(np.arange(len(corners)), per_row)
     distance = norms(centers[row] - face_centers(points, faces)[candidate])
-    order = np.lexsort((candidate, distance, row))
-    first = np.searchsorted(row[order], np.arange(len(corners)))
-    nearest: IntArray = candidate[order][first].astype(np.int64)
+    # Of equally near faces the one with the smallest number.
+    near = distance == np.repeat(np.minimum.reduceat(distance, start), per_row)
+    nearest: IntArray = np.minimum.reduceat(np.where(near, candidate, len(faces)), start).astype(np.int64)
     return nearest
 
 

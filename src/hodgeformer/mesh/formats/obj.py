@@ -20,11 +20,14 @@ _KEYWORDS = [
     b"call", b"cstype", b"deg", b"bmat", b"step", b"curv", b"curv2", b"surf", b"parm", b"trim", b"hole",
     b"scrv", b"sp", b"end", b"con", b"bevel", b"c_interp", b"d_interp", b"lod", b"ctech", b"stech",
 ]  # fmt: skip
+_HEAD = 65536
 _GROUP_OF_LABEL = re.compile(r"label_(-?\d+)")
 
 
 def read_obj(data: bytes, path: Path) -> Content:
     """Vertices and polygons in the order of the file; texture coordinates and normals are passed over."""
+    if not any(mark in data for mark in (b"v ", b"v\t", b"f ", b"f\t")):
+        data = data[:_HEAD]  # no mesh in any case, so the error below need not walk through millions of lines
     lines = TextLines(data, path, continuation=b"\\")
     first, second = lines.bytes[lines.starts], lines.bytes[lines.starts + 1]
     alone = second <= ord(" ")
