@@ -13,6 +13,8 @@ from typer.core import TyperGroup
 
 from hodgeformer.cli.bench import bench
 from hodgeformer.cli.check import check
+from hodgeformer.cli.evaluate import evaluate
+from hodgeformer.cli.train import train
 from hodgeformer.errors import HodgeFormerError
 
 DONE, SOME_FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
@@ -73,6 +75,8 @@ def _options(
 
 
 app.command()(check)
+app.command()(train)
+app.command()(evaluate)
 app.command()(bench)
 
 

@@ -1,0 +1,214 @@
+"""A trained model in one file: weights (safetensors) and every setting that prediction needs (JSON in its header).
+
+Files are written whole or not at all, and nothing is ever unpickled. A digest over settings and weights shows damage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from hodgeformer import __version__
+from hodgeformer.containers import ElementKind
+from hodgeformer.errors import CheckpointError, ConfigError
+from hodgeformer.mesh.prepare import PrepareConfig
+from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.settings import Settings
+
+FORMAT = 1
+SUFFIX = ".safetensors"
+BUNDLED = Path(__file__).parent / "models"
+_KEY = "hodgeformer"
+_KIND = "model"
+
+
+class DataStatistics(Settings):
+    """What the training meshes were like, so that a very different mesh can be told.
+
+    `n` holds minimum, median and maximum of the element counts per kind; `size` the same of the meshes' radius in file
+    units; `edge_length` the 5, 25, 50, 75 and 95 % quantiles of edge lengths on the unit sphere.
+    """
+
+    n_meshes: int
+    n: dict[ElementKind, tuple[float, float, float]]
+    size: tuple[float, float, float]
+    edge_length: tuple[float, float, float, float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A trained model with all that belongs to it. Task and element are those of `model`.
+
+    `prepare` includes pose and the seed of the random connections. `metrics` are named with element and weighting.
+    `training` is the resolved configuration of the run, `versions` the software that wrote the file.
+    """
+
+    model: ModelConfig
+    prepare: PrepareConfig
+    weights: Mapping[str, Tensor]
+    name: str = "model"
+    classes: tuple[str, ...] = ()
+    colors: tuple[tuple[int, int, int], ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    statistics: DataStatistics | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=lambda: versions())  # noqa: PLW0108 - defined below
+
+    def build_model(self) -> HodgeFormer:
+        """The model with these weights, ready to predict."""
+        model = HodgeFormer(self.model)
+        expected, found = model.state_dict(), self.weights
+        different = sorted(set(expected) ^ set(found)) or sorted(
+            name for name in expected if expected[name].shape != found[name].shape
+        )
+        if different:
+            raise CheckpointError(
+                f"the weights of '{self.name}' do not fit its settings ({len(different)} tensors, first "
+                f"'{different[0]}'); it was written by hodgeformer {self.versions.get('hodgeformer', '?')}, "
+                f"this is {__version__}"
+            )
+        model.load_state_dict(dict(found))
+        return model.eval()
+
+
+def versions() -> dict[str, str]:
+    """The software this process runs."""
+    return {"hodgeformer": __version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint, *, half: bool = False) -> None:
+    """Write a checkpoint; `half` stores matrices as float16, which are float32 again after reading."""
+    header = {
+        "model": checkpoint.model.model_dump(mode="json"),
+        "prepare": checkpoint.prepare.model_dump(mode="json"),
+        "name": checkpoint.name,
+        "classes": list(checkpoint.classes),
+        "colors": [list(color) for color in checkpoint.colors],
+        "metrics": dict(checkpoint.metrics),
+        "statistics": checkpoint.statistics and checkpoint.statistics.model_dump(mode="json"),
+        "training": dict(checkpoint.training),
+        "versions": dict(checkpoint.versions),
+    }
+    # Vectors (biases, running statistics) cost little, and a small variance would not survive.
+    weights = {
+        name: tensor.half() if half and tensor.is_floating_point() and tensor.ndim > 1 else tensor
+        for name, tensor in checkpoint.weights.items()
+    }
+    write_tensors(path, weights, header, kind=_KIND)
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read what `save_checkpoint` wrote."""
+    tensors, header = read_tensors(path, kind=_KIND)
+    try:
+        statistics = header["statistics"]
+        return Checkpoint(
+            model=ModelConfig.parse(header["model"]),
+            prepare=PrepareConfig.parse(header["prepare"]),
+            weights={name: t.float() if t.is_floating_point() else t for name, t in tensors.items()},
+            name=header["name"],
+            classes=tuple(header["classes"]),
+            colors=tuple((r, g, b) for r, g, b in header["colors"]),
+            metrics=header["metrics"],
+            statistics=None if statistics is None else DataStatistics.parse(statistics),
+            training=header["training"],
+            versions=header["versions"],
+        )
+    except (KeyError, TypeError, ValueError, ConfigError) as error:
+        raise CheckpointError(f"{path}: the settings in the checkpoint make no sense ({error})") from None
+
+
+def find_checkpoint(model: str | os.PathLike[str]) -> Path:
+    """The file that a MODEL on the command line means: a checkpoint, a run folder (its best), or a bundled name."""
+    path = Path(model)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        found = next(
+            (path / name for name in ("best.safetensors", "last.safetensors") if (path / name).is_file()), None
+        )
+        if found is None:
+            raise CheckpointError(f"{path}: no best.safetensors or last.safetensors in it; has the run begun?")
+        return found
+    bundled = {file.stem: file for file in sorted(BUNDLED.glob(f"*{SUFFIX}"))}
+    if str(model) in bundled:
+        return bundled[str(model)]
+    names = ", ".join(bundled) or "none"
+    raise CheckpointError(f"'{model}' is neither a checkpoint, nor a run folder, nor a bundled model ({names})")
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any], *, kind: str) -> None:
+    """Tensors and a JSON header in one safetensors file, digest included, replaced in one go."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    content = {"format": FORMAT, "kind": kind, **header}
+    content["sha256"] = _digest(plain, content)
+    write_atomically(path, save(plain, metadata={_KEY: json.dumps(content)}))
+
+
+def read_tensors(path: Path, *, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `write_tensors` wrote, checked: file, format, kind, digest."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        header: dict[str, Any] = json.loads(metadata[_KEY]) if _KEY in metadata else {}
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: there is no such checkpoint") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: not a readable safetensors file ({error}); it may be cut off") from None
+    if not isinstance(header, dict) or "format" not in header:
+        raise CheckpointError(f"{path}: a safetensors file, but not one that hodgeformer wrote")
+    if not isinstance(header["format"], int) or header["format"] > FORMAT:
+        raise CheckpointError(
+            f"{path}: checkpoint format {header['format']} is newer than this hodgeformer ({__version__}, "
+            f"format {FORMAT}); update it"
+        )
+    if header.get("kind") != kind:
+        raise CheckpointError(f"{path}: expected a {kind} file, found a {header.get('kind')} file")
+    expected = header.pop("sha256", None)
+    if expected != _digest(tensors, header):
+        raise CheckpointError(f"{path}: the content does not match its digest; the file is damaged or was changed")
+    return tensors, header
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file so that a reader, a crash or a full disk never sees half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise CheckpointError(
+            f"{path}: cannot be written ({error.strerror or error}); what was there before is unchanged"
+        ) from error
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,58 @@
+"""`hodgeformer evaluate`: what a model scores on a data set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from hodgeformer.train.metrics import Scores
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(help="A run folder, a checkpoint, or the name of a bundled model.")],
+    data: Annotated[str, typer.Argument(help="A data-set folder, or the name of a data set.")],
+    split: Annotated[str, typer.Option("--split", help="The split to score: train, val or test.")] = "test",
+    rotations: Annotated[
+        int, typer.Option("--tta", min=0, help="Average the answers over this many rotations of each mesh.")
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Score a model: accuracy per element, weighted by area, per mesh, mean IoU, per class, confusion, interval."""
+    from hodgeformer.checkpoint import find_checkpoint, load_checkpoint
+    from hodgeformer.data.open import open_dataset
+    from hodgeformer.train.evaluate import Evaluator, fitting
+
+    path = find_checkpoint(model)
+    checkpoint = load_checkpoint(path)
+    dataset = fitting(open_dataset(Path(data) if Path(data).exists() else data), checkpoint)
+    evaluator = Evaluator(dataset, dataset.split(split), checkpoint.prepare, n_rotations=rotations)
+    scores = evaluator.scores(checkpoint.build_model())
+    if as_json:
+        about = {"model": str(path), "data": dataset.name, "split": split, "rotations": rotations}
+        print(json.dumps({**about, "n_meshes": len(dataset.split(split)), **scores.as_json()}, indent=2))
+    else:
+        print_scores(scores, split)
+
+
+def print_scores(scores: Scores, split: str) -> None:
+    """The named scores, and a table of the classes."""
+    from rich.console import Console
+    from rich.table import Table
+
+    for name, value in scores.values.items():
+        interval = ""
+        if name == scores.main_name and scores.interval is not None:
+            low, high = scores.interval
+            interval = f"  (95 % interval {low:.4f} to {high:.4f}, bootstrap over meshes)"
+        print(f"{split} {name.replace('_', ' ')}: {value:.4f}{interval}")
+    if not scores.classes:
+        return
+    table = Table("class", *("recall", "precision", "IoU", "count"), box=None)
+    for row in scores.per_class():
+        numbers = (f"{row[key]:.4f}" for key in ("recall", "precision", "iou"))
+        table.add_row(row["class"], *numbers, str(row["elements"]))
+    Console().print(table, highlight=False)

@@ -1,0 +1,191 @@
+"""`hodgeformer train`: from a data set or a configuration to a trained model."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hodgeformer.errors import ConfigError, HodgeFormerError
+
+if TYPE_CHECKING:
+    from hodgeformer.checkpoint import Checkpoint
+    from hodgeformer.train.distributed import Processes
+    from hodgeformer.train.progress import Listener, Outcome
+    from hodgeformer.train.setup import Setup
+
+_LEARNED = 0.99
+
+
+def train(
+    source: Annotated[
+        Path | None,
+        typer.Argument(help="A TOML configuration, a data-set folder, or the name of a data set.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The run folder to make; by default runs/NAME.", show_default=False)
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="Go on with a stopped run, exactly.", show_default=False)
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting such as train.lr=3e-4; may be repeated.", show_default=False),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", help="Fine-tune this model: a name, a run folder or a checkpoint.", show_default=False),
+    ] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out meshes that cannot be used.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, time and memory; train nothing.")] = False,
+    self_test: Annotated[
+        bool, typer.Option("--self-test", help="See whether one batch can be learned by heart.")
+    ] = False,
+) -> None:
+    """Train a model. Settings that are left open are planned from the data.
+
+    With several processes: torchrun --nproc-per-node 2 -m hodgeformer train ...
+    """
+    from hodgeformer.train.distributed import joined
+
+    if (source is None) == (resume is None):
+        raise ConfigError("say what to train on (a folder, a configuration, a name), or --resume RUN; one of the two")
+    overrides = [*(settings or []), *(["train.skip_bad=true"] if skip_bad else [])]
+    if resume is not None and (overrides or start or out):
+        raise ConfigError(
+            "--resume goes on with the settings of the run; leave --set, --from, --out and --skip-bad out"
+        )
+    with joined() as processes:
+        try:
+            _train(
+                source, out, resume, overrides, start, processes, "dry" if dry_run else "test" if self_test else "run"
+            )
+        except HodgeFormerError:
+            if processes.is_first:
+                raise
+            raise typer.Exit(2) from None  # one process tells it for all
+
+
+def _train(
+    source: Path | None,
+    out: Path | None,
+    resume: Path | None,
+    overrides: list[str],
+    start: str | None,
+    processes: Processes,
+    purpose: str,
+) -> None:
+    from hodgeformer.cli.train_display import display
+    from hodgeformer.train.session import plan_run, resume_run, start_run
+
+    checkpoint = _start_from(start)
+    with display(quiet=not processes.is_first) as listener:
+        if resume is not None:
+            setup = resume_run(resume, processes=processes, listener=listener)
+        else:
+            assert source is not None
+            begin = start_run if purpose == "run" else plan_run
+            setup = begin(
+                source,
+                out or Path("runs") / source.stem,
+                overrides=overrides,
+                start=checkpoint,
+                processes=processes,
+                listener=listener,
+            )
+        if purpose == "dry":
+            _show_plan(setup)
+        elif purpose == "test":
+            _self_test(setup)
+        else:
+            _run(setup, listener, checkpoint, resumed=resume is not None)
+
+
+def _run(setup: Setup, listener: Listener, start: Checkpoint | None, *, resumed: bool) -> None:
+    from hodgeformer.cli.pictures import paint_answers
+    from hodgeformer.train.loop import Run, Stopped
+    from hodgeformer.train.session import finish
+
+    with _interrupts() as interrupted:
+        run = Run(setup, setup.learner(start), listener=listener, should_stop=interrupted)
+        if resumed:
+            run.resume()
+        try:
+            run.train()
+        except Stopped:
+            if setup.processes.is_first:
+                command = f"hodgeformer train --resume {setup.folder.root}"
+                print(f"stopped in epoch {run.position.epoch + 1}; go on with: {command}", file=sys.stderr)
+            raise typer.Exit(130) from None
+    outcome = finish(setup, run, paint_answers)
+    if setup.processes.is_first:
+        listener.close()
+        _show_outcome(outcome)
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C (or a polite kill) was heard. A second one ends at once."""
+    heard: list[int] = []
+
+    def hear(number: int, frame: object) -> None:
+        if heard:
+            raise KeyboardInterrupt
+        heard.append(number)
+
+    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(heard)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _start_from(model: str | None) -> Checkpoint | None:
+    from hodgeformer.checkpoint import find_checkpoint, load_checkpoint
+
+    return None if model is None else load_checkpoint(find_checkpoint(model))
+
+
+def _show_plan(setup: Setup) -> None:
+    from hodgeformer.train.trial import estimate
+
+    cost = estimate(setup)
+    if not setup.processes.is_first:
+        return
+    print(setup.config.toml())
+    splits = ", ".join(f"{len(samples)} {name}" for name, samples in setup.dataset.splits.items())
+    print(f"# {setup.dataset.name}: {setup.dataset.task}, meshes: {splits}")
+    print(f"# {cost.n_parameters:,} parameters, {cost.n_batches} steps per epoch, {cost.seconds_per_step:.2f} s each")
+    memory = "" if cost.peak_memory is None else f", {cost.peak_memory / 2**30:.1f} GB of memory at the peak"
+    print(f"# about {cost.minutes:.0f} minutes{memory}")
+
+
+def _self_test(setup: Setup) -> None:
+    from hodgeformer.train.trial import overfit_one_batch
+
+    if setup.dataset.task == "regression":
+        raise ConfigError("--self-test counts right answers, which a regression has none of")
+    accuracy, steps = overfit_one_batch(setup)
+    if setup.processes.is_first:
+        print(f"one batch: {100 * accuracy:.1f} % {setup.dataset.element} accuracy after {steps} steps")
+    if accuracy < _LEARNED:
+        raise HodgeFormerError(
+            f"one batch could not be learned by heart ({100 * accuracy:.1f} %); do the labels belong to these meshes? "
+            "If they do, try another train.lr"
+        )
+
+
+def _show_outcome(outcome: Outcome) -> None:
+    minutes = outcome.elapsed / 60
+    print(f"{outcome.epochs} epochs in {minutes:.1f} minutes, {100 * outcome.waited:.0f} % of it waiting for data")
+    if outcome.scores is not None:
+        from hodgeformer.cli.evaluate import print_scores
+
+        print_scores(outcome.scores, outcome.split or "")
+    print(f"model: {outcome.chosen}\nreport: {outcome.folder / 'report.html'}")

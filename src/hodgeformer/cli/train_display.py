@@ -1,0 +1,78 @@
+"""What `hodgeformer train` shows while it runs: a live line in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from hodgeformer.train.progress import Listener, Progress
+
+
+class Display(Listener):
+    """Prints what a run tells."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        columns = TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[state]}")
+        self._bar = Bar(*columns, TimeElapsedColumn(), console=self._console, disable=not self._console.is_terminal)
+        self._bar.start()
+        self._task: TaskID | None = None
+        self._reading: TaskID | None = None
+
+    def close(self) -> None:
+        self._bar.stop()
+
+    def reading(self, done: int, total: int) -> None:
+        if self._reading is None:
+            self._reading = self._bar.add_task("reading meshes", total=total, state="")
+        self._bar.update(self._reading, completed=done, state=f"{done}/{total}", visible=done < total)
+
+    def skipped(self, bad: Mapping[str, str]) -> None:
+        for reason in bad.values():
+            self._print(f"left out: {reason}")
+
+    def resumed(self, epoch: int, batch: int) -> None:
+        self._print(f"going on at epoch {epoch + 1}, batch {batch + 1}")
+
+    def stepped(self, progress: Progress) -> None:
+        if self._task is None:
+            self._task = self._bar.add_task("training", total=1.0, state="")
+        total = "" if progress.epochs is None else f"/{progress.epochs}"
+        accuracy = "" if progress.accuracy is None else f", accuracy {100 * progress.accuracy:.1f} %"
+        left = progress.elapsed * (1 - progress.share) / progress.share if progress.share > 0.002 else None
+        state = f"epoch {progress.epoch + 1}{total}, loss {progress.loss:.3f}{accuracy}"
+        state += "" if left is None else f", {_duration(left)} left"
+        self._bar.update(self._task, completed=min(progress.share, 1.0), state=state)
+
+    def evaluated(self, row: Mapping[str, float | int | str]) -> None:
+        shown = [f"epoch {row['epoch']:>4}", f"loss {float(row['train_loss']):.4f}"]
+        for name, value in row.items():
+            if name.endswith(("_accuracy", "_r2", "_mean_iou")):
+                shown.append(f"{name.replace('_', ' ')} {float(value):.4f}")
+        self._print("  ".join(shown))
+
+    def _print(self, text: str) -> None:
+        self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def display(*, quiet: bool) -> Iterator[Listener]:
+    """A display that leaves the terminal tidy whatever happens."""
+    if quiet:
+        yield Listener()
+        return
+    shown = Display()
+    try:
+        yield shown
+    finally:
+        shown.close()
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

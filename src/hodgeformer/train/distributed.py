@@ -1,0 +1,154 @@
+"""Several processes that train one model, started by torchrun.
+
+Gradients are summed here and not by DistributedDataParallel: a packed batch is divided into shares of different weight,
+so the loss is normalized by the weight of the whole batch before the backward pass, and gradients are plain sums.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from hodgeformer.nn.heads import MeshHead
+from hodgeformer.nn.model import HodgeFormer
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among all that train together."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        """The first process alone prints and writes."""
+        return self.rank == 0
+
+    def share(self, items: Sequence[T]) -> Sequence[T]:
+        """This process's part of a global batch."""
+        return items[self.rank :: self.count]
+
+    def total(self, values: Tensor) -> Tensor:
+        """The sum over all processes, without a gradient."""
+        if self.count > 1:
+            values = values.clone()
+            dist.all_reduce(values)
+        return values
+
+    def from_first(self, values: list[float]) -> list[float]:
+        """The numbers that the first process has, for decisions that all must take alike."""
+        if self.count == 1:
+            return values
+        shared = torch.tensor(values, dtype=torch.float64, device=_device())
+        dist.broadcast(shared, src=0)
+        numbers: list[float] = shared.tolist()
+        return numbers
+
+    def collect(self, value: T) -> list[T]:
+        """The values of all processes in order."""
+        if self.count == 1:
+            return [value]
+        values: list[Any] = [None] * self.count
+        dist.all_gather_object(values, value)
+        return values
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Replace each gradient by its sum over all processes, in one message."""
+        if self.count == 1:
+            return
+        parameters = [p for p in parameters if p.requires_grad]
+        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in parameters])
+        dist.all_reduce(flat)
+        start = 0
+        for parameter in parameters:
+            parameter.grad = flat[start : start + parameter.numel()].view_as(parameter)
+            start += parameter.numel()
+
+
+@contextmanager
+def joined() -> Iterator[Processes]:
+    """The processes that torchrun started, or this one alone."""
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    if count == 1:
+        yield Processes()
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield Processes(dist.get_rank(), dist.get_world_size())
+    finally:
+        dist.destroy_process_group()
+
+
+class GlobalMeshHead(MeshHead):
+    """MeshHead centered by the statistics of the meshes of all processes, as if one process held the batch."""
+
+    def centered(self, pooled: Float[Tensor, "meshes d"]) -> Float[Tensor, "meshes d"]:
+        center = self.center
+        n_meshes = float(_sum(pooled.new_tensor([len(pooled)]))) if center.training else 0.0
+        if n_meshes < 2:
+            mean, variance = _running(center)
+        else:
+            mean = _sum(pooled.sum(dim=0)) / n_meshes
+            variance = _sum(((pooled - mean) ** 2).sum(dim=0)) / n_meshes
+            _update(center, mean.detach(), variance.detach() * n_meshes / (n_meshes - 1))
+        return (pooled - mean) * torch.rsqrt(variance + center.eps) * center.weight + center.bias
+
+
+def share_statistics(model: HodgeFormer, processes: Processes) -> None:
+    """Let the head of a model see the whole batch where several processes share it."""
+    if processes.count == 1 or not isinstance(model.head, MeshHead):
+        return
+    head = GlobalMeshHead(model.config).to(model.head.out.weight)
+    head.load_state_dict(model.head.state_dict())
+    model.head = head
+
+
+def _running(center: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:
+    assert center.running_mean is not None and center.running_var is not None
+    return center.running_mean, center.running_var
+
+
+def _update(center: nn.BatchNorm1d, mean: Tensor, variance: Tensor) -> None:
+    assert center.num_batches_tracked is not None
+    center.num_batches_tracked.add_(1)
+    share = 1.0 / float(center.num_batches_tracked) if center.momentum is None else center.momentum
+    for running, value in zip(_running(center), (mean, variance), strict=True):
+        running.lerp_(value, share)
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over processes; its gradient reaches every process from all of them."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        total = grad.contiguous().clone()
+        dist.all_reduce(total)
+        return total
+
+
+def _sum(values: Tensor) -> Tensor:
+    out: Tensor = _Sum.apply(values)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _device() -> torch.device:
+    return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")

@@ -1,0 +1,222 @@
+"""The run: epochs of steps, evaluation, checkpoints, and a state from which a stopped run goes on bit for bit.
+
+With `train.epochs` a run is a function of its configuration: killed at any moment and resumed, it ends with the same
+weights. With `train.minutes` the learning rate follows the clock, so no two runs are alike; a resumed one goes on
+with the budget that was left when its state was saved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.packed.batch import Batch
+from hodgeformer.train.center import recentered
+from hodgeformer.train.learner import Learner
+from hodgeformer.train.metrics import Scores
+from hodgeformer.train.progress import Listener, Progress
+from hodgeformer.train.run_folder import Row
+from hodgeformer.train.schedule import Schedule
+from hodgeformer.train.setup import Setup
+from hodgeformer.train.state import Position, load_state, save_state
+
+_EVALUATIONS = 20  # in a run whose configuration does not say how often
+_CENTERING_MESHES = 256
+_CENTERING_FACES = 200_000
+
+
+class Stopped(KeyboardInterrupt):
+    """The run was asked to stop; its state is saved."""
+
+
+class Run:
+    """Training from a setup to the end. `should_stop` is asked after every step; `clock` counts seconds."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        learner: Learner,
+        *,
+        listener: Listener,
+        should_stop: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._setup, self._learner, self._listener = setup, learner, listener
+        self._should_stop, self._clock = should_stop, clock
+        train = setup.config.train
+        assert train.lr is not None
+        self._schedule = Schedule(train.lr, train.warmup, train.epochs, train.minutes)
+        self._loader = setup.training_loader()
+        self._evaluator = setup.evaluator(setup.monitored) if setup.monitored else None
+        self.position = Position()
+        self.rows: list[Row] = []
+        self._began = self._saved = self._started = clock()
+        self._centering: list[Batch] | None = None if setup.dataset.kind is None else []
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of training in all sittings."""
+        return self.position.elapsed + self._clock() - self._began
+
+    @property
+    def waited(self) -> float:
+        """The share of this sitting that was spent waiting for data."""
+        return self._loader.seconds_waited / max(self._clock() - self._started, 1e-9)
+
+    def resume(self) -> None:
+        """Go back to the saved state; without one, to the beginning."""
+        folder = self._setup.folder
+        if folder.state.exists():
+            self.position = load_state(
+                folder.state,
+                model=self._learner.model,
+                optimizer=self._learner.optimizer,
+                average=self._learner.average,
+                processes=self._setup.processes,
+            )
+        # Rows written after the state was saved are written again.
+        self.rows = [row for row in folder.rows() if int(row["epoch"]) <= self.position.epoch]
+        self._listener.resumed(self.position.epoch, self.position.batch)
+
+    def train(self) -> None:
+        """To the end of the schedule."""
+        self._began = self._started = self._clock()
+        with self._loader:
+            while not self.position.finished:
+                self._epoch()
+
+    def _epoch(self) -> None:
+        epoch = self.position.epoch
+        n_batches = self._loader.n_batches(epoch)
+        share = 0.0
+        for loaded in self._loader.batches(epoch, self.position.batch):
+            elapsed, stop = self._common()
+            share = self._share(loaded.number, n_batches, elapsed)
+            if stop:
+                self._save()
+                raise Stopped
+            if share >= 1.0 and self.position.step > 0:
+                break
+            self._step(loaded.batch, share, n_batches)
+            self._save_sometimes()
+        self._end_epoch(self._share(self.position.batch, n_batches, self._common()[0]))
+
+    def _step(self, batch: Batch, share: float, n_batches: int) -> None:
+        rate = self._schedule.rate(share)
+        learned = self._learner.learn(batch, rate)
+        at = self.position
+        self.position = replace(
+            at,
+            batch=at.batch + 1,
+            step=at.step + 1,
+            loss=at.loss + learned.loss,
+            weight=at.weight + learned.weight,
+            hits=at.hits + learned.hits,
+            rows=at.rows + learned.rows,
+        )
+        self._listener.stepped(self._progress(share, n_batches, rate))
+
+    def _end_epoch(self, share: float) -> None:
+        """Evaluate if it is time, write what is new, save the state of the next epoch."""
+        last = share >= 1.0
+        row = self._row()
+        if last or self._is_time_to_evaluate(share):
+            self.position = replace(self.position, evaluated=share)
+            ready = recentered(self._learner.finished, self._centering_batches())
+            scores = None if self._evaluator is None else self._evaluator.scores(ready)
+            if scores is not None:
+                row |= {f"{self._setup.monitored}_{name}": value for name, value in scores.values.items()}
+            last = self._keep(ready, scores) or last
+            self._listener.evaluated(row)
+        self.rows.append(row)
+        self.position = replace(self.position.next_epoch(), finished=last)
+        if self._setup.processes.is_first:
+            self._setup.folder.write_rows(self.rows)
+        self._save()
+
+    def _keep(self, ready: HodgeFormer, scores: Scores | None) -> bool:
+        """Write the checkpoints; whether the run should end early.
+
+        The best is chosen by the validation split alone. Without one there is no choice: it is the last.
+        """
+        setup, at = self._setup, self.position
+        choosing = setup.monitored == "val" and scores is not None
+        better = not choosing or at.best is None or (scores is not None and scores.main > at.best)
+        if better:
+            self.position = replace(at, best=scores.main if scores else None, best_epoch=at.epoch)
+        if setup.processes.is_first:
+            for path in (setup.folder.last, *([setup.folder.best] if better else [])):
+                setup.save(path, ready, scores, split=setup.monitored)
+        patience = setup.config.train.early_stop
+        return bool(choosing and patience is not None and at.epoch - self.position.best_epoch >= patience)
+
+    def _row(self) -> dict[str, float | int | str]:
+        at = self.position
+        row: dict[str, float | int | str] = {
+            "epoch": at.epoch + 1,
+            "step": at.step,
+            "minutes": round(self.elapsed / 60, 4),
+            "train_loss": at.loss / max(at.weight, 1e-12),
+        }
+        if at.rows:
+            row[f"train_{self._setup.dataset.element}_accuracy"] = at.hits / at.rows
+        return row
+
+    def _is_time_to_evaluate(self, share: float) -> bool:
+        every = self._setup.config.train.eval_every
+        if every is not None:
+            return (self.position.epoch + 1) % every == 0
+        return int(share * _EVALUATIONS) > int(self.position.evaluated * _EVALUATIONS)
+
+    def _centering_batches(self) -> list[Batch]:
+        """Some training batches, always the same, enough for stable statistics."""
+        if self._centering is None:
+            faces = self._setup.inventory.n_faces
+            n_meshes = min(_CENTERING_MESHES, _CENTERING_FACES * len(faces) // sum(faces))
+            n_batches = max(1, n_meshes // (self._setup.config.train.batch_size or 1))
+            with self._setup.training_loader(workers=0) as loader:
+                self._centering = [loaded.batch for loaded in islice(loader.batches(), n_batches)]
+        return self._centering
+
+    def _share(self, batch: int, n_batches: int, elapsed: float) -> float:
+        return self._schedule.progress(epoch=self.position.epoch, batch=batch, n_batches=n_batches, elapsed=elapsed)
+
+    def _common(self) -> tuple[float, bool]:
+        """Elapsed seconds and whether to stop, the same in all processes."""
+        elapsed, stop = self._setup.processes.from_first([self.elapsed, float(self._should_stop())])
+        return elapsed, bool(stop)
+
+    def _save_sometimes(self) -> None:
+        due = self._clock() - self._saved > 60.0 * self._setup.config.train.save_every
+        if self._setup.processes.from_first([float(due)])[0]:
+            self._save()
+
+    def _save(self) -> None:
+        elapsed = self.elapsed
+        self._began = self._saved = self._clock()
+        self.position = replace(self.position, elapsed=elapsed)
+        save_state(
+            self._setup.folder.state,
+            self.position,
+            model=self._learner.model,
+            optimizer=self._learner.optimizer,
+            average=self._learner.average,
+            processes=self._setup.processes,
+        )
+
+    def _progress(self, share: float, n_batches: int, rate: float) -> Progress:
+        at = self.position
+        return Progress(
+            epoch=at.epoch,
+            epochs=self._setup.config.train.epochs,
+            batch=at.batch,
+            n_batches=n_batches,
+            share=share,
+            elapsed=self.elapsed,
+            loss=at.loss / max(at.weight, 1e-12),
+            accuracy=at.hits / at.rows if at.rows else None,
+            rate=rate,
+        )

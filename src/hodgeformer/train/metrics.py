@@ -1,0 +1,149 @@
+"""Accuracy that can be compared: every name states what is counted and how it is weighted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+class Tally:
+    """Counts of right and wrong over meshes. `confusion` has a row per true class and a column per predicted one."""
+
+    def __init__(self, n_classes: int) -> None:
+        self.confusion: IntArray = np.zeros((n_classes, n_classes), dtype=np.int64)
+        self.area_hit = self.area_total = 0.0
+        self.meshes: dict[str, tuple[int, int]] = {}
+
+    def add(self, name: str, *, predicted: IntArray, true: IntArray, areas: FloatArray | None = None) -> None:
+        """Count one mesh; elements labelled -1 are left out."""
+        known = true >= 0
+        predicted, true = predicted[known], true[known]
+        n_classes = len(self.confusion)
+        cells = np.bincount(true * n_classes + predicted, minlength=n_classes * n_classes)
+        self.confusion += cells.reshape(n_classes, n_classes)
+        hit = predicted == true
+        self.meshes[name] = (int(hit.sum()), len(hit))
+        if areas is not None:
+            self.area_hit += float(areas[known][hit].sum())
+            self.area_total += float(areas[known].sum())
+
+    def merge(self, others: Iterable[Tally]) -> Tally:
+        """The counts of this and other sets of meshes together, in the order of names."""
+        merged = Tally(len(self.confusion))
+        for tally in (self, *others):
+            merged.confusion += tally.confusion
+            merged.area_hit += tally.area_hit
+            merged.area_total += tally.area_total
+            merged.meshes.update(tally.meshes)
+        merged.meshes = dict(sorted(merged.meshes.items()))
+        return merged
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The scores of a set of meshes: `values` by name, and for classes the confusion counts.
+
+    `interval` is a 95 % bootstrap over meshes of the main value. A regression has no classes and no confusion.
+    """
+
+    element: str
+    values: dict[str, float]
+    interval: tuple[float, float] | None = None
+    classes: tuple[str, ...] = ()
+    confusion: IntArray | None = None
+    per_mesh: dict[str, float] | None = None
+
+    @property
+    def main_name(self) -> str:
+        return f"{self.element}_accuracy" if self.classes else f"{self.element}_r2"
+
+    @property
+    def main(self) -> float:
+        """What models are compared by, larger is better: unweighted accuracy over all elements of all meshes, or R2."""
+        return self.values[self.main_name]
+
+    def per_class(self) -> list[dict[str, Any]]:
+        """Recall (accuracy within the class), precision, IoU and number of elements; NaN where nothing can be said."""
+        if self.confusion is None:
+            return []
+        hit = np.diag(self.confusion).astype(float)
+        true, predicted = self.confusion.sum(axis=1), self.confusion.sum(axis=0)
+        columns = (_ratio(hit, true), _ratio(hit, predicted), _ratio(hit, true + predicted - hit), true)
+        return [
+            {"class": name, "recall": float(r), "precision": float(p), "iou": float(i), "elements": int(n)}
+            for name, r, p, i, n in zip(self.classes, *columns, strict=True)
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        content: dict[str, Any] = {"element": self.element, "metrics": self.values}
+        if self.interval is not None:
+            content[f"{self.main_name}_interval_95"] = list(self.interval)
+        if self.confusion is not None:
+            content["per_class"] = [{k: _plain(v) for k, v in row.items()} for row in self.per_class()]
+            content["confusion"] = self.confusion.tolist()
+        if self.per_mesh is not None:
+            content[f"{self.main_name}_of_meshes"] = self.per_mesh
+        return content
+
+
+def scores_of(tally: Tally, *, element: str, classes: tuple[str, ...], seed: int = 0, resamples: int = 1000) -> Scores:
+    """All scores of the counted meshes."""
+    hits, totals = np.array(list(tally.meshes.values()), dtype=float).reshape(-1, 2).T
+    labelled = totals > 0
+    hit = np.diag(tally.confusion).astype(float)
+    true = tally.confusion.sum(axis=1)
+    values = {f"{element}_accuracy": float(hits.sum() / max(totals.sum(), 1.0))}
+    if element != "mesh":
+        values[f"{element}_accuracy_area_weighted"] = tally.area_hit / (tally.area_total or 1.0)
+        values[f"{element}_accuracy_mean_over_meshes"] = _mean(hits[labelled] / totals[labelled])
+    values[f"{element}_accuracy_mean_over_classes"] = _mean(_ratio(hit, true))
+    values[f"{element}_mean_iou"] = _mean(_ratio(hit, true + tally.confusion.sum(axis=0) - hit))
+    return Scores(
+        element=element,
+        values=values,
+        interval=_bootstrap(hits, totals, seed, resamples),
+        classes=classes,
+        confusion=tally.confusion,
+        per_mesh={name: h / t for name, (h, t) in tally.meshes.items() if t},
+    )
+
+
+def regression_scores(*, predicted: FloatArray, true: FloatArray, element: str) -> Scores:
+    """Mean absolute error, root mean squared error and R2 of all values together."""
+    error = predicted - true
+    spread = float(((true - true.mean(axis=0)) ** 2).sum())
+    values = {
+        f"{element}_r2": 1.0 - float((error**2).sum()) / spread if spread else 0.0,
+        f"{element}_mean_absolute_error": float(np.abs(error).mean()),
+        f"{element}_root_mean_squared_error": float(np.sqrt((error**2).mean())),
+    }
+    return Scores(element=element, values=values)
+
+
+def _bootstrap(hits: FloatArray, totals: FloatArray, seed: int, resamples: int) -> tuple[float, float]:
+    """Meshes drawn with replacement: elements of one mesh are far from independent."""
+    draws = np.random.default_rng(seed).integers(len(hits), size=(resamples, len(hits)))
+    accuracy = hits[draws].sum(axis=1) / np.maximum(totals[draws].sum(axis=1), 1.0)
+    low, high = np.quantile(accuracy, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> FloatArray:
+    ratio: FloatArray = np.divide(part, whole, out=np.full(len(part), np.nan), where=np.asarray(whole) > 0)
+    return ratio
+
+
+def _mean(values: FloatArray) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else 0.0
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and np.isnan(value) else value

@@ -1,0 +1,109 @@
+"""The folder of a run: config.toml, metrics.csv, best and last checkpoint, state, env.json, report.html."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from hodgeformer.checkpoint import versions, write_atomically
+from hodgeformer.errors import CheckpointError, ConfigError
+from hodgeformer.threads import thread_count
+
+Row = Mapping[str, float | int | str]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths and small files of one run. Only the first process writes."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.toml"
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.csv"
+
+    @property
+    def best(self) -> Path:
+        return self.root / "best.safetensors"
+
+    @property
+    def last(self) -> Path:
+        return self.root / "last.safetensors"
+
+    @property
+    def state(self) -> Path:
+        return self.root / "state.safetensors"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report.html"
+
+    def check_free(self) -> None:
+        """Refuse a folder that holds a run already, or cannot be written."""
+        if self.config.exists() or self.state.exists():
+            raise ConfigError(
+                f"{self.root} holds a run already; go on with `hodgeformer train --resume {self.root}`, or choose "
+                "another --out"
+            )
+        if self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir())):
+            raise ConfigError(f"{self.root} exists and is not empty; choose another --out")
+
+    def create(self, config: str) -> None:
+        """Make the folder with the resolved configuration and what it ran on."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(
+                f"{self.root}: the run folder cannot be made ({error.strerror}); choose another --out"
+            ) from None
+        write_atomically(self.root / "env.json", json.dumps(environment(), indent=2).encode())
+        # Last, because from now on the folder counts as a run.
+        write_atomically(self.config, config.encode())
+
+    def check_run(self) -> None:
+        if not self.config.is_file():
+            raise CheckpointError(f"{self.root}: not the folder of a run, there is no config.toml in it")
+
+    def rows(self) -> list[dict[str, str]]:
+        if not self.metrics.is_file():
+            return []
+        with self.metrics.open(encoding="utf-8", newline="") as stream:
+            return list(csv.DictReader(stream))
+
+    def write_rows(self, rows: list[Row]) -> None:
+        """The whole table anew: a run has at most some hundred rows, and a resumed one drops its last ones."""
+        text = io.StringIO(newline="")
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_atomically(self.metrics, text.getvalue().encode())
+
+
+def environment() -> dict[str, object]:
+    """What the run runs on, for the record."""
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "versions": versions(),
+        "platform": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "threads": thread_count(),
+        "torch_threads": torch.get_num_threads(),
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }

@@ -1,0 +1,146 @@
+"""What a run is made of: configuration, data, processes, folder; and the parts that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hodgeformer.checkpoint import Checkpoint, save_checkpoint
+from hodgeformer.data.dataset import DataSet
+from hodgeformer.data.loader import Loader
+from hodgeformer.errors import ConfigError
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.train.config import RunConfig
+from hodgeformer.train.distributed import Processes
+from hodgeformer.train.evaluate import Evaluator
+from hodgeformer.train.inventory import Inventory
+from hodgeformer.train.learner import Learner
+from hodgeformer.train.losses import CrossEntropy, Loss, SquaredError, inverse_frequency
+from hodgeformer.train.metrics import Scores
+from hodgeformer.train.run_folder import RunFolder
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """A run before its first step. The configuration is complete."""
+
+    config: RunConfig
+    dataset: DataSet
+    inventory: Inventory
+    folder: RunFolder
+    processes: Processes
+
+    def __post_init__(self) -> None:
+        if self.config.train.early_stop is not None and self.monitored != "val":
+            raise ConfigError(
+                "train.early_stop needs a validation split to look at; add `val` to the splits of "
+                f"{self.dataset.name}, or leave it out"
+            )
+
+    @property
+    def monitored(self) -> str | None:
+        """The split that is looked at during training. Only "val" chooses the best checkpoint."""
+        return next((name for name in ("val", "test") if name in self.dataset.splits), None)
+
+    @property
+    def tested(self) -> str | None:
+        """The split that the final scores are given for."""
+        return next((name for name in ("test", "val") if name in self.dataset.splits), None)
+
+    def loss(self) -> Loss:
+        labels = self.inventory.labels
+        if self.dataset.task == "regression":
+            return _standardized(labels)
+        weights = inverse_frequency(torch.from_numpy(labels)) if self.config.train.class_weights else None
+        return CrossEntropy(self.config.train.label_smoothing, weights)
+
+    def learner(self, start: Checkpoint | None = None) -> Learner:
+        """A fresh model and its optimizer; `start` gives the weights of all layers that fit."""
+        train = self.config.train
+        learner = Learner(
+            self.config.model_for(self.dataset),
+            train,
+            self.loss(),
+            device=train.torch_device(),
+            processes=self.processes,
+        )
+        if start is not None:
+            for model in filter(None, (learner.model, learner.average)):
+                take_over(model, start)
+        return learner
+
+    def training_loader(self, *, workers: int | None = None) -> Loader:
+        train = self.config.train
+        return Loader(
+            self.dataset,
+            "train",
+            prepare=self.config.prepare,
+            augment=self.config.augment,
+            training=True,
+            batch=train.batch,
+            seed=train.seed,
+            n_workers=(train.workers or 0) if workers is None else workers,
+            rank=self.processes.rank,
+            world_size=self.processes.count,
+            n_faces=self.inventory.n_faces,
+        )
+
+    def evaluator(self, split: str, *, in_units: bool = False) -> Evaluator:
+        """Scores on a split; `in_units` for models from a checkpoint, whose values are in the units of the data."""
+        loss = self.loss()
+        return Evaluator(
+            self.dataset,
+            self.dataset.split(split),
+            self.config.prepare,
+            standardized=loss if isinstance(loss, SquaredError) and not in_units else None,
+            processes=self.processes,
+        )
+
+    def save(self, path: Path, model: HodgeFormer, scores: Scores | None, *, split: str | None) -> None:
+        """Write a checkpoint of a model that is ready to predict."""
+        weights: dict[str, Tensor] = dict(model.state_dict())
+        loss = self.loss()
+        if isinstance(loss, SquaredError):
+            # Predictions are then in the units of the data, and nobody needs to know how it was trained.
+            std, mean = loss.std.to(model.head.out.weight), loss.mean.to(model.head.out.weight)
+            weights["head.out.weight"] = weights["head.out.weight"] * std[:, None]
+            weights["head.out.bias"] = weights["head.out.bias"] * std + mean
+        checkpoint = Checkpoint(
+            model=model.config,
+            prepare=self.config.prepare,
+            weights=weights,
+            name=self.dataset.name,
+            classes=self.dataset.classes,
+            colors=self.dataset.colors,
+            metrics={f"{split}_{name}": value for name, value in scores.values.items()} if scores else {},
+            statistics=self.inventory.statistics(),
+            training=self.config.model_dump(mode="json"),
+        )
+        save_checkpoint(path, checkpoint)
+
+
+def take_over(model: HodgeFormer, start: Checkpoint) -> None:
+    """Fine-tuning: the weights of a trained model; the output layer only if it has as many classes."""
+    own = model.state_dict()
+    fitting = {name: value for name, value in start.weights.items() if name in own and own[name].shape == value.shape}
+    left_out = sorted(set(own) - set(fitting))
+    if any(not name.startswith("head.out.") for name in left_out):
+        raise ConfigError(
+            f"the model to start from ('{start.name}': {start.model.blocks}, width {start.model.d_model}, updates "
+            f"{start.model.updates}) is built differently than this one ({model.config.blocks}, width "
+            f"{model.config.d_model}, updates {model.config.updates}); leave [model] out to take over its shape"
+        )
+    model.load_state_dict({**own, **fitting})
+
+
+def _standardized(sums: np.ndarray) -> SquaredError:
+    """From the rows (count, sum, sum of squares) of the training targets."""
+    count, total, squares = sums
+    mean = total / count
+    std = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
+    std[std < 1e-12] = 1.0
+    return SquaredError(torch.from_numpy(mean).float(), torch.from_numpy(std).float())

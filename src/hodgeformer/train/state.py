@@ -1,0 +1,120 @@
+"""Where a run stands, in full: from the same state, a run goes on to the same weights, bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from hodgeformer.checkpoint import read_tensors, write_tensors
+from hodgeformer.errors import CheckpointError
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.train.distributed import Processes
+
+_KIND = "training state"
+
+
+@dataclass(frozen=True)
+class Position:
+    """The next batch to train on, and what was summed up on the way.
+
+    `loss`, `weight`, `hits` and `rows` are the sums of the epoch so far. `elapsed` are seconds of training, over all
+    sittings. `best` is the best validation score and `best_epoch` its epoch;
+    `evaluated` the share of the run after which was evaluated last.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    elapsed: float = 0.0
+    loss: float = 0.0
+    weight: float = 0.0
+    hits: float = 0.0
+    rows: float = 0.0
+    best: float | None = None
+    best_epoch: int = -1
+    evaluated: float = 0.0
+    finished: bool = False
+
+    def next_epoch(self) -> Position:
+        return replace(self, epoch=self.epoch + 1, batch=0, loss=0.0, weight=0.0, hits=0.0, rows=0.0)
+
+
+def save_state(
+    path: Path,
+    position: Position,
+    *,
+    model: HodgeFormer,
+    optimizer: Optimizer,
+    average: HodgeFormer | None,
+    processes: Processes,
+) -> None:
+    """Write the state; every process takes part, because each has random numbers of its own."""
+    generators = processes.collect(_generators())
+    if not processes.is_first:
+        return
+    tensors: dict[str, Tensor] = {f"model/{name}": value for name, value in model.state_dict().items()}
+    if average is not None:
+        tensors |= {f"average/{name}": value for name, value in average.state_dict().items()}
+    for index, values in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer/{index}/{name}": torch.as_tensor(value) for name, value in values.items()}
+    for rank, states in enumerate(generators):
+        tensors |= {f"random/{rank}/{name}": value for name, value in states.items()}
+    write_tensors(path, tensors, {"position": asdict(position), "processes": processes.count}, kind=_KIND)
+
+
+def load_state(
+    path: Path,
+    *,
+    model: HodgeFormer,
+    optimizer: Optimizer,
+    average: HodgeFormer | None,
+    processes: Processes,
+) -> Position:
+    """Bring model, optimizer, average and this process's random numbers back to where the file left them."""
+    tensors, header = read_tensors(path, kind=_KIND)
+    if header["processes"] != processes.count:
+        raise CheckpointError(
+            f"{path}: this run was started with {header['processes']} processes and goes on only with as many, "
+            f"found {processes.count}; use the same torchrun command"
+        )
+    groups: dict[str, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        group, _, rest = name.partition("/")
+        groups.setdefault(group, {})[rest] = value
+    try:
+        model.load_state_dict(groups["model"])
+        if average is not None:
+            average.load_state_dict(groups["average"])
+        _load_optimizer(optimizer, groups.get("optimizer", {}))
+        _set_generators(
+            {name.partition("/")[2]: v for name, v in groups["random"].items() if name.startswith(f"{processes.rank}/")}
+        )
+        return Position(**header["position"])
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: does not fit the run's config.toml ({error}); was it edited?") from None
+
+
+def _load_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in tensors.items():
+        index, _, key = name.partition("/")
+        state.setdefault(int(index), {})[key] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _generators() -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
+
+
+def _set_generators(states: dict[str, Tensor]) -> None:
+    torch.set_rng_state(states["cpu"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states["cuda"])
