@@ -37,7 +37,9 @@ def test_impossible_settings_are_refused(change, message):
 
 
 def test_json_and_back():
-    config = ModelConfig(task="regression", n_classes=3, element="vertex", updates="fv", in_features={"f": 9, "e": 2, "v": 1})
+    config = ModelConfig(
+        task="regression", n_classes=3, element="vertex", updates="fv", in_features={"f": 9, "e": 2, "v": 1}
+    )
     again = ModelConfig.parse(json.loads(json.dumps(config.model_dump(mode="json"))))
     assert again == config
     assert again.updates == "vf"

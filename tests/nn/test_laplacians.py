@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from meshes import all_kinds
 from torch import Tensor
 
 from hodgeformer.containers import KINDS, PerElement
@@ -15,6 +14,7 @@ from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.laplacians import LAPLACIANS
 from hodgeformer.packed.pack import pack
 from hodgeformer.packed.topology import PackedComplex
+from meshes import all_kinds
 
 CONFIG = ModelConfig(task="segmentation", n_classes=2, d_model=12, d_hidden=8, n_heads=3, updates="vef")
 
@@ -78,16 +78,12 @@ def test_in_a_packed_batch_too():
     x = features(topology)
     for kind in KINDS:
         laplacian = LAPLACIANS[kind](CONFIG).double().eval()
-        torch.testing.assert_close(
-            laplacian(x, topology), equation(kind, laplacian, x, topology), rtol=0, atol=1e-10
-        )
+        torch.testing.assert_close(laplacian(x, topology), equation(kind, laplacian, x, topology), rtol=0, atol=1e-10)
 
 
 def test_gradients_of_a_block_against_differences():
     torch.manual_seed(0)
-    config = ModelConfig(
-        task="segmentation", n_classes=2, d_model=4, d_hidden=5, n_heads=2, updates="vef", dropout=0.3
-    )
+    config = ModelConfig(task="segmentation", n_classes=2, d_model=4, d_hidden=5, n_heads=2, updates="vef", dropout=0.3)
     topology = pack([prepare(mesh) for mesh in all_kinds()[3:4]]).to(dtype=torch.float64).topology
     block = HodgeFormerBlock(config).double().train()
     x = features(topology, d=4)

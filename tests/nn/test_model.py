@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from meshes import all_kinds, icosphere, open_grid, tetrahedron
 from torch import Tensor
 
 from hodgeformer.containers import KINDS, ElementKind, PerElement
@@ -19,6 +18,7 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.ops.incidence import Incidence
 from hodgeformer.packed.batch import Batch
 from hodgeformer.packed.pack import pack
+from meshes import all_kinds, icosphere, open_grid, tetrahedron
 
 SMALL = {"n_classes": 5, "d_model": 16, "d_hidden": 24, "n_heads": 2, "blocks": "HTH", "updates": "vef"}
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional
+
+from hodgeformer.nn.dropout import relu_dropout
 
 
 class FeedForward(nn.Module):
@@ -35,29 +35,3 @@ def linear(d_in: int, d_out: int, *, bias: bool = True, init: Literal["he", "xav
     if bias:
         nn.init.zeros_(layer.bias)
     return layer
-
-
-def relu_dropout(x: Float[Tensor, "n d"], p: float) -> Float[Tensor, "n d"]:
-    """dropout(relu(x)), written over x."""
-    if p == 0.0:
-        return functional.relu(x, inplace=True)
-    out: Tensor = _ReluDropout.apply(x, p)  # type: ignore[no-untyped-call]
-    return out
-
-
-class _ReluDropout(torch.autograd.Function):
-    """Keeps its output alone: where that is zero, by sign or by chance, no gradient passes."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
-        ctx.mark_dirty(x)
-        ctx.scale = 1 / (1 - p)
-        kept = torch.empty_like(x).bernoulli_(1 - p)
-        x.relu_().mul_(kept.mul_(ctx.scale))
-        ctx.save_for_backward(x)
-        return x
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (out,) = ctx.saved_tensors
-        return torch.where(out > 0, grad * ctx.scale, 0), None

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from hodgeformer.containers import ElementKind
 from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.dropout import drawn_seed
 from hodgeformer.nn.feed_forward import linear
-from hodgeformer.nn.norm import normalized
+from hodgeformer.nn.norm import normalized_parts
 from hodgeformer.ops.star_attention import star_attention
 from hodgeformer.packed.topology import PackedComplex
 
@@ -47,9 +48,4 @@ class HodgeStar(nn.Module):
     def queries_and_keys(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n h d_head"], ...]:
         """Both by one matrix product: fewer and larger ones run faster."""
         both = nn.functional.linear(x, torch.cat([self.query.weight, self.key.weight]))
-        return normalized(both.view(len(x), 2, self.n_heads, -1)).unbind(1)
-
-
-def drawn_seed() -> int:
-    """A seed for dropout in a kernel, from torch's CPU generator: restoring its state repeats the run."""
-    return int(torch.randint(2**62, ()))
+        return normalized_parts(both.view(len(x), 2, self.n_heads, -1))
