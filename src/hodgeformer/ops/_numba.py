@@ -16,6 +16,7 @@ from torch import Tensor
 from hodgeformer.containers import SparsityPattern
 from hodgeformer.ops._dropout import Dropout
 from hodgeformer.ops._numba_kernels import Kernels, kernels
+from hodgeformer.ops._numba_rows import GROUP
 from hodgeformer.threads import for_row_ranges
 
 SAVE_UP_TO = 3.0
@@ -37,13 +38,16 @@ def forward(
     dropout: Dropout,
     needs_backward: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """out, and the weights (nnz, h) if they are to be kept; a dropped one is negative."""
+    """out, and the weights (nnz + GROUP, h) if they are to be kept; a dropped one is negative.
+
+    The last GROUP rows are never used: whole groups are read, also at the end.
+    """
     inputs = _Inputs(_rows_in_order(q), _rows_in_order(k), _rows_in_order(y), pattern, dropout)
     n, h, d_head = q.shape
     keep = needs_backward and pattern.nnz <= SAVE_UP_TO * d_head * n
-    weights = torch.empty(pattern.nnz, h, dtype=q.dtype) if keep else None
+    weights = torch.empty(pattern.nnz + GROUP, h, dtype=q.dtype) if keep else None
     out = torch.empty(y.shape, dtype=y.dtype)
-    inputs.run_forward(out=out, weights=weights, heads=(0, h))
+    inputs.run_forward(out=out, weights=weights, first_head=0, n_heads=h)
     return out, weights
 
 
@@ -62,12 +66,12 @@ def backward(
     grad, h = _rows_in_order(grad), q.shape[1]
     dq, dk, dy = (torch.empty(x.shape, dtype=x.dtype) for x in (q, k, y))
     if saved is not None:
-        inputs.run_backward(grad, weights=saved, gradients=(dq, dk, dy), heads=(0, h))
+        inputs.run_backward(grad, weights=saved, gradients=(dq, dk, dy), first_head=0)
         return dq, dk, dy
-    weights = torch.empty(pattern.nnz, 1, dtype=q.dtype)
+    weights = torch.empty(pattern.nnz + GROUP, 1, dtype=q.dtype)
     for head in range(h):
-        inputs.run_forward(out=None, weights=weights, heads=(head, head + 1))
-        inputs.run_backward(grad, weights=weights, gradients=(dq, dk, dy), heads=(head, head + 1))
+        inputs.run_forward(out=None, weights=weights, first_head=head, n_heads=1)
+        inputs.run_backward(grad, weights=weights, gradients=(dq, dk, dy), first_head=head)
     return dq, dk, dy
 
 
@@ -80,38 +84,38 @@ class _Inputs:
     dropout: Dropout
 
     @property
-    def compiled(self) -> Kernels:
-        return kernels(self.q.shape[-1], self.y.shape[-1], 8 * self.q.element_size())
-
-    @property
     def scale(self) -> float:
         return float(self.q.shape[-1] ** -0.5)
 
-    def run_forward(self, *, out: Tensor | None, weights: Tensor | None, heads: tuple[int, int]) -> None:
-        """Fill out with all of the result, weights with those of some heads; either may be left out."""
+    def compiled(self, n_heads: int) -> Kernels:
+        return kernels(self.q.shape[-1], self.y.shape[-1], n_heads, 8 * self.q.element_size())
+
+    def run_forward(self, *, out: Tensor | None, weights: Tensor | None, first_head: int, n_heads: int) -> None:
+        """Fill out and weights for a range of heads; either may be left out."""
         drop = (self.dropout.key, self.dropout.threshold, self.dropout.keep_scale)
         self._run(
-            self.compiled.forward,
+            self.compiled(n_heads).forward,
             *_addresses(self.pattern.offsets, self.pattern.indices),
             *_addresses_and_steps(self.q, self.k, self.y, out),
-            *(*_addresses(weights), *heads, self.scale, *drop),
+            *(*_addresses(weights), first_head, self.scale, *drop),
         )
 
     def run_backward(
-        self, grad: Tensor, *, weights: Tensor, gradients: tuple[Tensor, Tensor, Tensor], heads: tuple[int, int]
+        self, grad: Tensor, *, weights: Tensor, gradients: tuple[Tensor, Tensor, Tensor], first_head: int
     ) -> None:
-        """Fill the gradients of some heads, given their weights."""
+        """Fill the gradients of the heads whose weights are given."""
         (dq, dk, dy), columns = gradients, self.pattern.transposed
+        compiled = self.compiled(weights.shape[1])
         ds = torch.empty(weights.shape, dtype=weights.dtype)
-        shared = (*_addresses(weights, ds), *heads, self.scale, self.dropout.keep_scale)
+        shared = (*_addresses(weights, ds), first_head, self.scale, self.dropout.keep_scale)
         self._run(
-            self.compiled.by_row,
+            compiled.by_row,
             *_addresses(self.pattern.offsets, self.pattern.indices),
             *_addresses_and_steps(grad, self.k, self.y, dq),
             *shared,
         )
         self._run(
-            self.compiled.by_column,
+            compiled.by_column,
             *_addresses(columns.offsets, columns.rows, columns.entries),
             *_addresses_and_steps(grad, self.q, dk, dy),
             *shared,
