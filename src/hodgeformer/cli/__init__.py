@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from hodgeformer.cli.bench import bench
 from hodgeformer.cli.check import check
 from hodgeformer.cli.evaluate import evaluate
+from hodgeformer.cli.study import app as study
 from hodgeformer.cli.train import train
 from hodgeformer.errors import HodgeFormerError
 
@@ -78,6 +79,7 @@ app.command()(check)
 app.command()(train)
 app.command()(evaluate)
 app.command()(bench)
+app.add_typer(study, name="study")
 
 
 def main() -> None:
