@@ -10,17 +10,23 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from hodgeformer.data.augment import rotation_about
+from hodgeformer.data.convert import majority
 from hodgeformer.data.isosurface import decimated, isosurface
 from hodgeformer.mesh.geometry import face_centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.topology import MeshComplex
 
 PARTS = ("head", "hand", "lower_arm", "upper_arm", "torso", "upper_leg", "lower_leg", "foot")
 
-_SPACING = 0.03
+_SPACING = 0.035
 _FILLET = 0.02  # length over which neighboring bones melt into one surface
 _SOFTNESS = 0.025  # length over which the skin passes from one bone to the next at a joint
+_BULGE = 0.15  # how much thicker bones are halfway; straight cones would decimate into slivers
+_ISLAND_SHARE = 0.12
 _REACH = 5  # fillets and blends end after this many lengths
 
 # Joint -> (its parent, largest turns in degrees about x, y, z, negative to positive). Parents come first.
@@ -45,14 +51,14 @@ _JOINT_NAMES = tuple(_JOINTS)
 
 # (from place, to place, radius there, radius here, part, joint that moves it); "*" stands for both sides.
 _BONES = (
-    ("shoulder*", "elbow*", 0.060, 0.046, "upper_arm", "shoulder*"),
-    ("elbow*", "wrist*", 0.047, 0.034, "lower_arm", "elbow*"),
+    ("shoulder*", "elbow*", 0.052, 0.040, "upper_arm", "shoulder*"),
+    ("elbow*", "wrist*", 0.042, 0.032, "lower_arm", "elbow*"),
     ("palm*", "finger*", 0.042, 0.030, "hand", "wrist*"),
-    ("hip*", "knee*", 0.090, 0.058, "upper_leg", "hip*"),
-    ("knee*", "ankle*", 0.060, 0.040, "lower_leg", "knee*"),
+    ("hip*", "knee*", 0.072, 0.050, "upper_leg", "hip*"),
+    ("knee*", "ankle*", 0.054, 0.038, "lower_leg", "knee*"),
     ("heel*", "toe*", 0.046, 0.036, "foot", "ankle*"),
-    ("loin*", "waist*", 0.100, 0.092, "torso", "pelvis"),
-    ("waist*", "breast*", 0.092, 0.090, "torso", "chest"),
+    ("loin*", "waist*", 0.092, 0.085, "torso", "pelvis"),
+    ("waist*", "breast*", 0.085, 0.080, "torso", "chest"),
     ("chest", "throat", 0.085, 0.060, "torso", "chest"),
     ("throat", "neck", 0.048, 0.048, "head", "neck"),
     ("chin", "crown", 0.100, 0.092, "head", "neck"),
@@ -61,7 +67,7 @@ _BONES = (
 
 @dataclass(frozen=True)
 class Bones:
-    """Round cones from `tail` to `head` with `radii` at both; part and joint are numbers in PARTS and _JOINTS."""
+    """Bulging round cones from `tail` to `head` with `radii` at both; part and joint are numbers in their lists."""
 
     tail: FloatArray
     head: FloatArray
@@ -79,25 +85,28 @@ class Bones:
             along = np.clip((x * a + y * b + z * c) / (a * a + b * b + c * c), 0, 1)
             x, y, z = x - along * a, y - along * b, z - along * c
             first, last = self.radii[i].astype(np.float32)
-            result[i] = np.sqrt(x * x + y * y + z * z) - (first + along * (last - first))
+            bulge = 1 + np.float32(4 * _BULGE) * along * (1 - along)
+            result[i] = np.sqrt(x * x + y * y + z * z) - (first + along * (last - first)) * bulge
         return result
 
 
 def figure(rng: np.random.Generator, *, n_faces: int, name: str = "figure") -> tuple[Mesh, IntArray]:
     """A random figure of about n_faces faces, y up, and for every face its part as a number in PARTS."""
-    places = _places(rng)
-    bones = _bones(places, build=rng.uniform(0.8, 1.25))
+    build = rng.uniform(0.8, 1.25)
+    places = _places(rng, build)
+    bones = _bones(places, build)
     vertices, faces = decimated(*_surface(bones), n_faces)
     labels = bones.part[bones.distances(face_centers(vertices, faces)).argmin(axis=0)]
+    labels = _without_islands(labels, MeshComplex.from_faces(faces, len(vertices)))
     return Mesh(_bent(vertices, bones, places, rng), faces, name=name), labels
 
 
-def _places(rng: np.random.Generator) -> dict[str, FloatArray]:
+def _places(rng: np.random.Generator, build: float) -> dict[str, FloatArray]:
     """Joints and ends of bones in the rest pose: y up, looking along z, arms lowered by 45 degrees."""
     size = {
         name: length * rng.uniform(0.87, 1.13)
         for name, length in {
-            "shoulder": 0.185, "hip": 0.11, "upper_arm": 0.29, "lower_arm": 0.26, "hand": 0.16, "upper_leg": 0.43,
+            "shoulder": 0.185, "hip": 0.118, "upper_arm": 0.29, "lower_arm": 0.26, "hand": 0.16, "upper_leg": 0.43,
             "lower_leg": 0.42, "foot": 0.17, "belly": 0.24, "rib": 0.27, "head": 0.11,
         }.items()
     }  # fmt: skip
@@ -116,7 +125,7 @@ def _places(rng: np.random.Generator) -> dict[str, FloatArray]:
         shoulder = throat + _vector(sign * size["shoulder"], -0.05, 0)
         elbow = shoulder + size["upper_arm"] * arm
         wrist = elbow + size["lower_arm"] * arm
-        hip = _vector(sign * size["hip"], -0.05, 0)
+        hip = _vector(sign * size["hip"] * build, -0.05, 0)
         knee = hip + size["upper_leg"] * down + _vector(sign * 0.03, 0, 0)
         ankle = knee + size["lower_leg"] * down
         ends = {
@@ -166,6 +175,23 @@ def _surface(bones: Bones) -> tuple[FloatArray, IntArray]:
     blend = np.exp((nearest[near] - distances[:, near]) / np.float32(_FILLET)).sum(axis=0)
     field[near] -= np.float32(_FILLET) * np.log(blend)
     return isosurface(field.reshape(shape), origin=low, spacing=_SPACING)
+
+
+def _without_islands(labels: IntArray, topology: MeshComplex) -> IntArray:
+    """Pieces of a part much smaller than its largest one take the most frequent part around them."""
+    sides = np.argsort(topology.face_edges.ravel(), kind="stable").reshape(-1, 2)  # the two of every edge
+    one, other = (sides // 3).T
+    same = labels[one] == labels[other]
+    links = csr_array((np.ones(same.sum()), (one[same], other[same])), shape=(len(labels), len(labels)))
+    piece = connected_components(links, directed=False)[1]
+    size = np.bincount(piece)[piece]
+    largest = np.zeros(len(PARTS), dtype=np.int64)
+    np.maximum.at(largest, labels, size)
+    island = size < _ISLAND_SHARE * largest[labels]
+    receiver, giver = np.concatenate([one, other]), np.concatenate([other, one])
+    border = island[receiver] & ~island[giver]
+    around = majority(labels[giver[border]], piece[receiver[border]], int(piece.max()) + 1)[piece]
+    return np.where(island & (around >= 0), around, labels)
 
 
 def _bent(vertices: FloatArray, bones: Bones, places: dict[str, FloatArray], rng: np.random.Generator) -> FloatArray:

@@ -153,13 +153,15 @@ class Loader:
             batch = self._source.batch(key)
         else:
             if self._at != (epoch, place) or self._stream is None:
-                self._start(epoch, place)
+                self.start(epoch, place)
             batch = self._receive(key)
             self._at = (epoch, place + 1) if place + 1 < self.n_batches(epoch) else (epoch + 1, 0)
         return LoadedBatch(batch, epoch, key.number, key.members, n_meshes)
 
-    def _start(self, epoch: int, place: int) -> None:
-        """Let the workers begin at a place. In training they run on into the next epochs."""
+    def start(self, epoch: int = 0, start_batch: int = 0) -> None:
+        """Let the workers begin before the first batch is asked for. In training they run on into the next epochs."""
+        if self._n_workers == 0:
+            return
         if self._workers is None:
             methods = multiprocessing.get_all_start_methods()
             context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
@@ -180,7 +182,7 @@ class Loader:
             )
         sampler = self._workers.sampler
         assert isinstance(sampler, _Keys)
-        sampler.start = (epoch, place)
+        sampler.start = self._at = (epoch, start_batch)
         self._stream = iter(self._workers)
 
     def _receive(self, key: Key) -> Batch:

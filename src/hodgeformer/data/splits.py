@@ -64,7 +64,7 @@ def by_folder(samples: Sequence[Sample], root: Path, folders: Mapping[str, str])
 
 
 def by_name(samples: Sequence[Sample], names: Sequence[str]) -> tuple[Sample, ...]:
-    """The samples with these names: as in the data set, as a file name, or as a pattern such as `scape*`."""
+    """The samples with these names (or file names, or patterns such as `scape*`), in this order."""
     by_own_name: dict[str, list[Sample]] = {}
     for sample in samples:
         for own in _names(sample):
@@ -77,7 +77,7 @@ def by_name(samples: Sequence[Sample], names: Sequence[str]) -> tuple[Sample, ..
         if not found:
             raise DataError(f"the split names '{name}', but there is no such mesh; check the spelling")
         chosen.update({sample.name: sample for sample in found})
-    return _sorted(list(chosen.values()))
+    return tuple(chosen.values())
 
 
 def shuffled_classes(samples: Sequence[Sample], seed: int) -> list[list[Sample]]:

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hodgeformer.data.augment import AugmentConfig, augmented, random_rotation, rotation_about, slide_along_edges
+from hodgeformer.data.convert import convert_labels, file_edges
+from hodgeformer.errors import ConfigError
+from hodgeformer.mesh.geometry import face_vectors
+from hodgeformer.mesh.mesh import Mesh
+
+NONE = {"rotation": "none", "slide": 0.0}
+
+
+def changed(mesh: Mesh, seed: int = 0, **settings: object) -> Mesh:
+    labels = np.zeros(mesh.n_faces, dtype=np.int64)
+    config = AugmentConfig(**{**NONE, **settings})
+    return augmented(mesh, labels, config, np.random.default_rng(seed), kind="f")[0]
+
+
+def volume(mesh: Mesh) -> float:
+    return float(np.linalg.det(mesh.vertices[mesh.faces]).sum() / 6)
+
+
+def distances(mesh: Mesh) -> np.ndarray:
+    return np.linalg.norm(mesh.vertices[:, None] - mesh.vertices[None], axis=-1)
+
+
+def test_nothing_asked_for_nothing_changed(octahedron: Mesh) -> None:
+    assert np.array_equal(changed(octahedron).vertices, octahedron.vertices)
+
+
+@pytest.mark.parametrize("settings", [{"rotation": "so3"}, {"rotation": "axis"}, {"tilt": 30}])
+def test_rotations_keep_distances_and_orientation(octahedron: Mesh, settings: dict[str, object]) -> None:
+    turned = changed(octahedron, **settings)
+    assert np.allclose(distances(turned), distances(octahedron))
+    assert volume(turned) == pytest.approx(volume(octahedron))
+    assert not np.allclose(turned.vertices, octahedron.vertices)
+
+
+def test_a_rotation_about_an_axis_keeps_it(octahedron: Mesh) -> None:
+    turned = changed(octahedron, rotation="axis", axis="z")
+    assert np.allclose(turned.vertices[:, 2], octahedron.vertices[:, 2])
+
+
+def test_a_tilt_is_small(octahedron: Mesh) -> None:
+    for seed in range(20):
+        tilted = changed(octahedron, seed=seed, tilt=12)
+        cosines = (tilted.vertices * octahedron.vertices).sum(axis=1)
+        assert cosines.min() >= np.cos(np.radians(12)) - 1e-12
+
+
+def test_so3_is_uniform() -> None:
+    rng = np.random.default_rng(0)
+    turns = np.array([random_rotation(rng) for _ in range(4000)])
+    assert np.allclose(turns @ turns.transpose(0, 2, 1), np.eye(3))
+    assert np.allclose(np.linalg.det(turns), 1)
+    # First and second moments of a uniformly random direction.
+    assert np.abs(turns.mean(axis=0)).max() < 0.05
+    assert np.allclose((turns**2).mean(axis=0), 1 / 3, atol=0.02)
+
+
+def test_rotation_about_follows_the_right_hand() -> None:
+    quarter = rotation_about(np.array([0.0, 0.0, 1.0]), np.pi / 2)
+    assert np.allclose(quarter @ [1, 0, 0], [0, 1, 0])
+
+
+def test_sliding_stays_on_edges_within_its_share(octahedron: Mesh) -> None:
+    moved = slide_along_edges(octahedron.vertices, octahedron.faces, 0.1, np.random.default_rng(1))
+    steps = moved - octahedron.vertices
+    # All edges of the octahedron have length sqrt(2).
+    lengths = np.linalg.norm(steps, axis=1)
+    assert 0 < lengths.max() <= 0.1 * np.sqrt(2)
+    neighbors = octahedron.vertices[None] - octahedron.vertices[:, None]
+    joined = np.abs(np.linalg.norm(neighbors, axis=-1) - np.sqrt(2)) < 1e-9
+    along = np.linalg.norm(np.cross(steps[:, None], neighbors), axis=-1) < 1e-12
+    assert (along & joined).any(axis=1).all()
+
+
+def test_isolated_vertices_do_not_slide(strip: Mesh) -> None:
+    vertices = np.concatenate([strip.vertices, [[9.0, 9.0, 9.0]]])
+    moved = slide_along_edges(vertices, strip.faces, 0.1, np.random.default_rng(0))
+    assert moved[-1].tolist() == [9, 9, 9]
+
+
+def test_scale_and_noise_are_bounded(octahedron: Mesh) -> None:
+    scaled = changed(octahedron, scale=0.2)
+    factors = np.abs(scaled.vertices).max(axis=0)
+    assert np.all((factors >= 0.8) & (factors <= 1.2))
+    assert len(set(factors.tolist())) == 3
+    noisy = changed(octahedron, noise=0.01)
+    assert 0 < np.abs(noisy.vertices - octahedron.vertices).max() < 0.1
+
+
+def test_a_mirror_image_keeps_normals_outward(octahedron: Mesh) -> None:
+    vertices = octahedron.vertices + np.array([0.3, 0.2, 0.1])
+    mirrored = changed(octahedron.with_vertices(vertices), mirror=1.0, mirror_axis="y")
+    assert np.allclose(mirrored.vertices, vertices * [1, -1, 1])
+    centers = mirrored.vertices[mirrored.faces].mean(axis=1) - mirrored.vertices.mean(axis=0)
+    assert ((face_vectors(mirrored.vertices, mirrored.faces) * centers).sum(axis=1) > 0).all()
+
+
+def test_edge_labels_follow_a_mirror_image(octahedron: Mesh) -> None:
+    labels = np.arange(12)
+    mesh, target = augmented(octahedron, labels, AugmentConfig(**NONE, mirror=1.0), np.random.default_rng(0), kind="e")
+    before = {frozenset(edge): label for edge, label in zip(file_edges(octahedron).tolist(), labels, strict=True)}
+    after = {frozenset(edge): label for edge, label in zip(file_edges(mesh).tolist(), target, strict=True)}
+    assert before == after
+
+
+def test_face_and_vertex_labels_stay_where_they_are(octahedron: Mesh) -> None:
+    labels = np.arange(8)
+    config = AugmentConfig(mirror=1.0, scale=0.1)
+    mesh, target = augmented(octahedron, labels, config, np.random.default_rng(0), kind="f")
+    assert target.tolist() == labels.tolist()
+    assert [set(face) for face in mesh.faces.tolist()] == [set(face) for face in octahedron.faces.tolist()]
+    assert convert_labels(target, mesh, source="f", to="v").tolist() == (
+        convert_labels(labels, octahedron, source="f", to="v").tolist()
+    )
+
+
+def test_left_and_right_swap_in_a_mirror_image(octahedron: Mesh) -> None:
+    config = AugmentConfig(**NONE, mirror=1.0, swap=(("left", "right"),))
+    table = config.swapped(("left", "body", "right"))
+    labels = np.array([0, 1, 2, -1, 0, 1, 2, -1])
+    _, target = augmented(octahedron, labels, config, np.random.default_rng(0), kind="f", swapped=table)
+    assert target.tolist() == [2, 1, 0, -1, 2, 1, 0, -1]
+    with pytest.raises(ConfigError, match="names 'left'"):
+        config.swapped(("body", "head"))
+
+
+def test_one_setting_does_not_change_the_draws_of_another(octahedron: Mesh) -> None:
+    alone = changed(octahedron, rotation="so3", seed=4)
+    # Scaling comes before the rotation; undo it to see that the rotation is the same one.
+    both = changed(octahedron, rotation="so3", scale=0.3, seed=4)
+    turn = np.linalg.lstsq(octahedron.vertices, alone.vertices, rcond=None)[0]
+    scaled = both.vertices @ turn.T
+    assert np.allclose(scaled, np.where(octahedron.vertices == 0, 0, scaled))

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hodgeformer.data.colors import class_colors
+from hodgeformer.data.dataset import DataSet
+from hodgeformer.data.folder import open_folder
+from hodgeformer.data.open import open_dataset
+from hodgeformer.data.write import write_folder
+from hodgeformer.errors import DataError, HodgeFormerError
+from hodgeformer.mesh.io import save_mesh
+from hodgeformer.mesh.mesh import Mesh
+
+
+def edit(root: Path, old: str, new: str) -> None:
+    path = root / "dataset.toml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def assert_same(a: DataSet, b: DataSet) -> None:
+    assert (a.task, a.element, a.classes, a.colors, a.name) == (b.task, b.element, b.classes, b.colors, b.name)
+    assert list(a.splits) == list(b.splits)
+    for x, y in zip(a.samples, b.samples, strict=True):
+        assert x.name == y.name
+        (mesh, target), (other, other_target) = a.load(x), b.load(y)
+        assert np.array_equal(mesh.faces, other.faces)
+        assert np.allclose(mesh.vertices, other.vertices, atol=1e-6)
+        assert np.array_equal(target, other_target)
+        assert target.dtype == other_target.dtype
+
+
+@pytest.mark.parametrize("suffix", [".obj", ".ply", ".off"])
+def test_what_is_written_is_read_back(figures: DataSet, cubes: DataSet, tmp_path: Path, suffix: str) -> None:
+    for number, dataset in enumerate((figures, cubes)):
+        root = tmp_path / str(number)
+        write_folder(dataset, root, suffix=suffix)
+        assert_same(dataset, open_dataset(root))
+    with pytest.raises(DataError, match="already holds a data set"):
+        write_folder(figures, root)
+
+
+def test_fractions_cover_everything_once(figure_folder: Path) -> None:
+    text = (figure_folder / "dataset.toml").read_text().split("[split]")[0]
+    (figure_folder / "dataset.toml").write_text(text + "[split]\ntrain = 0.5\nval = 0.2\ntest = 0.3\nseed = 3\n")
+    dataset = open_folder(figure_folder)
+    assert {split: len(samples) for split, samples in dataset.splits.items()} == {"train": 5, "val": 2, "test": 3}
+    assert len({sample.name for sample in dataset.samples}) == 10
+
+
+def test_splits_by_pattern(figure_folder: Path) -> None:
+    text = (figure_folder / "dataset.toml").read_text().split("[split]")[0]
+    (figure_folder / "dataset.toml").write_text(
+        text + '[split]\ntrain = ["*_train_*"]\ntest = ["figure_test_0001.obj"]\n'
+    )
+    dataset = open_folder(figure_folder)
+    assert [len(samples) for samples in dataset.splits.values()] == [5, 1]
+
+
+def test_class_by_folder_in_both_nestings(cubes: DataSet, tmp_path: Path) -> None:
+    for sample in cubes.samples:
+        glyph, split, stem = sample.name.split("/")
+        for path in (tmp_path / "a" / "meshes" / glyph / split, tmp_path / "b" / "meshes" / split / glyph):
+            path.mkdir(parents=True, exist_ok=True)
+            save_mesh(cubes.load(sample)[0], path / f"{stem}.ply")
+    for root in (tmp_path / "a", tmp_path / "b"):
+        (root / "dataset.toml").write_text('task = "classification"\n[split]\ntrain = "train"\ntest = "test"\n')
+        dataset = open_folder(root)
+        assert set(dataset.classes) == set(cubes.classes)
+        assert [len(samples) for samples in dataset.splits.values()] == [9, 6]
+        for sample in dataset.samples:
+            assert dataset.classes[dataset.load(sample)[1][0]] in sample.name
+    (root / "dataset.toml").write_text('task = "classification"\n')
+    assert list(open_folder(root).splits) == ["train", "test"]
+    (root / "dataset.toml").write_text('task = "classification"\nclasses = ["disc", "ring"]\n')
+    with pytest.raises(DataError, match="class 'cross' is not one of disc, ring"):
+        open_folder(root)
+
+
+def test_a_stratified_split_takes_of_every_class(cubes: DataSet, tmp_path: Path) -> None:
+    write_folder(cubes, tmp_path / "c")
+    text = (tmp_path / "c" / "dataset.toml").read_text().split("[split]")[0]
+    (tmp_path / "c" / "dataset.toml").write_text(text + "[split]\ntrain = 0.8\ntest = 0.2\n")
+    dataset = open_folder(tmp_path / "c")
+    assert sorted(dataset.load(sample)[1][0] for sample in dataset.split("test")) == [0, 1, 2]
+
+
+def test_table_of_classes_in_place(octahedron: Mesh, tmp_path: Path) -> None:
+    (tmp_path / "meshes").mkdir()
+    for name in ("a", "b"):
+        save_mesh(octahedron, tmp_path / "meshes" / f"{name}.obj")
+    toml = 'task = "classification"\n[labels]\na = "x"\n"b.obj" = "y"\n[split]\ntrain = 1.0\n'
+    (tmp_path / "dataset.toml").write_text(toml)
+    dataset = open_folder(tmp_path)
+    assert [int(dataset.load(sample)[1][0]) for sample in dataset.samples] == [0, 1]
+    (tmp_path / "dataset.toml").write_text(toml.replace('"b.obj" = "y"\n', ""))
+    with pytest.raises(DataError, match="no line for mesh 'b'"):
+        open_folder(tmp_path)
+
+
+@pytest.mark.parametrize("element", ["mesh", "face"])
+def test_regression(octahedron: Mesh, tmp_path: Path, element: str) -> None:
+    (tmp_path / "meshes").mkdir()
+    (tmp_path / "labels").mkdir()
+    save_mesh(octahedron, tmp_path / "meshes" / "a.obj")
+    labels = '"table.csv"' if element == "mesh" else '"labels"'
+    (tmp_path / "table.csv").write_text("a,0.5,2\n")
+    np.save(tmp_path / "labels" / "a.npy", np.arange(16).reshape(8, 2) / 2)
+    (tmp_path / "dataset.toml").write_text(
+        f'task = "regression"\nelement = "{element}"\nlabels = {labels}\n[split]\ntrain = 1.0\n'
+    )
+    dataset = open_folder(tmp_path)
+    target = dataset.load(dataset.samples[0])[1]
+    assert dataset.n_outputs == 2
+    assert target.dtype == np.float32
+    assert target.shape == ((1, 2) if element == "mesh" else (8, 2))
+    write_folder(dataset, tmp_path / "again")
+    assert_same(dataset, open_folder(tmp_path / "again"))
+
+
+def test_labels_in_the_mesh_files(figures: DataSet, tmp_path: Path) -> None:
+    (tmp_path / "meshes").mkdir()
+    for sample in figures.samples:
+        mesh, target = figures.load(sample)
+        save_mesh(mesh, tmp_path / "meshes" / f"{sample.name}.ply", face_labels=target + 1)
+    classes = list(figures.classes)
+    (tmp_path / "dataset.toml").write_text(
+        f'task = "segmentation"\nclasses = {classes}\nlabels = "ply:label"\nfirst_label = 1\n'
+    )
+    dataset = open_folder(tmp_path)
+    for sample, own in zip(
+        sorted(figures.samples, key=lambda s: s.name), sorted(dataset.samples, key=lambda s: s.name), strict=True
+    ):
+        assert np.array_equal(figures.load(sample)[1], dataset.load(own)[1])
+
+
+def test_colors_from_the_file(figure_folder: Path) -> None:
+    assert open_folder(figure_folder).colors == class_colors(8)
+    edit(figure_folder, '"#0072b2"', '"#ff0000"')
+    assert open_folder(figure_folder).colors[0] == (255, 0, 0)
+    edit(figure_folder, '"#ff0000"', '"red"')
+    with pytest.raises(DataError, match="#rrggbb"):
+        open_folder(figure_folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('element = "face"', 'elment = "face"', "did you mean 'element'"),
+        ('element = "face"', 'element = "corner"', "element"),
+        ('task = "segmentation"', 'task = "classification"', "classification the label belongs to the mesh"),
+        ('meshes = "meshes"', 'meshes = "nowhere"', "no folder"),
+        ('labels = "labels"', 'labels = "nowhere"', "no folder of labels"),
+        ('test = ["figure', 'test = ["fugure', "no such mesh"),
+        ('val = ["figure_val_0000', 'val = ["figure_train_0000', "occurs twice"),
+        ("[split]", "[split", "not a TOML file"),
+    ],
+)
+def test_mistakes_in_the_file(figure_folder: Path, old: str, new: str, message: str) -> None:
+    if 'task = "classification"' in new:
+        edit(figure_folder, 'labels = "labels"', 'labels = "labels.csv"')
+        names = [path.stem for path in (figure_folder / "meshes").iterdir()]
+        (figure_folder / "labels.csv").write_text("".join(f"{name},head\n" for name in names))
+    edit(figure_folder, old, new)
+    with pytest.raises(DataError, match=message):
+        open_folder(figure_folder)
+
+
+def test_an_empty_split(figure_folder: Path) -> None:
+    text = (figure_folder / "dataset.toml").read_text().split("[split]")[0]
+    (figure_folder / "dataset.toml").write_text(text + "[split]\ntrain = 1.0\nval = 0.0\n")
+    with pytest.raises(DataError, match=r"split 'val' = 0\.0 is empty"):
+        open_folder(figure_folder)
+    (figure_folder / "dataset.toml").write_text(text + "[split]\ntrain = 1.0\nval = 0.5\n")
+    with pytest.raises(DataError, match="at most 1"):
+        open_folder(figure_folder)
+
+
+def test_a_folder_without_description_shows_one(octahedron: Mesh, tmp_path: Path) -> None:
+    (tmp_path / "cats").mkdir()
+    save_mesh(octahedron, tmp_path / "cats" / "a.obj")
+    with pytest.raises(HodgeFormerError, match='task = "segmentation"'):
+        open_dataset(tmp_path)
+    with pytest.raises(DataError, match="did you mean 'shrec11'"):
+        open_dataset("shrec1")

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hodgeformer.data.labels import (
+    Codes,
+    FileAttribute,
+    LabelFile,
+    ValueFile,
+    WholeMesh,
+    label_file,
+    read_integers,
+    read_numbers,
+)
+from hodgeformer.errors import DataError
+from hodgeformer.mesh.io import load_mesh, save_mesh
+from hodgeformer.mesh.mesh import Mesh
+
+
+@pytest.mark.parametrize("text", ["1\n2\n-1\n", "1 2 -1", "1,2,-1\n", "1.0\n2.000e+00\n-1.0\n"])
+def test_integers_in_any_spelling(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text(text)
+    assert read_integers(path).tolist() == [1, 2, -1]
+
+
+def test_numpy_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    np.save(path, np.array([[3], [4]], dtype=np.uint8))
+    assert read_integers(path).tolist() == [3, 4]
+    np.save(path, np.array([{"a": 1}]), allow_pickle=True)
+    with pytest.raises(DataError, match=r"a\.npy"):
+        read_integers(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("1\nx\n", "value 1 is not a number: 'x'"), ("1\n1.5\n", "1.5 at element 1")]
+)
+def test_bad_text_is_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "a.seg"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_integers(path)
+
+
+def test_codes_renumber_and_keep_unlabelled() -> None:
+    codes = Codes((4, 9, 7))
+    assert codes.decode(np.array([7, 4, -1, 9, -5]), "here").tolist() == [2, 0, -1, 1, -1]
+    with pytest.raises(DataError, match=r"here: label 5 at element 1 .*4\.\.9"):
+        codes.decode(np.array([4, 5]), "here")
+
+
+def test_labels_that_count_from_one(strip: Mesh, tmp_path: Path) -> None:
+    path = tmp_path / "strip.txt"
+    path.write_text("1 1 2 2")
+    source = LabelFile(path, "f", "f", Codes.counted_from(1, 2))
+    assert source.read(strip).tolist() == [0, 0, 1, 1]
+    path.write_text("0 1 2 2")
+    with pytest.raises(DataError, match="label 0 at element 0"):
+        source.read(strip)
+
+
+def test_a_wrong_count_hints_at_the_right_element(strip: Mesh, tmp_path: Path) -> None:
+    path = tmp_path / "strip.txt"
+    path.write_text("0 " * 9)
+    with pytest.raises(DataError, match=r"9 labels for mesh 'strip', which has 4 face .*one per edge"):
+        LabelFile(path, "f", "f", Codes.counted_from(0, 2)).read(strip)
+
+
+def test_a_missing_file_is_named(strip: Mesh, tmp_path: Path) -> None:
+    for name in ("strip.txt", "strip.npy"):
+        with pytest.raises(DataError, match=rf"{name}: the label file is missing"):
+            LabelFile(tmp_path / name, "f", "f", Codes.counted_from(0, 2)).read(strip)
+
+
+def test_labels_of_quads_are_carried_to_their_triangles(tmp_path: Path) -> None:
+    path = tmp_path / "quads.obj"
+    path.write_text("v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nv 2 0 0\nv 2 1 0\nf 1 2 3 4\nf 2 5 6 3\n")
+    labels = tmp_path / "quads.txt"
+    labels.write_text("0\n1\n")
+    read = LabelFile(labels, "f", "f", Codes.counted_from(0, 2)).read(load_mesh(path))
+    assert read.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(("kind", "n"), [("f", 4), ("v", 6)])
+def test_labels_inside_the_mesh_file(strip: Mesh, tmp_path: Path, kind: str, n: int) -> None:
+    path = tmp_path / "strip.ply"
+    labels = np.arange(n) % 2 + 1
+    save_mesh(strip, path, **{"face_labels" if kind == "f" else "vertex_labels": labels})
+    source = FileAttribute(kind, Codes.counted_from(1, 2))
+    assert source.read(load_mesh(path)).tolist() == (labels - 1).tolist()
+    with pytest.raises(DataError, match="property 'label'"):
+        source.read(strip)
+
+
+def test_values_and_whole_meshes(strip: Mesh, tmp_path: Path) -> None:
+    path = tmp_path / "strip.txt"
+    path.write_text("0.5 1\n1.5 2\n2.5 3\n3.5 4\n")
+    assert ValueFile(path, "f").read(strip).tolist() == [[0.5, 1], [1.5, 2], [2.5, 3], [3.5, 4]]
+    assert WholeMesh(2).read(strip).tolist() == [2]
+    assert WholeMesh((0.5,)).read(strip).tolist() == [[0.5]]
+    path.write_text("0.5\nnan\n")
+    with pytest.raises(DataError, match="element 1 is not finite"):
+        read_numbers(path)
+    path.write_text("0.5\n1 2\n")
+    with pytest.raises(DataError, match="same number of values"):
+        read_numbers(path)
+
+
+def test_label_files_are_found_by_path_then_stem(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.1.npy").touch()
+    (tmp_path / "y.eseg").touch()
+    assert label_file(tmp_path, "a/x.1") == tmp_path / "a" / "x.1.npy"
+    assert label_file(tmp_path, "b/y") == tmp_path / "y.eseg"
+    assert label_file(tmp_path, "z") is None

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.data.folder import open_folder
+from hodgeformer.data.labels import Values
+from hodgeformer.data.verify import shape_hash, verify
+from hodgeformer.errors import DataError
+from hodgeformer.mesh.mesh import Mesh
+
+
+def renumbered(mesh: Mesh, labels: np.ndarray, seed: int) -> tuple[Mesh, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    to, faces = rng.permutation(mesh.n_vertices), rng.permutation(mesh.n_faces)
+    vertices = np.empty_like(mesh.vertices)
+    vertices[to] = mesh.vertices
+    turned = np.roll(to[mesh.faces[faces]], 1, axis=1)
+    return Mesh(vertices, turned, "copy"), labels[faces]
+
+
+def test_a_clean_data_set(figures: DataSet) -> None:
+    seen: list[tuple[int, int]] = []
+    report = verify(figures, progress=lambda done, total: seen.append((done, total)))
+    assert report.ok
+    assert report.warnings == ()
+    assert report.usable() is figures
+    assert seen == [(i + 1, 10) for i in range(10)]
+    for split, samples in figures.splits.items():
+        assert sum(report.class_counts[split]) == sum(report.n_faces[sample.name] for sample in samples)
+    assert json.loads(json.dumps(report.as_dict()))["splits"] == {"train": 5, "val": 2, "test": 3}
+
+
+def test_every_bad_mesh_is_named_and_skipped_only_on_demand(figure_folder: Path) -> None:
+    (figure_folder / "labels" / "figure_train_0000.txt").unlink()
+    (figure_folder / "meshes" / "figure_train_0001.obj").write_text("v 0 0 0\nf 1 2 3\n")
+    labels = figure_folder / "labels" / "figure_train_0002.txt"
+    labels.write_text(labels.read_text() + "0\n")
+    labels = figure_folder / "labels" / "figure_test_0000.txt"
+    labels.write_text(labels.read_text().replace("4", "8", 1))
+    dataset = open_folder(figure_folder)
+    report = verify(dataset)
+    assert [problem.name for problem in report.problems] == [
+        "figure_train_0000",
+        "figure_train_0001",
+        "figure_train_0002",
+        "figure_test_0000",
+    ]
+    for problem, words in zip(
+        report.problems, ("missing", "figure_train_0001", "labels for mesh", "label 8"), strict=True
+    ):
+        assert words in problem.message
+        assert problem.name in problem.message
+    with pytest.raises(DataError, match=r"4 of the meshes.*figure_train_0000.*and 1 others"):
+        report.usable()
+    usable = report.usable(skip_bad=True)
+    assert [len(samples) for samples in usable.splits.values()] == [2, 2, 2]
+    assert verify(usable).ok
+
+
+def test_a_split_with_nothing_left_is_an_error_even_when_skipping(figure_folder: Path) -> None:
+    for path in (figure_folder / "labels").glob("figure_val_*"):
+        path.write_text("nonsense")
+    with pytest.raises(DataError, match="no mesh of split 'val'"):
+        verify(open_folder(figure_folder)).usable(skip_bad=True)
+
+
+def test_a_renumbered_moved_copy_in_another_split_is_a_leak(figures: DataSet) -> None:
+    mesh, labels = figures.load(figures.split("train")[0])
+    copy, copied_labels = renumbered(mesh, labels, seed=3)
+    copy = copy.with_vertices(copy.vertices * 2.0 + 7.0)
+    leaked = Sample("copy", copy, Values(copied_labels))
+    splits = {**figures.splits, "test": (*figures.splits["test"], leaked)}
+    report = verify(replace(figures, splits=splits))
+    assert not report.ok
+    assert report.leaks == ((("train", figures.split("train")[0].name), ("test", "copy")),)
+    assert "several splits" in report.warnings[0]
+    assert not report.problems
+
+
+def test_the_hash_sees_changes_of_shape_and_connectivity(octahedron: Mesh) -> None:
+    moved = octahedron.vertices.copy()
+    moved[0, 0] += 0.01
+    assert shape_hash(octahedron) != shape_hash(octahedron.with_vertices(moved))
+    assert shape_hash(octahedron) != shape_hash(Mesh(octahedron.vertices, octahedron.faces[:-1]))
+    assert shape_hash(octahedron) != shape_hash(Mesh(octahedron.vertices, octahedron.faces[:, ::-1]))
+
+
+def test_classes_that_no_training_mesh_shows(figures: DataSet) -> None:
+    wider = figures.with_classes((*figures.classes, "tail"))
+    assert verify(wider).warnings == ("no training mesh shows tail",)
+
+
+def test_other_class_lists_keep_the_meaning(cubes: DataSet) -> None:
+    turned = cubes.with_classes((*reversed(cubes.classes), "new"))
+    for sample, other in zip(cubes.samples, turned.samples, strict=True):
+        assert cubes.classes[cubes.load(sample)[1][0]] == turned.classes[turned.load(other)[1][0]]
+    assert turned.colors[2] == cubes.colors[0]
+    with pytest.raises(DataError, match="'disc' is not among"):
+        cubes.with_classes(("cross", "ring"))
