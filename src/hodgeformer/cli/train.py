@@ -111,6 +111,10 @@ def _run(setup: Setup, listener: Listener, start: Checkpoint | None, *, resumed:
     from hodgeformer.train.loop import Run, Stopped
     from hodgeformer.train.session import finish
 
+    if setup.config.train.tensorboard and setup.processes.is_first:
+        from hodgeformer.cli.tensorboard import TensorBoard
+
+        listener = TensorBoard(setup.folder.root / "tensorboard", listener)
     with _interrupts() as interrupted:
         run = Run(setup, setup.learner(start), listener=listener, should_stop=interrupted)
         if resumed:

@@ -31,9 +31,8 @@ class Display(Listener):
             self._reading = self._bar.add_task("reading meshes", total=total, state="")
         self._bar.update(self._reading, completed=done, state=f"{done}/{total}", visible=done < total)
 
-    def skipped(self, bad: Mapping[str, str]) -> None:
-        for reason in bad.values():
-            self._print(f"left out: {reason}")
+    def warned(self, message: str) -> None:
+        self._print(f"note: {message}")
 
     def resumed(self, epoch: int, batch: int) -> None:
         self._print(f"going on at epoch {epoch + 1}, batch {batch + 1}")

@@ -28,8 +28,8 @@ class TrainConfig(Settings):
 
     A run ends after `epochs`, or after `minutes` of training; either way with a learning rate of zero. `batch_size`
     meshes make a batch, and at most `max_faces` faces. `warmup` is the share of the run in which the rate rises.
-    `class_weights` weighs classes by inverse frequency. `ema` is the decay of a running average of the weights, which is
-    then evaluated in their place. `early_stop` ends a run after so many epochs without a better validation score.
+    `class_weights` weighs classes by inverse frequency. `ema` is the decay of a running average of the weights that
+    is evaluated in their place. `early_stop` ends a run after so many epochs without a better validation score.
     `eval_every` counts epochs, `save_every` minutes between saved states within an epoch. `precision` "auto" is
     bfloat16 autocast where the device is made for it.
     """
@@ -114,7 +114,16 @@ class RunConfig(Settings):
 
     def toml(self) -> str:
         """All settings as text that `read_tables` reads back."""
-        return to_toml(self.model_dump(mode="json"))
+        values = self.model_dump(mode="json")
+        for name, cls in TABLES.items():
+            fields = cls.model_fields
+            # What is None by default need not be said.
+            values[name] = {
+                key: value
+                for key, value in values[name].items()
+                if value is not None or fields[key].default is not None
+            }
+        return to_toml(values)
 
 
 TABLES: dict[str, type[Settings]] = {

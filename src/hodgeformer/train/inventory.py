@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.checkpoint import DataStatistics
-from hodgeformer.containers import PerElement
+from hodgeformer.containers import KINDS, PerElement
 from hodgeformer.data.convert import element_counts, file_edges
 from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.data.verify import shape_hash
 from hodgeformer.errors import DataError, HodgeFormerError
 from hodgeformer.mesh.geometry import norms, to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
@@ -25,19 +26,23 @@ _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 class Entry:
     """One mesh: element counts, labels per class (or sums of values), radius in the file, edge lengths at unit size."""
 
+    split: str
     name: str
     n: PerElement[int]
     labels: NDArray[Any]
     radius: float
     edge_lengths: tuple[float, ...]
+    shape: str
 
 
 @dataclass(frozen=True, eq=False)
 class Inventory:
-    """The meshes of the training split, in order, and the bad ones of all splits with the reason."""
+    """The meshes of the training split, in order; the bad meshes of all splits with the reason; and `leaks`, meshes of
+    other splits whose shape the training split holds too."""
 
     entries: tuple[Entry, ...]
     bad: dict[str, str]
+    leaks: tuple[str, ...] = ()
 
     @property
     def n_faces(self) -> list[int]:
@@ -57,63 +62,61 @@ class Inventory:
         q5, q25, q50, q75, q95 = (float(length) for length in lengths)
         return DataStatistics(
             n_meshes=len(self.entries),
-            n={kind: spread([entry.n[kind] for entry in self.entries]) for kind in ("v", "e", "f")},
+            n={kind: spread([entry.n[kind] for entry in self.entries]) for kind in KINDS},
             size=spread([entry.radius for entry in self.entries]),
             edge_length=(q5, q25, q50, q75, q95),
         )
 
 
 def take_inventory(
-    dataset: DataSet,
-    splits: Sequence[str],
-    processes: Processes,
-    progress: Callable[[int, int], None] | None = None,
+    dataset: DataSet, processes: Processes, progress: Callable[[int, int], None] | None = None
 ) -> Inventory:
-    """Read every mesh of the splits once, each process its share; the first split is the one to train on."""
-    samples = [(split, sample) for split in splits for sample in dataset.split(split)]
+    """Read every mesh once, each process its share."""
+    samples = [(split, sample) for split in dataset.splits for sample in dataset.split(split)]
     entries: dict[str, Entry] = {}
     bad: dict[str, str] = {}
     mine = processes.share(samples)
     for done, (split, sample) in enumerate(mine):
         try:
-            entry = _entry(dataset, sample)
-            if split == splits[0]:
-                entries[sample.name] = entry
-        except (HodgeFormerError, OSError) as error:
-            bad[sample.name] = str(error)
+            entries[sample.name] = _entry(dataset, sample, split)
+        except HodgeFormerError as error:
+            named = sample.name in str(error) or sample.where in str(error)
+            bad[sample.name] = str(error) if named else f"{sample.where}: {error}"
         if progress is not None:
             progress(done + 1, len(mine))
-    merged: dict[str, Entry] = {}
-    all_bad: dict[str, str] = {}
     for part_entries, part_bad in processes.collect((entries, bad)):
-        merged |= part_entries
-        all_bad |= part_bad
-    good = [sample.name for sample in dataset.split(splits[0]) if sample.name in merged]
-    return Inventory(tuple(merged[name] for name in good), all_bad)
+        entries |= part_entries
+        bad |= part_bad
+    training = [entries[sample.name] for sample in dataset.split("train") if sample.name in entries]
+    seen = {entry.shape for entry in training}
+    leaks = sorted(entry.name for entry in entries.values() if entry.split != "train" and entry.shape in seen)
+    return Inventory(tuple(training), dict(sorted(bad.items())), tuple(leaks))
 
 
-def without_bad(dataset: DataSet, inventory: Inventory, splits: Sequence[str], *, skip: bool) -> DataSet:
-    """The data set without its bad meshes if they may be skipped; an error that names the first one if not."""
+def without_bad(dataset: DataSet, inventory: Inventory, *, skip: bool) -> DataSet:
+    """The data set without its bad meshes if they may be skipped; an error that names them if not."""
     if not inventory.bad:
         return dataset
     if not skip:
-        first = next(iter(inventory.bad.values()))
-        more = f" ({len(inventory.bad)} bad meshes in all)" if len(inventory.bad) > 1 else ""
+        first = "; ".join(list(inventory.bad.values())[:3])
+        more = f" (and {len(inventory.bad) - 3} others)" if len(inventory.bad) > 3 else ""
         raise DataError(f"{first}{more}; correct the data, or leave such meshes out with --skip-bad")
     kept = dataset.keep([sample for sample in dataset.samples if sample.name not in inventory.bad])
-    for split in splits:
+    for split in kept.splits:
         kept.split(split)
     return kept
 
 
-def _entry(dataset: DataSet, sample: Sample) -> Entry:
+def _entry(dataset: DataSet, sample: Sample, split: str) -> Entry:
     mesh, target = dataset.load(sample)
     return Entry(
+        split=split,
         name=sample.name,
         n=element_counts(mesh),
         labels=_label_counts(dataset, target),
         radius=_radius(mesh),
         edge_lengths=_edge_lengths(mesh),
+        shape=shape_hash(mesh),
     )
 
 

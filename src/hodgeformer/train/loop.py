@@ -210,6 +210,7 @@ class Run:
     def _progress(self, share: float, n_batches: int, rate: float) -> Progress:
         at = self.position
         return Progress(
+            step=at.step,
             epoch=at.epoch,
             epochs=self._setup.config.train.epochs,
             batch=at.batch,

@@ -13,6 +13,7 @@ from hodgeformer.train.metrics import Scores
 class Progress:
     """After a step: `share` of the run that is done in [0, 1], and loss and accuracy of the epoch so far."""
 
+    step: int
     epoch: int
     epochs: int | None
     batch: int
@@ -44,8 +45,8 @@ class Listener:
     def reading(self, done: int, total: int) -> None:
         """Meshes are being looked at before training."""
 
-    def skipped(self, bad: Mapping[str, str]) -> None:
-        """Bad meshes were left out, with the reasons."""
+    def warned(self, message: str) -> None:
+        """Something about the data is worth knowing."""
 
     def resumed(self, epoch: int, batch: int) -> None:
         """A stopped run goes on."""

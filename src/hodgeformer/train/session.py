@@ -107,11 +107,15 @@ def _setup(
     dataset = open_dataset(config.data)
     if "train" not in dataset.splits:
         raise DataError(f"{dataset.name}: there is no split 'train', only {', '.join(dataset.splits)}")
-    splits = ["train", *(name for name in dataset.splits if name != "train")]
-    inventory = take_inventory(dataset, splits, processes, listener.reading)
-    dataset = without_bad(dataset, inventory, splits, skip=config.train.skip_bad)
-    if inventory.bad:
-        listener.skipped(inventory.bad)
+    inventory = take_inventory(dataset, processes, listener.reading)
+    dataset = without_bad(dataset, inventory, skip=config.train.skip_bad)
+    for reason in inventory.bad.values():
+        listener.warned(f"left out: {reason}")
+    if inventory.leaks:
+        listener.warned(
+            f"{len(inventory.leaks)} meshes of other splits have the same shape as a training mesh, so scores will "
+            f"flatter: {', '.join(inventory.leaks[:4])}"
+        )
     if tables is not None:
         config = planned(tables, dataset, inventory)
     return Setup(config, dataset, inventory, folder, processes)

@@ -1,0 +1,55 @@
+"""Tiny labelled data sets: spheres pulled into shape."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.data.labels import Values, WholeMesh
+from hodgeformer.mesh.geometry import face_centers
+from hodgeformer.mesh.mesh import Mesh
+from meshes import icosphere
+
+TINY = (
+    "model.blocks=HT",
+    "model.d_model=16",
+    "model.n_heads=2",
+    "train.batch_size=3",
+    "train.workers=0",
+    "train.lr=5e-3",
+)
+"""Settings of a run that takes a second."""
+
+
+def stretched(seed: int, factors: tuple[float, float, float], name: str) -> Mesh:
+    sphere = icosphere(1, name=name)
+    bumps = 1 + 0.08 * np.random.default_rng(seed).standard_normal((sphere.n_vertices, 1))
+    return sphere.with_vertices(sphere.vertices * bumps * factors)
+
+
+def parts(n_train: int = 6, n_val: int = 0, n_test: int = 2) -> DataSet:
+    """Segmentation: the two ends of an egg and its middle."""
+    splits = {}
+    for split, n in {"train": n_train, "val": n_val, "test": n_test}.items():
+        samples = []
+        for i in range(n):
+            mesh = stretched(len(split) * 100 + i, (1.0, 1.3, 2.0), f"{split}_{i}")
+            height = face_centers(mesh.vertices, mesh.faces)[:, 2]
+            samples.append(Sample(mesh.name, mesh, Values(np.digitize(height, [-0.9, 0.5]).astype(np.int64))))
+        if n:
+            splits[split] = tuple(samples)
+    return DataSet("eggs", "segmentation", "face", splits, ("bottom", "middle", "top"))
+
+
+def shapes(n_train: int = 4, n_test: int = 2) -> DataSet:
+    """Classification: long and flat ellipsoids, the numbers are per class."""
+    forms = {"long": (1.0, 1.0, 2.5), "flat": (1.0, 1.1, 0.35)}
+    splits = {}
+    for split, n in {"train": n_train, "test": n_test}.items():
+        samples = []
+        for label, (name, factors) in enumerate(forms.items()):
+            for i in range(n):
+                mesh = stretched(1000 * label + len(split) * 100 + i, factors, f"{name}_{split}_{i}")
+                samples.append(Sample(mesh.name, mesh, WholeMesh(label)))
+        splits[split] = tuple(samples)
+    return DataSet("ellipsoids", "classification", "mesh", splits, tuple(forms))

@@ -1,0 +1,92 @@
+"""Scores by hand, and names that say what is counted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hodgeformer.train.metrics import Tally, regression_scores, scores_of
+
+CLASSES = ("a", "b", "c")
+
+
+def tally() -> Tally:
+    counted = Tally(3)
+    counted.add(
+        "one",
+        predicted=np.array([0, 0, 1, 1]),
+        true=np.array([0, 1, 1, -1]),
+        areas=np.array([1.0, 2.0, 5.0, 100.0]),
+    )
+    counted.add("two", predicted=np.array([1]), true=np.array([1]), areas=np.array([2.0]))
+    return counted
+
+
+def test_scores_by_hand() -> None:
+    scores = scores_of(tally(), element="face", classes=CLASSES)
+    assert scores.values == {
+        "face_accuracy": pytest.approx(3 / 4),
+        "face_accuracy_area_weighted": pytest.approx(8 / 10),
+        "face_accuracy_mean_over_meshes": pytest.approx((2 / 3 + 1) / 2),
+        "face_accuracy_mean_over_classes": pytest.approx((1 + 2 / 3) / 2),
+        "face_mean_iou": pytest.approx((1 / 2 + 2 / 3) / 2),
+    }
+    assert scores.main == pytest.approx(3 / 4)
+    assert scores.confusion is not None
+    assert scores.confusion.tolist() == [[1, 0, 0], [1, 2, 0], [0, 0, 0]]
+    assert scores.per_mesh == {"one": pytest.approx(2 / 3), "two": 1.0}
+
+
+def test_a_class_that_never_occurs_is_not_zero_but_unknown() -> None:
+    rows = scores_of(tally(), element="face", classes=CLASSES).per_class()
+    assert rows[1] == {"class": "b", "recall": 2 / 3, "precision": 1.0, "iou": 2 / 3, "elements": 3}
+    assert np.isnan([rows[2][key] for key in ("recall", "precision", "iou")]).all()
+    content = scores_of(tally(), element="face", classes=CLASSES).as_json()
+    assert content["per_class"][2]["recall"] is None
+
+
+def test_whole_meshes_have_no_weighting() -> None:
+    counted = Tally(2)
+    for i, (predicted, true) in enumerate([(0, 0), (1, 0), (1, 1)]):
+        counted.add(f"m{i}", predicted=np.array([predicted]), true=np.array([true]))
+    scores = scores_of(counted, element="mesh", classes=("a", "b"))
+    assert set(scores.values) == {"mesh_accuracy", "mesh_accuracy_mean_over_classes", "mesh_mean_iou"}
+    assert scores.main_name == "mesh_accuracy"
+
+
+def test_parts_of_several_processes_merge_to_the_whole() -> None:
+    rng = np.random.default_rng(0)
+    whole, parts = Tally(3), [Tally(3), Tally(3)]
+    for i in range(7):
+        values = {"predicted": rng.integers(0, 3, 20), "true": rng.integers(-1, 3, 20), "areas": rng.random(20)}
+        whole.add(f"m{i}", **values)
+        parts[i % 2].add(f"m{i}", **values)
+    expected = scores_of(whole, element="face", classes=CLASSES)
+    merged = scores_of(parts[0].merge(parts[1:]), element="face", classes=CLASSES)
+    assert merged.values == pytest.approx(expected.values)
+    assert merged.interval == expected.interval
+
+
+def test_the_interval_holds_the_value_and_narrows_with_meshes() -> None:
+    def interval(n: int) -> tuple[float, float]:
+        rng = np.random.default_rng(1)
+        counted = Tally(2)
+        for i in range(n):
+            counted.add(
+                f"m{i:03d}", predicted=(rng.random(50) < rng.uniform(0.6, 1)).astype(int), true=np.ones(50, int)
+            )
+        scores = scores_of(counted, element="face", classes=("a", "b"))
+        assert scores.interval is not None
+        assert scores.interval[0] < scores.main < scores.interval[1]
+        return scores.interval
+
+    few, many = interval(8), interval(128)
+    assert many[1] - many[0] < 0.5 * (few[1] - few[0])
+
+
+def test_regression_scores() -> None:
+    true = np.array([[0.0], [2.0], [4.0]])
+    scores = regression_scores(predicted=true + [[1.0], [-1.0], [0.0]], true=true, element="mesh")
+    assert scores.values["mesh_mean_absolute_error"] == pytest.approx(2 / 3)
+    assert scores.values["mesh_root_mean_squared_error"] == pytest.approx((2 / 3) ** 0.5)
+    assert scores.main == pytest.approx(1 - 2 / 8)
