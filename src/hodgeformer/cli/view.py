@@ -1,0 +1,140 @@
+"""`hodgeformer view`: the web viewer on this machine."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hodgeformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hodgeformer.view.app import Viewer
+
+_FIRST_PORT = 8765
+_TRIES = 20
+
+
+def view(
+    model: Annotated[
+        str | None, typer.Argument(help="A bundled name, a run folder, or a checkpoint.", show_default=False)
+    ] = None,
+    mesh: Annotated[Path | None, typer.Argument(help="A mesh to open at once.", show_default=False)] = None,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", min=0, max=65535, help="The port; default the first free one from 8765.", show_default=False
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="The folder that everything is saved into.")] = Path("labels"),
+    max_faces: Annotated[
+        int, typer.Option("--max-faces", min=4, help="Larger meshes are simplified for the prediction.")
+    ] = 50_000,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
+) -> None:
+    """See predictions in the browser, correct labels with a brush, and save them as a data set.
+
+    A single argument that is a mesh file is taken for the mesh.
+    """
+    model, mesh = _told_apart(model, mesh)
+    viewer = _make_viewer(model, mesh, out, max_faces)
+    listening = _listen(host, port)
+    address = f"http://{_shown(host)}:{listening.getsockname()[1]}/"
+    print(
+        f"hodgeformer: the viewer is at {address}\nhodgeformer: it saves into {out.resolve()}; Ctrl+C ends it",
+        flush=True,
+    )
+    _serve(viewer, host, listening, address if browser else None)
+
+
+def _told_apart(model: str | None, mesh: Path | None) -> tuple[str | None, Path | None]:
+    from hodgeformer.mesh.io import MESH_SUFFIXES
+
+    if model is not None and mesh is None and Path(model).suffix.lower() in MESH_SUFFIXES:
+        return None, Path(model)
+    return model, mesh
+
+
+def _make_viewer(model: str | None, mesh: Path | None, out: Path, max_faces: int) -> Viewer:
+    try:
+        from hodgeformer.view.app import Viewer
+    except ModuleNotFoundError as error:
+        if error.name not in ("starlette", "uvicorn", "anyio"):
+            raise
+        raise ConfigError("the viewer needs a small web server: pip install 'hodgeformer[view]'") from None
+    from hodgeformer.cli.view_models import model_entries, shelf_name
+    from hodgeformer.cli.view_operators import LearnedEigenfunctions
+    from hodgeformer.mesh.io import load_mesh
+    from hodgeformer.models.bundled import locate_model
+    from hodgeformer.view.server.attention import Attention
+    from hodgeformer.view.server.fields import Eigenfunctions
+    from hodgeformer.view.server.models import Shelf
+    from hodgeformer.view.server.outbox import Outbox
+    from hodgeformer.view.server.scenes import SceneStore
+
+    if model is not None:
+        locate_model(model)  # a wrong name is told here, not in the browser
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"{out}: this is a file; --out needs a folder")
+    scenes = SceneStore()
+    shelf = Shelf(model_entries(model, max_faces=max_faces))
+    return Viewer(
+        shelf=shelf,
+        outbox=Outbox(out.resolve()),
+        scenes=scenes,
+        sources=(Attention(shelf), Eigenfunctions(), LearnedEigenfunctions(shelf)),
+        opened=None if mesh is None else scenes.add(load_mesh(mesh), pinned=True),
+        preferred=None if model is None else shelf_name(model),
+    )
+
+
+def _listen(host: str, port: int | None) -> socket.socket:
+    """A listening socket on the port that was asked for, or on the first free one."""
+    try:
+        family = socket.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)[0][0]
+    except socket.gaierror:
+        raise ConfigError(f"--host {host}: this is no address of this machine") from None
+    ports = [port] if port is not None else [*range(_FIRST_PORT, _FIRST_PORT + _TRIES), 0]
+    for number in ports:
+        listening = socket.socket(family)
+        if sys.platform != "win32":
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, number))
+        except OSError as error:
+            listening.close()
+            if number == ports[-1]:
+                raise ConfigError(f"{host}:{number} cannot be used ({error.strerror}); try another --port") from None
+            continue
+        listening.listen(128)
+        return listening
+    raise AssertionError("the last port ends the loop")
+
+
+def _shown(host: str) -> str:
+    if host in ("0.0.0.0", "::"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+def _serve(viewer: Viewer, host: str, listening: socket.socket, address: str | None) -> None:
+    import uvicorn
+
+    from hodgeformer.view.app import create_app
+    from hodgeformer.view.server.guard import is_local
+
+    if not is_local(host):
+        print(
+            f"hodgeformer: --host {host} lets everyone on the network use this viewer and its models", file=sys.stderr
+        )
+    config = uvicorn.Config(
+        create_app(viewer, host=host), log_level="warning", access_log=False, timeout_graceful_shutdown=2
+    )
+    if address is not None:
+        webbrowser.open(address)
+    uvicorn.Server(config).run(sockets=[listening])

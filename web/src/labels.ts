@@ -1,0 +1,85 @@
+/** Labels of faces that can be edited, with undo and redo. A stroke of the brush is one step. */
+
+export const UNLABELLED = -1;
+const MAX_STEPS = 200;
+
+interface Step {
+  faces: Uint32Array;
+  before: Int32Array;
+  after: Int32Array;
+}
+
+export class Labels {
+  readonly values: Int32Array;
+  private done: Step[] = [];
+  private undone: Step[] = [];
+  private stroke: Map<number, number> | null = null;
+
+  constructor(n: number) {
+    this.values = new Int32Array(n).fill(UNLABELLED);
+  }
+
+  get canUndo(): boolean {
+    return this.done.length > 0;
+  }
+
+  get canRedo(): boolean {
+    return this.undone.length > 0;
+  }
+
+  /** Gives faces a label within the current stroke; returns those that changed. */
+  paint(faces: Iterable<number>, label: number): number[] {
+    const changed: number[] = [];
+    this.stroke ??= new Map();
+    for (const face of faces) {
+      if (this.values[face] === label) continue;
+      if (!this.stroke.has(face)) this.stroke.set(face, this.values[face]);
+      this.values[face] = label;
+      changed.push(face);
+    }
+    return changed;
+  }
+
+  /** Ends the stroke; returns whether it changed anything. */
+  commit(): boolean {
+    const stroke = this.stroke;
+    this.stroke = null;
+    if (!stroke?.size) return false;
+    const faces = Uint32Array.from(stroke.keys());
+    this.push({ faces, before: Int32Array.from(stroke.values()), after: Int32Array.from(faces, (f) => this.values[f]) });
+    return true;
+  }
+
+  /** All labels at once, as one step. */
+  replace(values: Int32Array): void {
+    this.commit();
+    const faces = Uint32Array.from(values.keys()).filter((face) => values[face] !== this.values[face]);
+    if (!faces.length) return;
+    const before = Int32Array.from(faces, (face) => this.values[face]);
+    this.values.set(values);
+    this.push({ faces, before, after: Int32Array.from(faces, (face) => values[face]) });
+  }
+
+  undo(): Uint32Array | null {
+    this.commit();
+    const step = this.done.pop();
+    if (!step) return null;
+    step.faces.forEach((face, i) => (this.values[face] = step.before[i]));
+    this.undone.push(step);
+    return step.faces;
+  }
+
+  redo(): Uint32Array | null {
+    const step = this.undone.pop();
+    if (!step) return null;
+    step.faces.forEach((face, i) => (this.values[face] = step.after[i]));
+    this.done.push(step);
+    return step.faces;
+  }
+
+  private push(step: Step): void {
+    this.done.push(step);
+    if (this.done.length > MAX_STEPS) this.done.shift();
+    this.undone = [];
+  }
+}

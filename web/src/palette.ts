@@ -1,0 +1,24 @@
+/** Colors for classes that no model named: eight that are told apart in any kind of vision, then hues a golden angle apart. */
+
+import type { RGB } from "./colormap";
+import type { ClassEntry } from "./layers";
+
+const BASE: RGB[] = [
+  [0, 114, 178], [230, 159, 0], [0, 158, 115], [204, 121, 167],
+  [86, 180, 233], [213, 94, 0], [240, 228, 66], [117, 76, 36],
+];
+
+export function freshColor(i: number): RGB {
+  if (i < BASE.length) return [...BASE[i]];
+  const hue = (0.11 + 0.6180339887 * (i - BASE.length)) % 1;
+  const lightness = [0.38, 0.62, 0.5, 0.74][i % 4];
+  const reach = 0.65 * Math.min(lightness, 1 - lightness);
+  const part = (n: number) => {
+    const k = (n + hue * 12) % 12;
+    return Math.round(255 * (lightness - reach * Math.max(-1, Math.min(k - 3, 9 - k, 1))));
+  };
+  return [part(0), part(8), part(4)];
+}
+
+export const startingClasses = (): ClassEntry[] =>
+  [0, 1].map((i) => ({ name: `part ${i + 1}`, color: freshColor(i), hidden: false }));

@@ -1,0 +1,341 @@
+/** The open mesh with its labels and layers, and everything a person can do to them. */
+
+import { byId, el, swatch } from "./dom";
+import { complain } from "./notices";
+import { inspect } from "./inspector";
+import { Labels, UNLABELLED } from "./labels";
+import { drawLayers, drawQuestions, drawScale, type LayerItem, type Question } from "./layer-panel";
+import * as layers from "./layers";
+import type { ClassEntry, Field, Prediction } from "./layers";
+import { countLabels, drawLegend } from "./legend";
+import { freshColor, startingClasses } from "./palette";
+import { connectedPart, underBrush } from "./reach";
+import { server, type FieldSource, type SceneInfo } from "./server";
+import { Stage, type Gestures, type Hit, type Tool } from "./stage";
+import { Surface } from "./surface";
+
+export class Workbench implements Gestures {
+  readonly stage: Stage;
+  scene: SceneInfo | null = null;
+  surface: Surface | null = null;
+  labels = new Labels(0);
+  classes: ClassEntry[] = startingClasses();
+  prediction: Prediction | null = null;
+  sources: FieldSource[] = [];
+  /** Painted or loaded since the last save. */
+  edited = false;
+  private layer = "labels";
+  private active = 0;
+  private answers = new Map<string, Record<string, string>>();
+  private field: Field | null = null;
+  private picked: Hit | null = null;
+  private request = 0;
+
+  constructor(box: HTMLElement) {
+    this.stage = new Stage(box, this);
+    this.setTool("look");
+  }
+
+  /** A new mesh; labels of its file, where it has some, are taken over. */
+  show(scene: SceneInfo, surface: Surface, labels: Int32Array | null): void {
+    this.scene = scene;
+    this.surface = surface;
+    this.labels = new Labels(surface.nFaces);
+    this.prediction = null;
+    this.sources = [];
+    this.picked = null;
+    this.edited = false;
+    this.classes = startingClasses();
+    this.layer = "labels";
+    this.active = 0;
+    this.stage.show(surface);
+    if (labels) this.takeLabels(labels);
+    this.edited = false;
+    this.refresh();
+  }
+
+  takeLabels(labels: Int32Array): void {
+    const most = labels.reduce((a, b) => Math.max(a, b), 0);
+    while (this.classes.length <= most) this.addClass();
+    this.labels.replace(labels);
+    this.edited = true;
+    this.setLayer("labels");
+  }
+
+  /** A prediction arrives; labels that a person painted are not thrown away. Returns whether it became the labels. */
+  takePrediction(prediction: Prediction): boolean {
+    this.prediction = prediction;
+    this.request++;
+    if (prediction.rows === 1 || this.edited) {
+      this.setLayer("prediction");
+      return prediction.rows === 1;
+    }
+    this.usePrediction();
+    return true;
+  }
+
+  usePrediction(): void {
+    const { prediction } = this;
+    if (!prediction) return;
+    const same = prediction.classes.map((c) => c.name).join("\n") === this.classes.map((c) => c.name).join("\n");
+    // Numbers of other classes mean something else, so there is no way back to them.
+    if (!same) this.labels = new Labels(this.surface!.nFaces);
+    this.classes = prediction.classes.map((entry) => ({ ...entry }));
+    this.labels.replace(prediction.labels);
+    this.active = Math.min(this.active, this.classes.length - 1);
+    this.setLayer("labels");
+  }
+
+  setTool(tool: Tool): void {
+    this.stage.tool = tool;
+    this.stage.showBrush(null);
+    byId("stage").dataset.tool = tool;
+    for (const button of document.querySelectorAll<HTMLElement>("[data-tool][title]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.tool === tool));
+    }
+    byId("tool-options").hidden = tool !== "brush" && tool !== "fill";
+    byId("radius-row").hidden = tool !== "brush";
+    byId("crease-row").hidden = tool !== "fill";
+    if (tool === "brush" || tool === "fill") this.setLayer("labels");
+  }
+
+  get items(): LayerItem[] {
+    const items = [{ key: "labels", title: "Labels" }];
+    if (this.prediction) items.push({ key: "prediction", title: "Prediction" });
+    if (this.prediction && this.prediction.rows > 1) {
+      items.push({ key: "confidence", title: "Confidence" }, { key: "probability", title: "Probability" });
+    }
+    return items.concat(this.sources.map(({ name, title }) => ({ key: `field:${name}`, title })));
+  }
+
+  setLayer(key: string): void {
+    if (!this.surface) return;
+    this.layer = this.items.some((item) => item.key === key) ? key : "labels";
+    this.refresh();
+  }
+
+  nextLayer(): void {
+    const keys = this.items.map((item) => item.key);
+    this.setLayer(keys[(keys.indexOf(this.layer) + 1) % keys.length]);
+  }
+
+  activate(label: number): void {
+    if (label >= this.classes.length) return;
+    this.active = label;
+    this.drawLegend();
+  }
+
+  addClass(): void {
+    let number = this.classes.length + 1;
+    while (this.classes.some((entry) => entry.name === `part ${number}`)) number++;
+    this.classes.push({ name: `part ${number}`, color: freshColor(this.classes.length), hidden: false });
+    this.active = this.classes.length - 1;
+    this.drawLegend();
+  }
+
+  undo(): void {
+    this.redraw(this.labels.undo());
+  }
+
+  redo(): void {
+    this.redraw(this.labels.redo());
+  }
+
+  pick(hit: Hit | null): void {
+    if (!this.surface) return;
+    if (hit && this.stage.tool === "fill") {
+      const crease = Number(byId<HTMLInputElement>("crease").value);
+      this.paint(connectedPart(this.surface, hit.face, this.labels.values, crease));
+      this.finishStroke();
+    }
+    if (hit && this.stage.tool === "sample") {
+      this.activate(this.labels.values[hit.face]);
+      this.setTool("brush");
+    }
+    this.picked = hit;
+    this.stage.choose(hit && this.stage.tool === "look" ? hit.face : -1);
+    this.inspect();
+    if (hit && this.source?.picks) void this.loadField();
+  }
+
+  stroke(phase: "start" | "move" | "end" | "cancel", hit: Hit | null): void {
+    if (!this.surface) return;
+    if (phase === "start") this.setLayer("labels");
+    if (hit) {
+      this.stage.showBrush(hit.point, this.activeColor);
+      this.paint(underBrush(this.surface, hit.face, hit.point, this.stage.brushRadius));
+    }
+    if (phase === "end") this.finishStroke();
+    if (phase === "cancel" && this.labels.commit()) this.undo();
+  }
+
+  hover(hit: Hit | null): void {
+    const { tool } = this.stage;
+    this.stage.showBrush(hit && tool === "brush" ? hit.point : null, this.activeColor);
+    const tip = byId("tip");
+    tip.hidden = !hit || tool === "brush" || this.layer.startsWith("field:");
+    if (tip.hidden || !hit) return;
+    const entry = this.shown.classes[this.shown.labels[hit.face]] ?? null;
+    tip.replaceChildren(swatch(entry?.color ?? layers.GRAY), el("span", {}, entry?.name ?? "unlabelled"));
+  }
+
+  /** The tool at the center of the view, for hands without a pointer. */
+  actAtCenter(): void {
+    const hit = this.stage.findCenter();
+    if (this.stage.tool !== "brush") this.pick(hit);
+    else if (hit) {
+      this.stroke("start", hit);
+      this.stroke("end", null);
+    }
+  }
+
+  /** Colors, legend, scale and inspector of the current layer. */
+  refresh(): void {
+    if (!this.surface) return;
+    const { source, prediction, surface } = this;
+    drawLayers(this.items, this.layer, (key) => this.setLayer(key));
+    this.field = null;
+    let questions: Question[] = [];
+    if (this.layer === "confidence") this.field = layers.confidence(prediction!);
+    if (this.layer === "probability") {
+      const options = prediction!.classes.map(({ name }, i): [string, string] => [String(i), name]);
+      questions = this.asked([{ key: "class", title: "Class", options }]);
+      this.field = layers.classProbability(prediction!, Number(questions[0].value));
+    }
+    if (source) questions = this.asked(source.choices);
+    const hint = source?.picks && !this.picked ? "Click a face to see where its attention goes." : "";
+    drawQuestions(questions, hint, (key, value) => this.answer(key, value));
+    drawScale(this.field);
+    if (source) {
+      layers.paintLabels(surface, new Int32Array(surface.nFaces).fill(UNLABELLED), []);
+      if (!source.picks || this.picked) void this.loadField();
+    } else if (this.field) layers.paintField(surface, this.field);
+    else layers.paintLabels(surface, this.shown.labels, this.shown.classes);
+    this.drawLegend();
+    this.inspect();
+    this.drawHistory();
+    this.stage.invalidate();
+  }
+
+  get activeColor(): layers.ClassEntry["color"] {
+    return this.classes[this.active]?.color ?? layers.GRAY;
+  }
+
+  private get source(): FieldSource | undefined {
+    return this.sources.find(({ name }) => this.layer === `field:${name}`);
+  }
+
+  /** The labels and classes that the current layer speaks of. */
+  private get shown(): { labels: Int32Array; classes: ClassEntry[] } {
+    if (this.layer === "labels" || !this.prediction) return { labels: this.labels.values, classes: this.classes };
+    const { labels, classes, rows } = this.prediction;
+    if (rows > 1) return { labels, classes };
+    return { labels: new Int32Array(this.surface!.nFaces).fill(labels[0]), classes };
+  }
+
+  private asked(choices: Omit<Question, "value">[]): Question[] {
+    const given = this.answers.get(this.layer) ?? {};
+    return choices.map((choice) => {
+      const known = choice.options.some(([value]) => value === given[choice.key]);
+      return { ...choice, value: known ? given[choice.key] : choice.options[0][0] };
+    });
+  }
+
+  private answer(key: string, value: string): void {
+    this.answers.set(this.layer, { ...this.answers.get(this.layer), [key]: value });
+    this.refresh();
+  }
+
+  private async loadField(): Promise<void> {
+    const { source, scene, surface, picked } = this;
+    if (!source || !scene || !surface) return;
+    const chosen = Object.fromEntries(this.asked(source.choices).map(({ key, value }) => [key, value]));
+    if (source.picks) Object.assign(chosen, picked ? pickedPlace(surface, picked) : {});
+    const ticket = ++this.request;
+    try {
+      const { header, arrays } = await server.field(scene.id, source.name, chosen);
+      if (ticket !== this.request || this.source !== source) return;
+      const { element, signed, note } = header as Field;
+      this.field = layers.withRange(arrays.values as Float32Array, { element, signed, note });
+      layers.paintField(surface, this.field);
+      drawScale(this.field);
+      drawQuestions(this.asked(source.choices), "", (key, value) => this.answer(key, value));
+      this.inspect();
+      this.stage.invalidate();
+    } catch (error) {
+      if (ticket === this.request) complain(error);
+    }
+  }
+
+  private paint(faces: number[]): void {
+    const changed = this.labels.paint(faces, this.active);
+    if (!changed.length) return;
+    layers.paintLabels(this.surface!, this.labels.values, this.classes, changed);
+    this.stage.invalidate();
+  }
+
+  private finishStroke(): void {
+    if (this.labels.commit()) this.edited = true;
+    this.drawLegend();
+    this.drawHistory();
+    this.inspect();
+  }
+
+  private redraw(faces: Uint32Array | null): void {
+    if (!faces) return;
+    this.edited = true;
+    if (this.layer !== "labels") this.setLayer("labels");
+    layers.paintLabels(this.surface!, this.labels.values, this.classes, faces);
+    this.finishStroke();
+    this.stage.invalidate();
+  }
+
+  private drawLegend(): void {
+    if (!this.surface) return;
+    const editable = this.layer === "labels";
+    const { labels, classes } = this.shown;
+    drawLegend(classes, countLabels(labels, classes.length), editable ? this.active : -2, editable, {
+      activate: (label) => this.activate(label),
+      recolor: () => this.refreshColors(),
+      rename: () => this.drawLegend(),
+    });
+  }
+
+  private refreshColors(): void {
+    if (this.field) return;
+    layers.paintLabels(this.surface!, this.shown.labels, this.shown.classes);
+    this.stage.invalidate();
+  }
+
+  private drawHistory(): void {
+    byId<HTMLButtonElement>("undo").disabled = !this.labels.canUndo;
+    byId<HTMLButtonElement>("redo").disabled = !this.labels.canRedo;
+  }
+
+  private inspect(): void {
+    const { picked, prediction, field, surface, shown } = this;
+    if (!picked || !surface) return inspect(null, prediction);
+    const perFace = prediction && prediction.rows > 1 ? prediction : null;
+    const at = field?.element === "vertex" ? surface.faces[picked.face * 3] : picked.face;
+    inspect(
+      {
+        face: picked.face,
+        label: shown.classes[shown.labels[picked.face]] ?? null,
+        prediction: perFace,
+        field: field && { field, value: field.values[at] },
+      },
+      prediction,
+    );
+  }
+}
+
+/** The clicked face and the weights of its corners at the clicked point. */
+function pickedPlace(surface: Surface, { face, point }: Hit): Record<string, string> {
+  const positions = surface.geometry.getAttribute("position");
+  const weights = [0, 1, 2].map((corner) => {
+    const at = face * 3 + corner;
+    const d = Math.hypot(positions.getX(at) - point.x, positions.getY(at) - point.y, positions.getZ(at) - point.z);
+    return 1 / (d + 1e-9);
+  });
+  return { face: String(face), weights: weights.map((w) => w.toPrecision(5)).join(",") };
+}
