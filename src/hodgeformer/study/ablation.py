@@ -1,0 +1,245 @@
+"""A study trains one model per row and seed, skips what is finished, goes on with what is not, and makes a table."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from hodgeformer.checkpoint import load_checkpoint, write_atomically
+from hodgeformer.errors import ConfigError, DataError
+from hodgeformer.settings import Settings
+from hodgeformer.study.locks import Busy, locked
+from hodgeformer.train.config import TABLES
+from hodgeformer.train.distributed import Processes
+from hodgeformer.train.loop import Run
+from hodgeformer.train.progress import Listener
+from hodgeformer.train.session import resume_run, start_run
+from hodgeformer.train.setup import Setup
+from hodgeformer.train.toml import Table, parse_override, read_toml, to_toml
+
+_HERE = Path(__file__).resolve()
+_FOLDERS = (_HERE.parents[1] / "configs" / "ablation", _HERE.parents[3] / "configs" / "ablation")
+"""Where the studies are: in an installed package, or in a checkout."""
+
+
+class StudyRow(Settings):
+    """One variant: what it changes, and the accuracy in percent that the paper reports, by data set."""
+
+    name: str
+    paper: dict[str, float] = Field(default_factory=dict)
+    prepare: dict[str, Any] = Field(default_factory=dict)
+    augment: dict[str, Any] = Field(default_factory=dict)
+    model: dict[str, Any] = Field(default_factory=dict)
+    train: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        return {"prepare": self.prepare, "augment": self.augment, "model": self.model, "train": self.train}
+
+
+class Study(Settings):
+    """The variants, and what they have in common."""
+
+    title: str
+    base: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    rows: tuple[StudyRow, ...] = Field(min_length=1)
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedRun:
+    """One training of a study."""
+
+    row: StudyRow
+    seed: int
+    tables: Table
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.toml")
+
+    @property
+    def result(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.json")
+
+    @property
+    def lock(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.lock")
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The end of one training: the main score of its last weights on `split`, and what it cost in all sittings."""
+
+    score: float
+    score_name: str
+    split: str
+    cpu_minutes: float
+    minutes: float
+    epochs: int
+    n_parameters: int
+
+
+def known_studies() -> dict[str, Path]:
+    """The studies that come with the project, by name."""
+    return {path.stem: path for folder in _FOLDERS for path in sorted(folder.glob("*.toml"))}
+
+
+def load_study(name: str) -> tuple[str, Study]:
+    """A study by its name or from a TOML file, and its short name."""
+    path = Path(name)
+    if not path.is_file():
+        known = known_studies()
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"known studies: {', '.join(known) or 'none'}"
+            raise ConfigError(f"'{name}' is neither a study nor a TOML file; {hint}")
+        path = known[name]
+    return path.stem, Study.parse(read_toml(path))
+
+
+def plan_study(
+    study: Study, *, data: Table, overrides: Sequence[str] = (), seeds: Sequence[int], out: Path
+) -> list[PlannedRun]:
+    """All trainings, seed by seed, so that a study stopped halfway has the same seeds for every row.
+
+    A seed decides weights, order and augmentation, and the split where the data set draws one.
+    """
+    # Without workers all CPU time is that of this process, and two studies side by side use two cores best.
+    common: Table = {"data": dict(data), "train": {"workers": 0}}
+    _merge(common, study.base)
+    for text in overrides:
+        name, key, value = parse_override(text)
+        _merge(common, {name: {key: value}})
+    unknown = [name for name in common if name not in TABLES]
+    if unknown:
+        raise ConfigError(f"unknown table [{unknown[0]}]; known tables: {', '.join(TABLES)}")
+    runs = []
+    for seed in seeds:
+        for row in study.rows:
+            tables: Table = {}
+            for part in (common, row.tables, {"train": {"seed": seed}, "data": {"seed": seed}}):
+                _merge(tables, part)
+            runs.append(PlannedRun(row, seed, tables, out / f"{_slug(row.name)}-seed{seed}"))
+    return runs
+
+
+def finished_result(run: PlannedRun) -> RunResult | None:
+    """The result of a run that is finished; an error if it was made with other settings."""
+    if run.config.is_file() and run.config.read_text(encoding="utf-8") != to_toml(run.tables):
+        raise ConfigError(f"{run.config} was made with other settings than these; choose another --out, or remove it")
+    if not run.result.is_file():
+        return None
+    return RunResult(**json.loads(run.result.read_text(encoding="utf-8")))
+
+
+def carry_out(run: PlannedRun, listener: Listener) -> RunResult | None:
+    """Train, or go on where it was stopped, and score the last weights; None if another process is at it."""
+    run.folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with locked(run.lock):
+            # It may have been finished elsewhere since we looked.
+            return finished_result(run) or _train(run, listener)
+    except Busy:
+        return None
+
+
+def study_table(study: Study, results: Mapping[tuple[str, int], RunResult]) -> list[dict[str, Any]]:
+    """One row per variant with results: mean and spread over seeds in percent, the paper's figures, and the cost."""
+    rows = []
+    for row in study.rows:
+        found = [result for (name, _), result in sorted(results.items()) if name == row.name]
+        if not found:
+            continue
+        scores = [100 * result.score for result in found]
+        rows.append(
+            {
+                "row": row.name,
+                "score": found[0].score_name,
+                "split": found[0].split,
+                "seeds": len(found),
+                "mean": round(statistics.mean(scores), 2),
+                "std": round(statistics.stdev(scores), 2) if len(scores) > 1 else None,
+                "min": round(min(scores), 2),
+                "max": round(max(scores), 2),
+                **{f"paper_{name}": figure for name, figure in row.paper.items()},
+                "epochs": round(statistics.mean(result.epochs for result in found), 1),
+                "cpu_minutes": round(statistics.mean(result.cpu_minutes for result in found), 2),
+                "parameters": found[0].n_parameters,
+            }
+        )
+    return rows
+
+
+def _train(run: PlannedRun, listener: Listener) -> RunResult:
+    write_atomically(run.config, to_toml(run.tables).encode())
+    processes = Processes()
+    begun = (run.folder / "config.toml").is_file()
+    if begun:
+        setup = resume_run(run.folder, processes=processes, listener=listener)
+    else:
+        setup = start_run(run.config, run.folder, processes=processes, listener=listener)
+    if setup.tested is None:
+        raise DataError(f"{setup.dataset.name}: a study needs a validation or a test split to score on")
+    training = Run(setup, setup.learner(), listener=listener)
+    if begun:
+        training.resume()
+    with _counted_cpu(run.folder / "cpu_seconds.json") as cpu_seconds:
+        training.train()
+    result = _scored(setup, training, cpu_seconds())
+    write_atomically(run.result, json.dumps(asdict(result), indent=2).encode())
+    setup.folder.state.unlink(missing_ok=True)  # as large as three models, and no longer needed
+    return result
+
+
+def _scored(setup: Setup, training: Run, cpu_seconds: float) -> RunResult:
+    """The last weights and not the best ones: where validation data also scores, choosing by it would flatter."""
+    assert setup.tested is not None
+    model = load_checkpoint(setup.folder.last).build_model()
+    scores = setup.evaluator(setup.tested, in_units=True).scores(model)
+    return RunResult(
+        score=scores.main,
+        score_name=scores.main_name,
+        split=setup.tested,
+        cpu_minutes=cpu_seconds / 60,
+        minutes=training.position.elapsed / 60,
+        epochs=training.position.epoch,
+        n_parameters=model.n_parameters,
+    )
+
+
+class _counted_cpu:
+    """CPU seconds of this process over all sittings, kept in a file."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.process_time) -> None:
+        self._path, self._clock = path, clock
+
+    def __enter__(self) -> Callable[[], float]:
+        self._began = self._clock()
+        self._before = json.loads(self._path.read_text()) if self._path.is_file() else 0.0
+        return self._total
+
+    def __exit__(self, *_: object) -> None:
+        write_atomically(self._path, json.dumps(self._total()).encode())
+
+    def _total(self) -> float:
+        return float(self._before) + self._clock() - self._began
+
+
+def _merge(tables: Table, changes: Mapping[str, Mapping[str, Any]]) -> None:
+    for name, table in changes.items():
+        if table:
+            tables[name] = {**tables.get(name, {}), **table}
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
