@@ -6,12 +6,12 @@ import logging
 
 import pytest
 import torch
-from star_problems import Problem, dense_weights, largest_difference, ragged_pattern
 
 from hodgeformer.containers import SparsityPattern
 from hodgeformer.errors import BackendUnavailable, BatchError, ConfigError
 from hodgeformer.ops import _reference
 from hodgeformer.ops.star_attention import _announce, star_attention, star_attention_weights
+from star_problems import Problem, dense_weights, largest_difference, ragged_pattern
 
 BACKENDS = ["reference", "numba"]
 
@@ -107,8 +107,10 @@ def test_the_door_names_what_does_not_fit(change: dict[str, object], message: st
 def test_an_explicit_backend_never_falls_back() -> None:
     half = torch.zeros(6, 2, 8, dtype=torch.bfloat16)
     arguments = {"q": half, "k": half, "y": half, "pattern": ragged_pattern(6, 3)}
-    with pytest.raises(BackendUnavailable, match=r"float32 and float64 on cpu, got torch\.bfloat16"):
+    with pytest.raises(BackendUnavailable, match=r"float32 and float64 on the cpu, got torch\.bfloat16"):
         star_attention(**arguments, backend="numba")
+    with pytest.raises(BackendUnavailable, match=r"cuda device, got cpu|pip install triton"):
+        star_attention(**arguments, backend="triton")
     with pytest.raises(ConfigError, match="auto, reference, numba, triton; got 'fast'"):
         star_attention(**arguments, backend="fast")  # type: ignore[arg-type]
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hodgeformer.containers import SparsityPattern
 from hodgeformer.ops._dropout import Dropout
+from hodgeformer.ops._layout import rows_in_order
 from hodgeformer.ops._numba_kernels import Kernels, kernels
 from hodgeformer.ops._numba_rows import GROUP
 from hodgeformer.threads import for_row_ranges
@@ -24,9 +25,11 @@ SAVE_UP_TO = 3.0
 MIN_ROWS = 64
 
 
-def missing() -> str | None:
-    """What keeps this backend from running here: nothing, numba is a dependency."""
-    return None
+def missing(x: Tensor) -> str | None:
+    """What keeps this backend from running on x, and what to do; None if nothing does."""
+    if x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
+        return None
+    return f"it runs float32 and float64 on the cpu, got {x.dtype} on {x.device}; use backend='auto', or move and cast"
 
 
 def forward(
@@ -37,18 +40,18 @@ def forward(
     pattern: SparsityPattern[Tensor],
     dropout: Dropout,
     needs_backward: bool,
-) -> tuple[Tensor, Tensor | None]:
+) -> tuple[Tensor, tuple[Tensor, ...]]:
     """out, and the weights (nnz + GROUP, h) if they are to be kept; a dropped one is negative.
 
     The last GROUP rows are never used: whole groups are read, also at the end.
     """
-    inputs = _Inputs(_rows_in_order(q), _rows_in_order(k), _rows_in_order(y), pattern, dropout)
+    inputs = _Inputs(rows_in_order(q), rows_in_order(k), rows_in_order(y), pattern, dropout)
     n, h, d_head = q.shape
     keep = needs_backward and pattern.nnz <= SAVE_UP_TO * d_head * n
     weights = torch.empty(pattern.nnz + GROUP, h, dtype=q.dtype) if keep else None
     out = torch.empty(y.shape, dtype=y.dtype)
     inputs.run_forward(out=out, weights=weights, first_head=0, n_heads=h)
-    return out, weights
+    return out, () if weights is None else (weights,)
 
 
 def backward(
@@ -59,14 +62,14 @@ def backward(
     y: Tensor,
     pattern: SparsityPattern[Tensor],
     dropout: Dropout,
-    saved: Tensor | None,
+    saved: tuple[Tensor, ...],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Rows give ds and dq; columns sum ds into dk and the weights into dy."""
-    inputs = _Inputs(_rows_in_order(q), _rows_in_order(k), _rows_in_order(y), pattern, dropout)
-    grad, h = _rows_in_order(grad), q.shape[1]
+    inputs = _Inputs(rows_in_order(q), rows_in_order(k), rows_in_order(y), pattern, dropout)
+    grad, h = rows_in_order(grad), q.shape[1]
     dq, dk, dy = (torch.empty(x.shape, dtype=x.dtype) for x in (q, k, y))
-    if saved is not None:
-        inputs.run_backward(grad, weights=saved, gradients=(dq, dk, dy), first_head=0)
+    if saved:
+        inputs.run_backward(grad, weights=saved[0], gradients=(dq, dk, dy), first_head=0)
         return dq, dk, dy
     weights = torch.empty(pattern.nnz + GROUP, 1, dtype=q.dtype)
     for head in range(h):
@@ -128,13 +131,6 @@ class _Inputs:
             n_threads=torch.get_num_threads(),
             min_rows=MIN_ROWS,
         )
-
-
-def _rows_in_order(x: Tensor) -> Tensor:
-    """x itself if the (h, d) numbers of a row are contiguous, whatever the step between rows; else a copy."""
-    _, h, d = x.shape
-    ordered = (x.stride(2) == 1 or d == 1) and (x.stride(1) == d or h == 1)
-    return x if ordered else x.contiguous()
 
 
 def _addresses(*tensors: Tensor | None) -> list[int]:

@@ -14,8 +14,8 @@ BLOCK_ELEMENTS = 1 << 22
 """Most elements in the gathered keys of one block of rows: 16 MB in float32."""
 
 
-def missing() -> str | None:
-    """What keeps this backend from running here: nothing."""
+def missing(x: Tensor) -> str | None:
+    """What keeps this backend from running on x: nothing ever does."""
     return None
 
 
@@ -27,13 +27,13 @@ def forward(
     pattern: SparsityPattern[Tensor],
     dropout: Dropout,
     needs_backward: bool,
-) -> tuple[Tensor, None]:
+) -> tuple[Tensor, tuple[Tensor, ...]]:
     """out_i = sum over j in S_i of weight_ij y_j; the backward pass computes the weights again."""
     out = torch.empty_like(y, memory_format=torch.contiguous_format)
     for rows, neighbors, valid in row_blocks(pattern, width=max(k[:1].numel(), y[:1].numel())):
         weights, _, _ = _block_weights(q, k, rows, neighbors, valid, dropout)
         out[rows] = torch.einsum("nsh,nshd->nhd", weights, _wide(y[neighbors])).to(y.dtype)
-    return out, None
+    return out, ()
 
 
 def backward(
@@ -44,7 +44,7 @@ def backward(
     y: Tensor,
     pattern: SparsityPattern[Tensor],
     dropout: Dropout,
-    saved: None,
+    saved: tuple[Tensor, ...],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """ds_ij = p_ij (keep_ij grad_i . y_j - sum over l of weight_il grad_i . y_l), summed into q, k and y."""
     dq, dk, dy = (torch.zeros_like(_wide(x), memory_format=torch.contiguous_format) for x in (q, k, y))

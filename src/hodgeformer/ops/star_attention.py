@@ -57,28 +57,15 @@ def choose_backend(backend: Backend, q: Tensor) -> str:
     """The backend that will run: `auto` looks at device and dtype, a name is taken at its word."""
     if backend not in get_args(Backend):
         raise ConfigError(f"backend is one of {', '.join(get_args(Backend))}; got {backend!r}")
-    device = q.device.type
     if backend == "auto":
-        automatic = _automatic(device, q.dtype)
+        device = q.device.type
+        fused = {"cuda": "triton", "cpu": "numba"}.get(device, "reference")
+        automatic = fused if _module(fused).missing(q) is None else "reference"
         _announce(automatic, device, q.dtype)
         return automatic
-    if backend == "numba" and (device != "cpu" or q.dtype not in (torch.float32, torch.float64)):
-        raise BackendUnavailable(
-            f"the numba backend runs float32 and float64 on cpu, got {q.dtype} on {device}; "
-            "use backend='auto', or move and cast the tensors"
-        )
-    if why := _module(backend).missing():
+    if why := _module(backend).missing(q):
         raise BackendUnavailable(f"backend {backend!r} cannot run here: {why}")
     return backend
-
-
-@lru_cache
-def _automatic(device: str, dtype: torch.dtype) -> str:
-    if device == "cuda" and dtype != torch.float64 and _module("triton").missing() is None:
-        return "triton"
-    if device == "cpu" and dtype in (torch.float32, torch.float64) and _module("numba").missing() is None:
-        return "numba"
-    return "reference"
 
 
 @lru_cache
@@ -106,15 +93,17 @@ class _StarAttention(torch.autograd.Function):
         out, saved = backend.forward(
             q=q, k=k, y=y, pattern=pattern, dropout=dropout, needs_backward=any(ctx.needs_input_grad)
         )
-        ctx.save_for_backward(q, k, y, saved)
+        ctx.save_for_backward(q, k, y, *saved)
         result: Tensor = out
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, y, saved = ctx.saved_tensors
-        grads = ctx.backend.backward(grad=grad, q=q, k=k, y=y, pattern=ctx.pattern, dropout=ctx.dropout, saved=saved)
+        q, k, y, *saved = ctx.saved_tensors
+        grads = ctx.backend.backward(
+            grad=grad, q=q, k=k, y=y, pattern=ctx.pattern, dropout=ctx.dropout, saved=tuple(saved)
+        )
         return (*grads, None, None, None)
 
 
