@@ -11,6 +11,8 @@ from hodgeformer.mesh.mesh import Mesh
 from meshes import icosphere
 
 TINY = (
+    "prepare.pose=file",
+    "augment.rotation=none",
     "model.blocks=HT",
     "model.d_model=16",
     "model.n_heads=2",
@@ -53,3 +55,16 @@ def shapes(n_train: int = 4, n_test: int = 2) -> DataSet:
                 samples.append(Sample(mesh.name, mesh, WholeMesh(label)))
         splits[split] = tuple(samples)
     return DataSet("ellipsoids", "classification", "mesh", splits, tuple(forms))
+
+
+def heights() -> DataSet:
+    """Regression: how tall an ellipsoid is compared to its width, times a hundred and far from zero."""
+    splits = {}
+    for split, n in {"train": 9, "test": 4}.items():
+        samples = []
+        for i in range(n):
+            height = 0.4 + 2.4 * i / n
+            mesh = stretched(len(split) * 50 + i, (1.0, 1.0, height), f"{split}_{i}")
+            samples.append(Sample(mesh.name, mesh, WholeMesh((1000.0 + 100 * height,))))
+        splits[split] = tuple(samples)
+    return DataSet("heights", "regression", "mesh", splits)

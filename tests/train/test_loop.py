@@ -1,0 +1,227 @@
+"""Runs: they learn, end where the schedule says, and go on exactly where they stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from hodgeformer.checkpoint import load_checkpoint
+from hodgeformer.data.dataset import DataSet
+from hodgeformer.errors import CheckpointError, ConfigError
+from hodgeformer.train.config import RunConfig, read_tables
+from hodgeformer.train.distributed import Processes
+from hodgeformer.train.inventory import take_inventory
+from hodgeformer.train.loop import Run, Stopped
+from hodgeformer.train.plan import planned
+from hodgeformer.train.progress import Listener, Progress
+from hodgeformer.train.run_folder import RunFolder
+from hodgeformer.train.session import finish
+from hodgeformer.train.setup import Setup, take_over
+from hodgeformer.train.toml import parse_override
+from hodgeformer.train.trial import estimate, overfit_one_batch
+from tiny_sets import TINY, heights, parts, shapes
+
+
+class Steps(Listener):
+    """Remembers what it was told, and asks to stop after some steps."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.told: list[Progress] = []
+        self.rows: list[object] = []
+        self.stop_after = stop_after
+
+    def stepped(self, progress: Progress) -> None:
+        self.told.append(progress)
+
+    def evaluated(self, row: object) -> None:
+        self.rows.append(row)
+
+    def should_stop(self) -> bool:
+        return self.stop_after is not None and len(self.told) >= self.stop_after
+
+
+def set_up(dataset: DataSet, root: Path, *settings: str) -> Setup:
+    tables: dict[str, dict[str, object]] = {"data": {"name": "figures"}}
+    for text in (*TINY, *settings):
+        table, key, value = parse_override(text)
+        tables.setdefault(table, {})[key] = value
+    processes = Processes()
+    inventory = take_inventory(dataset, processes)
+    setup = Setup(planned(tables, dataset, inventory), dataset, inventory, RunFolder(root), processes)
+    root.mkdir(exist_ok=True)
+    return setup
+
+
+def run_through(setup: Setup, listener: Steps | None = None, clock: Callable[[], float] | None = None) -> Run:
+    listener = listener or Steps()
+    clocks = {} if clock is None else {"clock": clock}
+    run = Run(setup, setup.learner(), listener=listener, should_stop=listener.should_stop, **clocks)
+    if setup.folder.state.exists():
+        run.resume()
+    run.train()
+    return run
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return dict(load_checkpoint(path).weights)
+
+
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("dataset", [parts(), shapes()], ids=["segmentation", "classification"])
+def test_one_batch_is_learned_by_heart(dataset: DataSet, tmp_path: Path) -> None:
+    setup = set_up(dataset, tmp_path, "train.batch_size=4", "model.d_model=32")
+    accuracy, steps = overfit_one_batch(setup)
+    assert accuracy > 0.99 and steps < 200
+
+
+@pytest.mark.parametrize("dataset", [parts(), shapes()], ids=["segmentation", "classification"])
+def test_a_run_learns_and_its_checkpoint_scores_what_the_run_said(dataset: DataSet, tmp_path: Path) -> None:
+    setup = set_up(dataset, tmp_path, "train.epochs=25")
+    listener = Steps()
+    run = run_through(setup, listener)
+    outcome = finish(setup, run)
+    assert outcome.scores is not None and outcome.scores.main > 0.9
+    assert listener.told[-1].rate < 0.02 * max(progress.rate for progress in listener.told)
+    assert 10 <= len(listener.rows) <= 25
+    name = f"test_{outcome.scores.main_name}"
+    assert float(run.rows[-1][name]) == load_checkpoint(setup.folder.best).metrics[name] == outcome.scores.main
+    assert "<svg" in setup.folder.report.read_text()
+
+
+def test_values_are_regressed_in_their_units(tmp_path: Path) -> None:
+    setup = set_up(heights(), tmp_path, "train.epochs=30")
+    run = run_through(setup)
+    outcome = finish(setup, run)
+    assert outcome.scores is not None and outcome.scores.main > 0.8
+    assert float(run.rows[-1]["test_mesh_r2"]) == pytest.approx(outcome.scores.main, abs=1e-4)
+
+
+@pytest.mark.parametrize("extra", ["train.ema=0.9", "train.max_faces=240"])
+def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path, extra: str) -> None:
+    settings = ("train.epochs=4", "train.eval_every=2", extra)
+    run_through(set_up(shapes(), tmp_path / "whole", *settings))
+    stopped = set_up(shapes(), tmp_path / "stopped", *settings)
+    for stop_after in (2, 1, 5):
+        with pytest.raises(Stopped):
+            run_through(stopped, Steps(stop_after))
+    torch.manual_seed(99)
+    run_through(stopped)
+    whole = tmp_path / "whole"
+    assert same(weights(whole / "last.safetensors"), weights(stopped.folder.last))
+    assert same(weights(whole / "best.safetensors"), weights(stopped.folder.best))
+    columns = [[row["train_loss"] for row in RunFolder(root).rows()] for root in (whole, stopped.folder.root)]
+    assert columns[0] == columns[1] and len(columns[0]) == 4
+
+
+def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
+    setup = set_up(parts(), tmp_path, "train.epochs=2")
+    run_through(setup)
+    before = setup.folder.last.read_bytes()
+    listener = Steps()
+    assert run_through(setup, listener).position.finished
+    assert not listener.told and setup.folder.last.read_bytes() == before
+
+
+def test_how_often_it_is_evaluated_changes_nothing(tmp_path: Path) -> None:
+    for every in (1, 3):
+        run_through(set_up(shapes(), tmp_path / str(every), "train.epochs=3", f"train.eval_every={every}"))
+    assert same(weights(tmp_path / "1" / "last.safetensors"), weights(tmp_path / "3" / "last.safetensors"))
+
+
+def test_another_seed_is_another_run(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        run_through(set_up(parts(), tmp_path / str(seed), "train.epochs=1", f"train.seed={seed}"))
+    assert not same(weights(tmp_path / "0" / "last.safetensors"), weights(tmp_path / "1" / "last.safetensors"))
+
+
+def test_a_budget_of_minutes_ends_with_the_rate_at_zero(tmp_path: Path) -> None:
+    now = iter(range(10**6))
+    setup = set_up(parts(), tmp_path, "train.minutes=2")
+    listener = Steps()
+    run = run_through(setup, listener, clock=lambda: float(next(now)))
+    assert run.position.finished and setup.folder.best.exists()
+    rates = [progress.rate for progress in listener.told]
+    assert max(rates) > 4e-3 and rates[-1] < 2e-4
+    assert 120 <= run.position.elapsed < 150
+
+
+def test_the_best_is_chosen_by_validation_alone(tmp_path: Path) -> None:
+    setup = set_up(parts(n_val=2), tmp_path, "train.epochs=6", "train.eval_every=1")
+    run = run_through(setup)
+    scores = [float(row["val_face_accuracy"]) for row in run.rows]
+    assert load_checkpoint(setup.folder.best).metrics["val_face_accuracy"] == max(scores)
+    assert load_checkpoint(setup.folder.last).metrics["val_face_accuracy"] == scores[-1]
+    assert not any("test" in name for row in run.rows for name in row)
+
+
+def test_early_stopping_waits_and_then_ends(tmp_path: Path) -> None:
+    settings = ("train.epochs=50", "train.eval_every=1", "train.early_stop=2", "train.lr=1e-9")
+    run = run_through(set_up(parts(n_val=2), tmp_path, *settings))
+    assert len(run.rows) == 3
+    with pytest.raises(ConfigError, match="validation split"):
+        set_up(parts(), tmp_path / "without", *settings)
+
+
+def test_a_loss_that_explodes_is_named(tmp_path: Path) -> None:
+    setup = set_up(parts(), tmp_path, "train.epochs=1")
+    learner = setup.learner()
+    with torch.no_grad():
+        learner.model.head.out.bias.fill_(float("nan"))
+    run = Run(setup, learner, listener=Listener())
+    with pytest.raises(ConfigError, match=r"loss became nan.*train\.lr"):
+        run.train()
+
+
+def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
+    setup = set_up(parts(), tmp_path, "train.epochs=1")
+    run_through(setup)
+    setup.folder.state.write_bytes(setup.folder.state.read_bytes()[:-7])
+    with pytest.raises(CheckpointError, match="state.safetensors"):
+        run_through(setup)
+
+
+def test_fine_tuning_takes_over_all_but_the_classes(tmp_path: Path) -> None:
+    first = set_up(parts(), tmp_path / "first", "train.epochs=1")
+    run_through(first)
+    start = load_checkpoint(first.folder.best)
+    second = set_up(shapes(), tmp_path / "second", "train.epochs=1")
+    with pytest.raises(ConfigError, match="built differently"):
+        second.learner(start)  # the head of a classification centers, that of a segmentation does not
+    three = first.learner(start).model.state_dict()
+    assert all(torch.equal(three[name], value) for name, value in start.weights.items())
+    fewer = first.config.model_for(first.dataset).replace(n_classes=2)
+    model = type(first.learner().model)(fewer)
+    take_over(model, start)
+    inside = [name for name in start.weights if not name.startswith("head.out")]
+    assert all(torch.equal(model.state_dict()[name], start.weights[name]) for name in inside)
+
+
+def test_an_estimate_counts_steps_parameters_and_memory(tmp_path: Path) -> None:
+    setup = set_up(parts(), tmp_path, "train.epochs=7")
+    cost = estimate(setup)
+    assert cost.n_batches == 2 and cost.n_parameters == setup.learner().model.n_parameters
+    assert cost.minutes == pytest.approx(cost.seconds_per_step * 2 * 7 / 60)
+    assert cost.peak_memory is not None and cost.peak_memory > 2**27
+
+
+def test_copies_between_splits_are_noticed() -> None:
+    dataset = parts()
+    leaky = dataset.with_splits({"train": dataset.split("train")[:3], "test": dataset.split("train")[3:]})
+    assert take_inventory(leaky, Processes()).leaks == ()
+    samples = dataset.split("train")
+    from dataclasses import replace
+
+    copy = replace(samples[0], name="copy")
+    assert take_inventory(dataset.with_splits({"train": samples, "test": [copy]}), Processes()).leaks == ("copy",)
+
+
+def test_the_written_configuration_is_the_run(tmp_path: Path) -> None:
+    setup = set_up(parts(), tmp_path / "run", "train.epochs=1")
+    setup.folder.create(setup.config.toml())
+    assert RunConfig.parse(read_tables(setup.folder.config)) == setup.config
