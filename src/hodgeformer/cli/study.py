@@ -2,141 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
 import typer
 
-if TYPE_CHECKING:
-    from hodgeformer.containers import ElementKind
-    from hodgeformer.study.operator_report import OperatorReport
+from hodgeformer.cli.study_ablation import ablation
+from hodgeformer.cli.study_efficiency import efficiency
+from hodgeformer.cli.study_operators import operators
+from hodgeformer.cli.study_robustness import robustness
 
 app = typer.Typer(
     help="Look into learned operators, and reproduce what the paper measures.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-_ModelArgument = Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")]
-_OutOption = Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")]
-_JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-
-
-class Element(StrEnum):
-    """What is picked."""
-
-    vertex = "vertex"
-    edge = "edge"
-    face = "face"
-
-
-class Side(StrEnum):
-    """Which end of the spectrum of the learned operators is shown."""
-
-    largest = "largest"
-    smallest = "smallest"
-
-
-class Axis(StrEnum):
-    """What points up in the pictures."""
-
-    x = "x"
-    y = "y"
-    z = "z"
-
-
-@app.command()
-def operators(
-    model: _ModelArgument,
-    mesh: Annotated[Path, typer.Argument(help="The mesh to look at.")],
-    layer: Annotated[
-        int | None, typer.Option("--layer", help="Block, counted from 1; default the last H.", show_default=False)
-    ] = None,
-    head: Annotated[int, typer.Option("--head", help="Head, counted from 1.")] = 1,
-    element: Annotated[
-        Element | None,
-        typer.Option("--element", help="What is picked; default what the model updates.", show_default=False),
-    ] = None,
-    pick: Annotated[
-        int | None,
-        typer.Option("--pick", help="Number of the picked element in the file, from 0.", show_default=False),
-    ] = None,
-    functions: Annotated[int, typer.Option("--functions", min=1, help="Eigenfunctions of each operator.")] = 6,
-    end: Annotated[
-        Side, typer.Option("--end", help="Eigenvalues of largest modulus, or of smallest real part.")
-    ] = Side.largest,
-    up: Annotated[Axis, typer.Option("--up", help="What points up in the pictures.")] = Axis.y,
-    out: _OutOption = Path("operators"),
-    as_json: _JsonOption = False,
-) -> None:
-    """Attention around an element, reach of the stars, and eigenfunctions of L_v, L_e, L_f beside the cotangent ones."""
-    import numpy as np
-
-    from hodgeformer.checkpoint import find_checkpoint, load_checkpoint
-    from hodgeformer.cli.operator_pictures import save_operator_pictures
-    from hodgeformer.mesh.io import load_mesh
-    from hodgeformer.study.operator_report import study_operators
-
-    path = find_checkpoint(model)
-    checkpoint = load_checkpoint(path)
-    surface = load_mesh(mesh)
-    report = study_operators(
-        checkpoint.build_model(),
-        surface,
-        checkpoint.prepare,
-        layer=layer,
-        head=head,
-        kind=None if element is None else _kind(element),
-        picked=pick,
-        n_functions=functions,
-        end=end.value,
-    )
-    out.mkdir(parents=True, exist_ok=True)
-    content = {"model": str(path), "mesh": str(mesh), **report.to_json()}
-    _write_json(out / "operators.json", content)
-    np.savez_compressed(out / "operators.npz", **report.arrays())  # type: ignore[arg-type]
-    pictures = save_operator_pictures(report, surface, out, up=up.value)
-    if as_json:
-        print(json.dumps(content, indent=2))
-        return
-    _print_operators(report)
-    for file in (*pictures, out / "operators.json", out / "operators.npz"):
-        print(file)
-
-
-def _print_operators(report: OperatorReport) -> None:
-    from rich.table import Table
-
-    console = console_for_tables()
-    stars = Table(title=f"stars of layer {report.layer}, head {report.head}")
-    for column in ("star", "row sums", "neighbors", "own", "distance", "hops", "r entries", "r |entries|", "r diagonal"):
-        stars.add_column(column, justify="left" if column == "star" else "right")
-    for name, reach in report.reach.items():
-        found, r = reach.summary(), report.correlations[name]
-        numbers = ("effective_neighbors_mean", "own_weight_mean", "distance_mean", "hops_mean")
-        stars.add_row(
-            name,
-            f"1 ± {found['largest_row_sum_error']:.0e}",
-            *(f"{found[key]:.3g}" for key in numbers),
-            *("-" if r[key] is None else f"{r[key]:.3f}" for key in ("entries", "absolute_entries", "diagonal")),
-        )
-    console.print(stars)
-    for kind, found in report.eigen.items():
-        console.print(f"L_{kind} eigenvalues: " + ", ".join(_number(value) for value in found.values.tolist()))
-    console.print("cotangent eigenvalues: " + ", ".join(_number(value) for value in report.cotangent.values.tolist()))
-
-
-def _number(value: complex) -> str:
-    real, imag = round(value.real, 9) + 0.0, round(value.imag, 9)
-    return f"{real:.4g}{imag:+.4g}i" if imag else f"{real:.4g}"
-
-
-def _kind(element: Element) -> ElementKind:
-    kinds: dict[str, ElementKind] = {"vertex": "v", "edge": "e", "face": "f"}
-    return kinds[element.value]
-
-
-def _write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+for verb in (operators, robustness, ablation, efficiency):
+    app.command()(verb)

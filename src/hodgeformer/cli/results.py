@@ -1,0 +1,56 @@
+"""Tables of results: printed, and written as CSV and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Row = Mapping[str, Any]
+
+# Tables that go to a file or a pipe are not cut to the width of a terminal.
+_PIPE_WIDTH = 200
+
+
+def table_console() -> Console:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    return console
+
+
+def print_rows(rows: Sequence[Row], title: str) -> None:
+    """A table with the columns that rows name; what is None stays empty."""
+    from rich.table import Table
+
+    from hodgeformer.study.tables import columns_of
+
+    columns = columns_of(rows)
+    table = Table(title=title)
+    for number, column in enumerate(columns):
+        table.add_column(column.replace("_", " "), justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*("" if row.get(column) is None else f"{row[column]}" for column in columns))
+    table_console().print(table)
+
+
+def save_rows(folder: Path, name: str, rows: Sequence[Row], about: Row) -> list[Path]:
+    """NAME.csv with the rows, NAME.json with the rows, what they are about, and what they were measured on."""
+    from hodgeformer.study.tables import write_csv
+    from hodgeformer.train.run_folder import environment
+
+    files = [folder / f"{name}.csv", folder / f"{name}.json"]
+    write_csv(files[0], rows)
+    write_json(files[1], {**about, "environment": environment(), "rows": list(rows)})
+    return files
+
+
+def write_json(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,209 @@
+"""Time and memory on the machine at hand: the paper's size table and runtime table.
+
+Every figure is measured in a process of its own, so that its peak of memory is its own.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch
+
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.prepare import PrepareConfig, prepare
+from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.packed.batch import Batch
+from hodgeformer.packed.pack import pack
+from hodgeformer.train.distributed import Processes
+from hodgeformer.train.progress import Listener
+from hodgeformer.train.session import plan_run
+from hodgeformer.train.setup import Setup
+from hodgeformer.train.toml import Table, to_toml
+from hodgeformer.train.trial import peak_memory
+
+T = TypeVar("T")
+Work = Literal["encoder, training", "encoder, inference", "layer, inference"]
+WORKS: tuple[Work, ...] = ("encoder, training", "encoder, inference", "layer, inference")
+PAPER_EXPONENTS = (8, 10, 12, 14)
+PAPER_MILLISECONDS: dict[Work, tuple[float, ...]] = {
+    "encoder, training": (5.78, 8.98, 29.72, 197.9),
+    "encoder, inference": (2.50, 3.42, 10.96, 66.13),
+    "layer, inference": (1.08, 1.91, 9.42, 55.25),
+}
+PAPER_GIGABYTES: dict[Work, tuple[float, ...]] = {
+    "encoder, training": (0.12, 0.40, 2.54, 19.23),
+    "encoder, inference": (0.09, 0.31, 2.08, 15.89),
+    "layer, inference": (0.09, 0.31, 2.08, 15.89),
+}
+PAPER_RUNTIME = {
+    "training": {"epoch_seconds": 17.58, "model_seconds": 8.36, "batch_milliseconds": 263.57, "gigabytes": 14.21},
+    "testing": {"epoch_seconds": 1.97, "model_seconds": 0.40, "batch_milliseconds": 22.41, "gigabytes": 0.41},
+}
+"""On one RTX 4090, Human, batch size 12 in training and 1 in testing; `model_seconds` are those of the GPU."""
+ONE_LAYER = ModelConfig(task="segmentation", n_classes=8, blocks="H", updates="v")
+HUMAN_MODEL: Table = {"blocks": "HHTHHTHH", "updates": "v", "d_model": 256, "d_hidden": 512, "n_heads": 4}
+HUMAN_BATCH = 12
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The median time of one pass, and the peak of memory above that of the interpreter with its libraries."""
+
+    seconds: float
+    gigabytes: float
+
+
+def size_cost(mesh: Mesh, small: Mesh, work: Work, config: PrepareConfig, *, repeat: int = 3) -> Cost:
+    """One pass over a mesh, in a process of its own; `small` compiles kernels and loads libraries before."""
+    return apart(_size_cost, mesh, small, work, config, repeat)
+
+
+def size_row(work: Work, n_vertices: int, cost: Cost) -> dict[str, Any]:
+    """For tables, with the paper's figures where it has them."""
+    exponent = n_vertices.bit_length() - 1
+    place = PAPER_EXPONENTS.index(exponent) if exponent in PAPER_EXPONENTS else None
+    return {
+        "work": work,
+        "vertices": n_vertices,
+        "milliseconds": round(1e3 * cost.seconds, 2),
+        "gigabytes": round(cost.gigabytes, 3),
+        "paper_milliseconds": None if place is None else PAPER_MILLISECONDS[work][place],
+        "paper_gigabytes": None if place is None else PAPER_GIGABYTES[work][place],
+    }
+
+
+def runtime_rows(tables: Table, *, n_batches: int, n_meshes: int) -> list[dict[str, Any]]:
+    """Training and testing as `tables` describe them, an epoch scaled up from some batches and meshes.
+
+    Preparation runs in the process of the model, so that its share is the true one.
+    """
+    parts: list[tuple[str, Callable[[Table, int], dict[str, float]], int]] = [
+        ("training", _training_cost, n_batches),
+        ("testing", _testing_cost, n_meshes),
+    ]
+    rows = []
+    for name, measure, number in parts:
+        row: dict[str, Any] = {"part": name, **apart(measure, tables, number)}
+        rows.append(row | {f"paper_{key}": figure for key, figure in PAPER_RUNTIME[name].items()})
+    return rows
+
+
+def apart(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function of this project in a fresh process."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def _size_cost(mesh: Mesh, small: Mesh, work: Work, config: PrepareConfig, repeat: int) -> Cost:
+    torch.manual_seed(0)
+    model = HodgeFormer(ONE_LAYER).train(work == "encoder, training")
+    prepared = prepare(mesh, config)
+    _pass_over(model, pack([prepare(small, config)]), work)()
+    before = _memory("VmRSS")
+    batch = pack([prepared], transpose=model.training)
+    del prepared
+    run = _pass_over(model, batch, work)
+    run()
+    seconds = []
+    for _ in range(repeat):
+        began = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - began)
+    return Cost(statistics.median(seconds), (_memory("VmHWM") - before) / 2**30)
+
+
+def _pass_over(model: HodgeFormer, batch: Batch, work: Work) -> Callable[[], object]:
+    if work == "encoder, training":
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        target = torch.arange(batch.n.f) % model.config.n_classes
+
+        def step() -> None:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(batch), target).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+        return step
+    with torch.inference_mode():
+        x = model.embedding(batch.x_in, batch.topology)
+
+    def infer() -> object:
+        with torch.inference_mode():
+            return model.encoder.blocks[0](x, batch.topology) if work == "layer, inference" else model(batch)
+
+    return infer
+
+
+def _training_cost(tables: Table, n_batches: int) -> dict[str, float]:
+    setup = _setup(tables)
+    learner = setup.learner()
+    model_seconds = []
+    with setup.training_loader(workers=0) as loader:
+        in_epoch = loader.n_batches()
+        batches = chain.from_iterable(loader.batches(epoch) for epoch in count())
+        learner.learn(next(batches).batch, 1e-6)  # compiles kernels
+        waited = loader.seconds_waited
+        for loaded in islice(batches, n_batches):
+            began = time.perf_counter()
+            learner.learn(loaded.batch, 1e-6)
+            model_seconds.append(time.perf_counter() - began)
+        waited = loader.seconds_waited - waited
+    return _runtime(model_seconds, waited, in_epoch)
+
+
+def _testing_cost(tables: Table, n_meshes: int) -> dict[str, float]:
+    """Batch size 1: read, prepare and predict mesh by mesh."""
+    setup = _setup(tables)
+    samples = setup.dataset.split(setup.tested or "train")
+    model = setup.learner().model.eval()
+    waited, model_seconds = 0.0, []
+    for number, sample in enumerate([samples[0], *islice(samples, n_meshes)]):
+        began = time.perf_counter()
+        batch = pack([prepare(setup.dataset.load(sample)[0], setup.config.prepare)])
+        ready = time.perf_counter()
+        with torch.inference_mode():
+            model(batch)
+        if number:  # the first one compiles kernels
+            waited += ready - began
+            model_seconds.append(time.perf_counter() - ready)
+    return _runtime(model_seconds, waited, len(samples))
+
+
+def _runtime(model_seconds: Sequence[float], prepare_seconds: float, n_batches: int) -> dict[str, float]:
+    n, model = len(model_seconds), sum(model_seconds)
+    return {
+        "batches": n_batches,
+        "epoch_seconds": round((model + prepare_seconds) / n * n_batches, 2),
+        "model_seconds": round(model / n * n_batches, 2),
+        "batch_milliseconds": round(1e3 * statistics.median(model_seconds), 2),
+        "preparation_share": round(prepare_seconds / (model + prepare_seconds), 4),
+        "gigabytes": round(_memory("VmHWM") / 2**30, 3),
+    }
+
+
+def _setup(tables: Table) -> Setup:
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "config.toml"
+        config.write_text(to_toml(tables), encoding="utf-8")
+        return plan_run(config, Path(folder) / "run", processes=Processes(), listener=Listener())
+
+
+def _memory(field: Literal["VmRSS", "VmHWM"]) -> int:
+    """Bytes of memory that this process uses now, or used at most.
+
+    Read from /proc: the peak that getrusage tells includes that of the process which started this one.
+    """
+    status = Path("/proc/self/status")
+    if status.is_file():
+        line = next(line for line in status.read_text().splitlines() if line.startswith(field))
+        return int(line.split()[1]) * 1024
+    return peak_memory() or 0
