@@ -12,6 +12,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,8 @@ class Cache:
             draft.replace(path)
             self._shrink()
         except OSError:
-            draft.unlink(missing_ok=True)
+            with suppress(OSError):
+                draft.unlink()
 
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.safetensors"

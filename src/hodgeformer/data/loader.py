@@ -104,13 +104,13 @@ class Loader:
             yield from self._kept[start_batch:]
             return
         kept: list[LoadedBatch] = []
+        room = 0 if self._training else _KEPT_BYTES
         for number in range(start_batch, self.n_batches(epoch)):
             began = time.perf_counter()
             loaded = self._next(epoch, number)
             self.seconds_waited += time.perf_counter() - began
-            kept.append(loaded)
-            if self._training or not self._small_enough(kept):
-                kept.clear()
+            room -= _n_bytes(loaded.batch)
+            kept = [*kept, loaded] if room >= 0 else []
             yield loaded
         if len(kept) == self.n_batches(epoch):
             self._kept = kept
@@ -200,24 +200,9 @@ class Loader:
             ) from None
         if isinstance(received, Failure):
             self.close()
-            if received.expected:
-                named = received.sample in received.message
-                raise DataError(received.message if named else f"{received.sample}: {received.message}")
-            raise RuntimeError(f"preparing {received.sample} failed in a data worker\n{received.message}")
+            raise received.error()
         batch: Batch = unwrap(received)
         return batch
-
-    def _small_enough(self, kept: list[LoadedBatch]) -> bool:
-        n_bytes = 0
-
-        def count(tensor: torch.Tensor) -> torch.Tensor:
-            nonlocal n_bytes
-            n_bytes += tensor.nbytes
-            return tensor
-
-        for loaded in kept:
-            loaded.batch.map(count)
-        return n_bytes <= _KEPT_BYTES
 
 
 class _Keys:
@@ -235,6 +220,17 @@ class _Keys:
             if not self._loader._training:
                 return
             epoch, place = epoch + 1, 0
+
+
+def _n_bytes(batch: Batch) -> int:
+    sizes: list[int] = []
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        sizes.append(tensor.nbytes)
+        return tensor
+
+    batch.map(note)
+    return sum(sizes)
 
 
 def _as_is(value: Any) -> Any:

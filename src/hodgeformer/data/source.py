@@ -36,11 +36,16 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a batch could not be made. `expected` errors speak for themselves, others come with their traceback."""
+    """Why a batch could not be made: one of our errors, or the traceback of one that nobody expected."""
 
     sample: str
     message: str
-    expected: bool
+    kind: type[HodgeFormerError] | None
+
+    def error(self) -> Exception:
+        if self.kind is None:
+            return RuntimeError(f"preparing {self.sample} failed in a data worker\n{self.message}")
+        return self.kind(self.message if self.sample in self.message else f"{self.sample}: {self.message}")
 
 
 class BatchSource(Dataset[Any]):
@@ -86,9 +91,9 @@ class BatchSource(Dataset[Any]):
             self.at[info.id if info else 0] = -1
             return wrap(batch)
         except HodgeFormerError as error:
-            return Failure(self._samples[position].where, str(error), expected=True)
+            return Failure(self._samples[position].where, str(error), type(error))
         except Exception:
-            return Failure(self._samples[position].where, traceback.format_exc(), expected=False)
+            return Failure(self._samples[position].where, traceback.format_exc(), None)
 
     def batch(self, key: Key) -> Batch:
         """For this process: the batch itself."""
