@@ -13,9 +13,14 @@ from typer.core import TyperGroup
 
 from hodgeformer.cli.bench import bench
 from hodgeformer.cli.check import check
+from hodgeformer.cli.demo import demo
+from hodgeformer.cli.doctor import doctor
 from hodgeformer.cli.evaluate import evaluate
+from hodgeformer.cli.models import info, models
+from hodgeformer.cli.predict import predict
 from hodgeformer.cli.study import app as study
 from hodgeformer.cli.train import train
+from hodgeformer.cli.view import view
 from hodgeformer.errors import HodgeFormerError
 
 DONE, SOME_FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
@@ -75,9 +80,15 @@ def _options(
     pass
 
 
+app.command()(demo)
 app.command()(check)
 app.command()(train)
 app.command()(evaluate)
+app.command()(predict)
+app.command()(view)
+app.command()(models)
+app.command()(info)
+app.command()(doctor)
 app.command()(bench)
 app.add_typer(study, name="study")
 

@@ -1,0 +1,145 @@
+"""`hodgeformer doctor`: what this installation runs on."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+_NEEDED = (
+    "torch", "numpy", "scipy", "numba", "trimesh", "fast-simplification", "pydantic", "typer", "rich", "safetensors",
+    "jaxtyping", "pillow",
+)  # fmt: skip
+_EXTRAS = {
+    "view": ("starlette", "uvicorn"),
+    "export": ("onnx", "onnxscript", "onnxruntime"),
+    "hub": ("huggingface_hub", "pooch"),
+    "cluster": ("ray",),
+    "figures": ("matplotlib", "pyvista"),
+    "track": ("tensorboard",),
+}
+_VARIABLES = ("HODGEFORMER_HOME", "HODGEFORMER_DATA", "HODGEFORMER_OFFLINE", "OMP_NUM_THREADS", "NO_COLOR")
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False) -> None:
+    """Show versions, devices, threads, memory, extras and folders, and whether a model runs here."""
+    report = {
+        "versions": _versions(),
+        "machine": _machine(),
+        "devices": _devices(),
+        "extras": {name: _extra(modules) for name, modules in _EXTRAS.items()},
+        "folders": _folders(),
+        "environment": {name: os.environ.get(name, "not set") for name in _VARIABLES},
+        "self test": _self_test(),
+    }
+    if as_json:
+        print(json.dumps(report, indent=2))
+        return
+    for title, facts in report.items():
+        print(title)
+        width = max(map(len, facts))
+        for name, value in facts.items():
+            print(f"  {name:<{width}}  {value}")
+
+
+def _versions() -> dict[str, str]:
+    from hodgeformer import __version__
+
+    found = {"hodgeformer": __version__, "python": sys.version.split()[0]}
+    for name in _NEEDED:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "missing"
+    return found
+
+
+def _machine() -> dict[str, str]:
+    import torch
+
+    from hodgeformer.threads import thread_count
+
+    return {
+        "platform": platform.platform(),
+        "processors": str(os.cpu_count() or "unknown"),
+        "threads": f"{thread_count()} here, {torch.get_num_threads()} in torch",
+        "memory": _memory(),
+    }
+
+
+def _memory() -> str:
+    try:
+        page = os.sysconf("SC_PAGE_SIZE")
+        total, free = page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return "unknown"
+    return f"{total / 2**30:.1f} GB, {free / 2**30:.1f} GB free"
+
+
+def _devices() -> dict[str, str]:
+    import torch
+
+    found = {"cpu": platform.processor() or platform.machine()}
+    for i in range(torch.cuda.device_count()):
+        found[f"cuda:{i}"] = torch.cuda.get_device_name(i)
+    if torch.backends.mps.is_available():
+        found["mps"] = "available"
+    return found
+
+
+def _extra(modules: tuple[str, ...]) -> str:
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    return f"missing {', '.join(missing)}" if missing else "installed"
+
+
+def _folders() -> dict[str, str]:
+    import hodgeformer
+    from hodgeformer.data.download import home
+
+    places = {
+        "package": Path(hodgeformer.__file__).parent,
+        "downloads": home(),
+    }
+    if "HODGEFORMER_DATA" in os.environ:
+        places["data"] = Path(os.environ["HODGEFORMER_DATA"])
+    return {name: f"{place} ({_state(place)})" for name, place in places.items()}
+
+
+def _state(place: Path) -> str:
+    if not place.exists():
+        return "not there yet"
+    return f"{shutil.disk_usage(place).free / 2**30:.0f} GB free" if os.access(place, os.W_OK) else "read only"
+
+
+def _self_test() -> dict[str, str]:
+    """One pass of a small model over a tetrahedron, on this machine's own kernels."""
+    import numpy as np
+    import torch
+
+    from hodgeformer.mesh.mesh import Mesh
+    from hodgeformer.mesh.prepare import prepare
+    from hodgeformer.nn.config import ModelConfig
+    from hodgeformer.nn.model import HodgeFormer
+    from hodgeformer.packed.pack import pack
+
+    corners = np.array([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
+    mesh = Mesh(corners, np.array([[0, 1, 2], [0, 3, 1], [0, 2, 3], [1, 3, 2]]), name="tetrahedron")
+    found: dict[str, Any] = {}
+    for backend in ("reference", "numba"):
+        torch.manual_seed(0)
+        config = ModelConfig.parse(
+            {"task": "segmentation", "n_classes": 2, "blocks": "HT", "d_model": 16, "n_heads": 2, "backend": backend}
+        )
+        model = HodgeFormer(config).eval()
+        with torch.no_grad():
+            found[backend] = model(pack([prepare(mesh)]))
+    difference = float((found["reference"] - found["numba"]).abs().max())
+    return {"kernels": "agree" if difference < 1e-4 else f"DISAGREE by {difference:.2g}; please report this"}

@@ -1,0 +1,100 @@
+"""`hodgeformer models` and `hodgeformer info`: what models there are and what is in one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from hodgeformer.checkpoint import Checkpoint
+
+
+def models(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False) -> None:
+    """List the models that come with the package."""
+    from hodgeformer.models.bundled import bundled_models
+
+    found = bundled_models()
+    if as_json:
+        rows = [
+            {"name": m.name, "summary": m.summary, "path": str(m.path), "bytes": m.path.stat().st_size}
+            for m in found.values()
+        ]
+        print(json.dumps(rows, indent=2))
+        return
+    if not found:
+        print("This installation has no bundled models; train one with `hodgeformer train` or see `hodgeformer demo`.")
+        return
+    width = max(map(len, found))
+    for model in found.values():
+        print(f"{model.name:<{width}}  {model.path.stat().st_size / 1e6:4.1f} MB  {model.summary}")
+    print("\nUse one: hodgeformer predict NAME scan.stl    Read its card: hodgeformer info NAME")
+
+
+def info(
+    model: Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Show what a model does, what it was trained on and what it scores."""
+    from hodgeformer.checkpoint import load_checkpoint
+    from hodgeformer.models.bundled import bundled_models, locate_model
+
+    path = locate_model(model)
+    checkpoint = load_checkpoint(path)
+    facts = _facts(checkpoint, path)
+    if as_json:
+        print(json.dumps(facts, indent=2, allow_nan=False))
+        return
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        for i, line in enumerate(_lines(value)):
+            print(f"{name.replace('_', ' ') if i == 0 else '':<{width}}  {line}")
+    card = next((m.card for m in bundled_models().values() if m.path == path), "")
+    if card:
+        print(f"\n{card.rstrip()}")
+
+
+def _facts(checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
+    model, prepare, statistics = checkpoint.model, checkpoint.prepare, checkpoint.statistics
+    facts: dict[str, Any] = {
+        "name": checkpoint.name,
+        "file": str(path),
+        "bytes": path.stat().st_size,
+        "task": model.task,
+        "element": model.element,
+        "classes": list(checkpoint.classes),
+        "blocks": model.blocks,
+        "updates": model.updates,
+        "d_model": model.d_model,
+        "d_hidden": model.d_hidden,
+        "n_heads": model.n_heads,
+        "stars": model.stars,
+        "parameters": sum(weight.numel() for weight in checkpoint.weights.values()),
+        "pose": prepare.pose,
+        "n_neighbors": prepare.n_neighbors,
+        "features": list(prepare.features),
+        "seed": prepare.seed,
+        "metrics": dict(checkpoint.metrics),
+        "versions": dict(checkpoint.versions),
+    }
+    if statistics is not None:
+        faces = {"minimum": statistics.n["f"][0], "median": statistics.n["f"][1], "maximum": statistics.n["f"][2]}
+        facts["training_meshes"] = statistics.n_meshes
+        facts["training_faces"] = faces
+    return facts
+
+
+def _lines(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [f"{name.replace('_', ' ')}: {_number(part)}" for name, part in value.items()] or ["none"]
+    if isinstance(value, list):
+        return [", ".join(map(str, value)) or "none"]
+    return [_number(value)]
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)

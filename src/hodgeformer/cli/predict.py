@@ -1,0 +1,211 @@
+"""`hodgeformer predict`: labels, probabilities and colored meshes for files, folders and globs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hodgeformer.cli.inputs import Input, named_outputs, resolve_inputs
+from hodgeformer.errors import ConfigError, HodgeFormerError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from hodgeformer.predict import Predictor, Result
+
+
+class Element(StrEnum):
+    """What an answer belongs to."""
+
+    face = "face"
+    vertex = "vertex"
+    edge = "edge"
+
+
+@dataclass
+class _Done:
+    """What came of the inputs."""
+
+    written: dict[Path, list[Path]] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
+    errors: dict[Path, Exception] = field(default_factory=dict)
+
+
+def predict(
+    model: Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")],
+    paths: Annotated[list[str], typer.Argument(help="Mesh files, folders that are searched for meshes, or globs.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write into.")] = Path("predictions"),
+    formats: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="What to write, with commas: ply glb obj off (colored mesh), json npz txt (numbers), png, html, or "
+            "none. By default ply, and json for models of whole meshes.",
+            show_default=False,
+        ),
+    ] = None,
+    max_faces: Annotated[
+        int | None,
+        typer.Option(
+            "--max-faces", min=4, help="Simplify larger meshes to so many faces; the answer is projected back."
+        ),
+    ] = None,
+    smooth: Annotated[bool, typer.Option("--smooth", help="Clean part boundaries over the mesh.")] = False,
+    tta: Annotated[int, typer.Option("--tta", min=1, help="Average over so many rotations.")] = 1,
+    split_parts: Annotated[
+        bool, typer.Option("--split-parts", help="Also write one mesh for each predicted part.")
+    ] = False,
+    element: Annotated[
+        Element | None,
+        typer.Option("--element", help="Answer for these; by default as the model was trained.", show_default=False),
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="Where to compute: cpu, cuda, cuda:1, ...")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Segment or classify meshes. Results are on the original meshes, in the order of their files.
+
+    Exit code 0: all done. 1: some files could not be used, each is named. 2: wrong use, or nothing could be done.
+    """
+    from hodgeformer.predict import Predictor
+
+    inputs = resolve_inputs(paths)
+    predictor = Predictor.load(model, device)
+    suffixes = _suffixes(formats, predictor, split_parts)
+    targets = named_outputs(inputs, out, suffixes)
+    options = {"max_faces": max_faces, "smooth": smooth, "tta": tta, "element": element and str(element)}
+    done = _predict_all(predictor, inputs, targets, suffixes, split_parts=split_parts, as_json=as_json, options=options)
+    if len(paths) == 1 and len(inputs) == 1 and done.errors and not Path(paths[0]).is_dir():
+        raise next(iter(done.errors.values()))
+    _report(done, model, out, as_json=as_json)
+    if done.errors:
+        raise typer.Exit(1)
+
+
+def _suffixes(formats: str | None, predictor: Predictor, split_parts: bool) -> list[str]:
+    from hodgeformer.predict.saving import FORMATS
+
+    whole = predictor.checkpoint.model.target_kind is None
+    if split_parts and (whole or predictor.checkpoint.model.task != "segmentation"):
+        raise ConfigError(f"--split-parts needs a segmentation; '{predictor.checkpoint.name}' is none")
+    if formats is None:
+        return [".json" if whole else ".ply"]
+    suffixes = [f".{name.strip().lower().lstrip('.')}" for name in formats.split(",") if name.strip()]
+    suffixes = [suffix for suffix in suffixes if suffix != ".none"]
+    unknown = [suffix for suffix in suffixes if suffix not in FORMATS]
+    if unknown:
+        raise ConfigError(f"--format {unknown[0][1:]} is not known; use {', '.join(s[1:] for s in FORMATS)} or none")
+    return list(dict.fromkeys(suffixes))
+
+
+def _predict_all(
+    predictor: Predictor,
+    inputs: list[Input],
+    targets: dict[Path, Path],
+    suffixes: list[str],
+    *,
+    split_parts: bool,
+    as_json: bool,
+    options: dict[str, Any],
+) -> _Done:
+    done = _Done()
+    files = [given.path for given in inputs]
+    with _progress(len(files)) as (progress, task):
+
+        def failed(path: Any, error: Exception) -> None:
+            done.errors[Path(path)] = error
+            progress.advance(task)
+
+        for result in predictor.predict_many(files, on_error=failed, **options):
+            assert result.path is not None
+            try:
+                _write(result, targets[result.path], suffixes, split_parts, done, as_json=as_json)
+            except (HodgeFormerError, OSError) as error:
+                done.errors[result.path] = error
+            progress.advance(task)
+    return done
+
+
+def _write(result: Result, target: Path, suffixes: list[str], split_parts: bool, done: _Done, *, as_json: bool) -> None:
+    from hodgeformer.mesh.io import save_mesh
+
+    assert result.path is not None
+    written = [target.with_name(target.name + suffix) for suffix in suffixes]
+    if written or split_parts:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    for path in written:
+        result.save(path)
+    if split_parts:
+        for name, part in result.parts():
+            plain = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)
+            written.append(target.with_name(f"{target.name}_{plain}.ply"))
+            save_mesh(part, written[-1])
+    done.written[result.path] = written
+    if as_json:
+        done.records.append(_record(result, written))
+    else:
+        done.lines.append(f"{result.path}: {_answer(result)}")
+
+
+def _record(result: Result, written: list[Path]) -> dict[str, Any]:
+    from hodgeformer.predict.saving import as_dict
+
+    record = as_dict(result)
+    if result.task == "segmentation":
+        # Long; --format json writes them.
+        del record["probabilities"]
+    return record | {"written": [str(path) for path in written]}
+
+
+def _answer(result: Result) -> str:
+    """One line for a person."""
+    import numpy as np
+
+    if result.task == "classification":
+        answer = f"{result.label} ({result.confidence[0]:.0%})"
+    elif result.task == "regression":
+        mean = ", ".join(f"{value:.4g}" for value in result.values.mean(axis=0))
+        answer = mean if result.element == "mesh" else f"mean {mean}"
+    else:
+        shares = np.bincount(result.labels, minlength=len(result.names)) / len(result.labels)
+        order = np.argsort(-shares, kind="stable")
+        answer = ", ".join(f"{result.names[i]} {shares[i]:.0%}" for i in order if shares[i] > 0)
+    return "\n  unlike the training meshes: ".join([answer, *result.warnings])
+
+
+def _report(done: _Done, model: str, out: Path, *, as_json: bool) -> None:
+    if as_json:
+        failed = [{"file": str(path), "error": str(error)} for path, error in done.errors.items()]
+        print(json.dumps({"model": model, "results": done.records, "failed": failed}, allow_nan=False))
+    else:
+        for line in done.lines:
+            print(line)
+    for path, error in done.errors.items():
+        text = " ".join(str(error).split())
+        print(f"hodgeformer: {text if str(path) in text else f'{path}: {text}'}", file=sys.stderr)
+    if not as_json:
+        n_files = sum(len(paths) for paths in done.written.values())
+        summary = f"{len(done.written)} of {len(done.written) + len(done.errors)} meshes done"
+        print(f"{summary}, {n_files} files in {out}" if n_files else summary)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[tuple[Progress, Any]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TextColumn("time left"))
+    bar = Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=total < 2 or not console.is_terminal
+    )
+    with bar as progress:
+        yield progress, progress.add_task("predicting", total=total)

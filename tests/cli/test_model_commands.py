@@ -1,0 +1,72 @@
+"""hodgeformer models, info and doctor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from hodgeformer.cli import app
+from hodgeformer.models import bundled
+from tiny_models import PARTS, write_tiny
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One bundled model with a card."""
+    write_tiny(tmp_path, "body.safetensors")
+    (tmp_path / "body.md").write_text("# body: four parts of a body\n\nTrained on nothing, fails at everything.\n")
+    monkeypatch.setattr(bundled.bundled_models, "__defaults__", (tmp_path,))
+    return tmp_path
+
+
+def test_models_are_listed(shelf: Path) -> None:
+    answer = run("models")
+    assert answer.exit_code == 0
+    assert "body" in answer.stdout
+    assert "four parts of a body" in answer.stdout
+    (row,) = json.loads(run("models", "--json").stdout)
+    assert row["name"] == "body"
+
+
+def test_no_models_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundled.bundled_models, "__defaults__", (tmp_path,))
+    assert "no bundled models" in run("models").stdout
+
+
+def test_info_of_a_bundled_name_shows_the_card(shelf: Path) -> None:
+    answer = run("info", "body")
+    assert answer.exit_code == 0
+    assert "segmentation" in answer.stdout
+    assert ", ".join(PARTS) in answer.stdout
+    assert "fails at everything" in answer.stdout
+
+
+def test_info_as_json(shelf: Path) -> None:
+    facts = json.loads(run("info", shelf / "body.safetensors", "--json").stdout)
+    assert facts["classes"] == list(PARTS)
+    assert facts["metrics"] == {"test_face_accuracy": 0.5}
+    assert facts["training_faces"] == {"minimum": 60.0, "median": 200.0, "maximum": 400.0}
+    assert facts["parameters"] > 0
+
+
+def test_info_of_nothing(shelf: Path) -> None:
+    answer = run("info", "bdy")
+    assert answer.exit_code == 2
+    assert "did you mean 'body'?" in answer.stderr
+
+
+def test_doctor_reports() -> None:
+    answer = run("doctor")
+    assert answer.exit_code == 0, answer.output
+    assert "kernels  agree" in answer.stdout
+    report = json.loads(run("doctor", "--json").stdout)
+    assert report["versions"]["torch"] != "missing"
+    assert set(report["extras"]) == {"view", "export", "hub", "cluster", "figures", "track"}
+    assert "threads" in report["machine"]
