@@ -49,7 +49,7 @@ def predict(
         typer.Option(
             "--format",
             help="What to write, with commas: ply glb obj off (colored mesh), json npz txt (numbers), png, html, or "
-            "none. By default ply, and json for models of whole meshes.",
+            "none. By default ply,json, and json alone for models of whole meshes.",
             show_default=False,
         ),
     ] = None,
@@ -97,7 +97,7 @@ def _suffixes(formats: str | None, predictor: Predictor, split_parts: bool) -> l
     if split_parts and (whole or predictor.checkpoint.model.task != "segmentation"):
         raise ConfigError(f"--split-parts needs a segmentation; '{predictor.checkpoint.name}' is none")
     if formats is None:
-        return [".json" if whole else ".ply"]
+        return [".json"] if whole else [".ply", ".json"]
     suffixes = [f".{name.strip().lower().lstrip('.')}" for name in formats.split(",") if name.strip()]
     suffixes = [suffix for suffix in suffixes if suffix != ".none"]
     unknown = [suffix for suffix in suffixes if suffix not in FORMATS]

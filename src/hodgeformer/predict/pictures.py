@@ -1,7 +1,8 @@
-"""A result as a picture and as a scene of the page."""
+"""A result as a picture, as colors and as a page: the one place where prediction meets drawing."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -9,9 +10,9 @@ from numpy.typing import NDArray
 
 from hodgeformer.errors import DataError
 from hodgeformer.view.colormap import field_colors, field_limits, label_colors
-from hodgeformer.view.html import FieldLayer, Scene, labeled_scene
+from hodgeformer.view.html import FieldLayer, Scene, frame, labeled_scene, page
 from hodgeformer.view.lettering import ColorBar, Legend, Picture
-from hodgeformer.view.render import render
+from hodgeformer.view.render import render, save_png
 
 if TYPE_CHECKING:
     from hodgeformer.predict.result import Result
@@ -32,6 +33,30 @@ def picture_of(result: Result, **look: Any) -> Picture:
     legend = Legend.of([result.names[i] for i in present], [result.colors[i] for i in present])
     colors = label_colors(shown.labels, result.colors)
     return render(result.mesh, **{"key": legend, "blend": False, paint: colors, **look})
+
+
+def save_picture(result: Result, path: Path, **look: Any) -> Picture:
+    """The picture, also written as PNG."""
+    picture = picture_of(result, **look)
+    save_png(picture, path)
+    return picture
+
+
+def page_of(result: Result) -> str:
+    """The page that shows this result."""
+    return page([scene_of(result)], title=result.mesh.name)
+
+
+def frame_of(result: Result) -> str:
+    """The page as an element of a notebook."""
+    return frame([scene_of(result)])
+
+
+def colors_of(shown: Result) -> NDArray[np.uint8]:
+    """One color per row: of the class, or of the first value of a regression."""
+    if shown.task == "regression":
+        return field_colors(shown.values[:, 0])
+    return label_colors(shown.labels, shown.colors)
 
 
 def painted(result: Result) -> Result:

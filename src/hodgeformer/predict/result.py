@@ -108,13 +108,9 @@ class Result:
 
     def render(self, path: str | os.PathLike[str] | None = None, **look: Any) -> Picture:
         """A picture of the mesh in the colors of its classes; written as PNG if a path is given."""
-        from hodgeformer.predict.pictures import picture_of
-        from hodgeformer.view.render import save_png
+        from hodgeformer.predict.pictures import picture_of, save_picture
 
-        picture = picture_of(self, **look)
-        if path is not None:
-            save_png(picture, path)
-        return picture
+        return picture_of(self, **look) if path is None else save_picture(self, Path(path), **look)
 
     def scene(self, truth: NDArray[Any] | None = None) -> Scene:
         """What the page shows of this result, with the true labels of its elements if they are known."""
@@ -131,9 +127,9 @@ class Result:
         return path
 
     def _repr_html_(self) -> str:
-        from hodgeformer.view.html import frame
+        from hodgeformer.predict.pictures import frame_of
 
-        return frame([self.scene()])
+        return frame_of(self)
 
     def __repr__(self) -> str:
         if self.task == "classification":

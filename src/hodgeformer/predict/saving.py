@@ -13,9 +13,7 @@ import numpy as np
 from hodgeformer.checkpoint import write_atomically
 from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.io import save_mesh
-from hodgeformer.predict.pictures import painted, scene_of
-from hodgeformer.view.colormap import field_colors, label_colors
-from hodgeformer.view.html import page
+from hodgeformer.predict.pictures import colors_of, page_of, painted
 
 if TYPE_CHECKING:
     from hodgeformer.predict.result import Result
@@ -44,13 +42,10 @@ def _save_colored(result: Result, path: Path, suffix: str) -> None:
         save_mesh(result.mesh, path)
         return
     shown = painted(result)
-    given: dict[str, Any] = {}
-    if result.task == "regression":
-        given[f"{shown.element}_colors"] = field_colors(shown.values[:, 0])
-    else:
-        given[f"{shown.element}_colors"] = label_colors(shown.labels, result.colors)
-        if suffix in (_HOLDS_FACE_LABELS if shown.element == "face" else _HOLDS_VERTEX_LABELS):
-            given[f"{shown.element}_labels"] = shown.labels
+    given: dict[str, Any] = {f"{shown.element}_colors": colors_of(shown)}
+    holds_labels = _HOLDS_FACE_LABELS if shown.element == "face" else _HOLDS_VERTEX_LABELS
+    if result.task != "regression" and suffix in holds_labels:
+        given[f"{shown.element}_labels"] = shown.labels
     save_mesh(result.mesh, path, **given)
 
 
@@ -102,7 +97,7 @@ def _txt(result: Result) -> bytes:
 
 
 def _html(result: Result) -> bytes:
-    return page([scene_of(result)], title=result.mesh.name).encode()
+    return page_of(result).encode()
 
 
 _TEXTS: dict[str, Callable[[Result], bytes]] = {".json": _json, ".npz": _npz, ".txt": _txt, ".html": _html}
