@@ -182,7 +182,7 @@ def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
     setup = set_up(parts(), tmp_path, "train.epochs=1")
     run_through(setup)
     setup.folder.state.write_bytes(setup.folder.state.read_bytes()[:-7])
-    with pytest.raises(CheckpointError, match="state.safetensors"):
+    with pytest.raises(CheckpointError, match=r"state\.safetensors"):
         run_through(setup)
 
 

@@ -79,7 +79,8 @@ class Run:
             )
         # Rows written after the state was saved are written again.
         self.rows = [row for row in folder.rows() if int(row["epoch"]) <= self.position.epoch]
-        self._listener.resumed(self.position.epoch, self.position.batch)
+        if not self.position.finished:
+            self._listener.resumed(self.position.epoch, self.position.batch)
 
     def train(self) -> None:
         """To the end of the schedule."""

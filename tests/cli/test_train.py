@@ -1,0 +1,206 @@
+"""train and evaluate from the command line: end to end, resumed, and refused where data or folder are bad."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from hodgeformer.checkpoint import load_checkpoint
+from hodgeformer.cli import app
+from hodgeformer.data.write import write_folder
+from tiny_sets import TINY, parts, shapes
+
+SETTINGS = [argument for text in TINY for argument in ("--set", text)]
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("parts")
+    write_folder(parts(), root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "run"
+    result = run("train", folder, "--out", out, *SETTINGS, "--set", "train.epochs=20")
+    assert result.exit_code == 0, result.stderr
+    assert "test face accuracy: " in result.stdout and "report: " in result.stdout
+    return out
+
+
+def refused(result: Result, *words: str) -> None:
+    assert result.exit_code == 2, result.stdout
+    assert result.stderr.count("\n") == 1 and "Traceback" not in result.stderr
+    for word in words:
+        assert word in result.stderr
+
+
+def test_a_run_folder_is_complete(trained: Path) -> None:
+    names = {path.name for path in trained.iterdir()}
+    assert names == {
+        "config.toml",
+        "metrics.csv",
+        "best.safetensors",
+        "last.safetensors",
+        "state.safetensors",
+        "env.json",
+        "report.html",
+    }
+    report = (trained / "report.html").read_text()
+    assert "<svg" in report and "data:image/png;base64," in report and "Confusion" in report
+    assert "http" not in report.replace("http-equiv", "")
+    assert len((trained / "metrics.csv").read_text().splitlines()) == 21
+    checkpoint = load_checkpoint(trained / "best.safetensors")
+    assert checkpoint.classes == ("bottom", "middle", "top") and checkpoint.statistics is not None
+    assert checkpoint.statistics.n["f"] == (80, 80, 80)
+
+
+def test_evaluate_names_what_it_counts(trained: Path, folder: Path) -> None:
+    result = run("evaluate", trained, folder, "--json")
+    assert result.exit_code == 0, result.stderr
+    scores = json.loads(result.stdout)
+    saved = load_checkpoint(trained / "best.safetensors").metrics
+    assert {f"test_{name}": value for name, value in scores["metrics"].items()} == pytest.approx(dict(saved))
+    assert scores["metrics"]["face_accuracy"] > 0.9
+    assert (scores["split"], scores["n_meshes"], scores["element"]) == ("test", 2, "face")
+    assert sum(map(sum, scores["confusion"])) == 160
+    low, high = scores["face_accuracy_interval_95"]
+    assert low <= scores["metrics"]["face_accuracy"] <= high
+    shown = run("evaluate", trained / "last.safetensors", folder, "--split", "train")
+    assert "train face accuracy area weighted: " in shown.stdout and "bottom" in shown.stdout
+
+
+def test_rotations_are_averaged(trained: Path, folder: Path) -> None:
+    plain, turned = (
+        json.loads(run("evaluate", trained, folder, "--json", *extra).stdout) for extra in ((), ("--tta", 4))
+    )
+    assert turned["rotations"] == 4 and turned["confusion"] != plain["confusion"]
+
+
+def test_evaluate_refuses_other_tasks_and_classes(trained: Path, folder: Path, tmp_path: Path) -> None:
+    write_folder(shapes(), tmp_path / "shapes")
+    refused(run("evaluate", trained, tmp_path / "shapes"), "classification", "segmentation per face")
+    refused(run("evaluate", trained, folder, "--split", "val"), "no split 'val'")
+    shutil.copytree(folder, tmp_path / "renamed")
+    spec = tmp_path / "renamed" / "dataset.toml"
+    spec.write_text(spec.read_text().replace('"top"', '"tip"'))
+    refused(run("evaluate", trained, tmp_path / "renamed"), "'tip'")
+
+
+def test_resume_goes_on_and_a_finished_run_stays(trained: Path, folder: Path, tmp_path: Path) -> None:
+    before = (trained / "best.safetensors").read_bytes()
+    result = run("train", "--resume", trained)
+    assert result.exit_code == 0, result.stderr
+    assert (trained / "best.safetensors").read_bytes() == before
+    refused(run("train", folder, "--out", trained), "holds a run already", "--resume")
+    refused(run("train", "--resume", tmp_path), "not the folder of a run")
+    refused(run("train", "--resume", trained, "--set", "train.lr=1"), "leave --set")
+    refused(run("train"), "say what to train on")
+
+
+def test_fine_tuning_from_a_run(trained: Path, folder: Path, tmp_path: Path) -> None:
+    options = ["--set", "train.epochs=1", "--set", "train.workers=0", "--set", "train.lr=1e-9"]
+    result = run("train", folder, "--out", tmp_path / "fine", "--from", trained, *options)
+    assert result.exit_code == 0, result.stderr
+    first, second = (load_checkpoint(root / "best.safetensors") for root in (trained, tmp_path / "fine"))
+    assert second.model == first.model and second.prepare == first.prepare
+    assert second.metrics["test_face_accuracy"] == pytest.approx(first.metrics["test_face_accuracy"], abs=0.02)
+
+
+def test_a_dry_run_shows_the_plan_and_writes_nothing(folder: Path, tmp_path: Path) -> None:
+    result = run("train", folder, "--out", tmp_path / "run", "--dry-run", *SETTINGS)
+    assert result.exit_code == 0, result.stderr
+    for shown in ("[train]", "epochs = 300", "parameters, 2 steps per epoch", "minutes, ", "GB of memory"):
+        assert shown in result.stdout
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_self_test_learns_or_says_so(folder: Path, tmp_path: Path) -> None:
+    result = run("train", folder, "--self-test", *SETTINGS)
+    assert result.exit_code == 0, result.stderr
+    assert "% face accuracy after" in result.stdout
+    refused(run("train", folder, "--self-test", *SETTINGS, "--set", "train.lr=1e-12"), "could not be learned by heart")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda root: (root / "labels" / "train_1.txt").unlink(), ("train_1.txt", "missing")),
+        (lambda root: (root / "labels" / "test_0.txt").write_text("0\n" * 79), ("test_0.txt", "79 labels", "80 face")),
+        (lambda root: (root / "labels" / "train_2.txt").write_text("7\n" * 80), ("train_2.txt", "label 7")),
+        (lambda root: (root / "meshes" / "train_3.ply").write_bytes(b"ply\nnonsense"), ("train_3.ply",)),
+    ],
+    ids=["missing label file", "wrong count", "unknown class", "corrupt mesh"],
+)
+def test_bad_data_is_named_before_training(folder: Path, tmp_path: Path, damage: object, words: tuple[str]) -> None:
+    root = tmp_path / "data"
+    shutil.copytree(folder, root)
+    damage(root)  # type: ignore[operator]
+    refused(run("train", root, "--out", tmp_path / "run", *SETTINGS), *words, "--skip-bad")
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_meshes_can_be_skipped_and_stay_skipped(folder: Path, tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    shutil.copytree(folder, root)
+    (root / "meshes" / "train_3.ply").write_bytes(b"ply\nnonsense")
+    out = tmp_path / "run"
+    result = run("train", root, "--out", out, "--skip-bad", *SETTINGS, "--set", "train.epochs=1")
+    assert result.exit_code == 0 and "left out: " in result.stderr and "train_3.ply" in result.stderr
+    statistics = load_checkpoint(out / "best.safetensors").statistics
+    assert statistics is not None and statistics.n_meshes == 5
+    assert run("train", "--resume", out).exit_code == 0
+
+
+def test_an_empty_split_and_a_wrong_setting_are_refused(folder: Path, tmp_path: Path) -> None:
+    refused(run("train", folder, "--out", tmp_path / "run", "--set", "train.epoch=3"), "did you mean 'epochs'")
+    root = tmp_path / "data"
+    shutil.copytree(folder, root)
+    spec = (root / "dataset.toml").read_text()
+    (root / "dataset.toml").write_text(spec[: spec.index("[split]")] + "[split]\ntrain = []\ntest = 0.5\n")
+    refused(run("train", root, "--out", tmp_path / "run"), "split 'train'")
+
+
+def test_a_folder_that_cannot_be_written_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    result = run("train", folder, "--out", tmp_path / "file" / "run", *SETTINGS, "--set", "train.epochs=1")
+    refused(result, "file/run", "cannot be made")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    refused(run("train", folder, "--out", tmp_path / "full", *SETTINGS), "not empty")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit on file sizes there")
+def test_a_full_disk_stops_the_run_and_keeps_the_last_checkpoint(folder: Path, tmp_path: Path) -> None:
+    """A limit on the size of files is a disk that is full: the system refuses the write."""
+    import resource
+    import signal
+
+    out = tmp_path / "run"
+    assert run("train", folder, "--out", out, *SETTINGS, "--set", "train.epochs=2").exit_code == 0
+    (out / "state.safetensors").unlink()  # so that it begins again
+    finished = {name: (out / name).read_bytes() for name in ("best.safetensors", "last.safetensors")}
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(finished["last.safetensors"]) // 2, limit[1]))
+        result = run("train", "--resume", out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert result.exit_code == 2
+    assert "cannot be written" in result.stderr and "unchanged" in result.stderr
+    for name, content in finished.items():
+        assert (out / name).read_bytes() == content
+        load_checkpoint(out / name)
+    assert not list(out.glob(".*"))

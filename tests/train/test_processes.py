@@ -1,0 +1,119 @@
+"""Real processes: killed without warning and resumed, interrupted, and two that train as one."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from hodgeformer.checkpoint import load_checkpoint
+from hodgeformer.data.write import write_folder
+from hodgeformer.train.run_folder import RunFolder
+from tiny_sets import TINY, shapes
+
+SETTINGS = [argument for text in TINY for argument in ("--set", text)]
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL and no torchrun over gloo there")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("shapes")
+    write_folder(shapes(), root)
+    return root
+
+
+def start(*arguments: str | Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "hodgeformer", "train", *map(str, arguments)]
+    return subprocess.Popen(command, env=ONE_THREAD, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def wait_for_progress(process: subprocess.Popen[str], state: Path, since: int) -> None:
+    """Until this process has saved a state, or ended."""
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        if state.exists() and state.stat().st_mtime_ns > since:
+            return
+        time.sleep(0.01)
+
+
+def same_weights(first: Path, second: Path) -> bool:
+    one, two = (load_checkpoint(path).weights for path in (first, second))
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.slow
+def test_killed_at_five_random_moments_it_ends_with_the_same_weights(folder: Path, tmp_path: Path) -> None:
+    options = [*SETTINGS, "--set", "train.epochs=60", "--set", "train.save_every=0.002"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    process = start(folder, "--out", whole, *options)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    rng = random.Random(5)
+    kills = 0
+    for attempt in range(5):
+        since = time.time_ns()
+        process = start(folder, "--out", killed, *options) if attempt == 0 else start("--resume", killed)
+        wait_for_progress(process, killed / "state.safetensors", since)
+        time.sleep(rng.uniform(0.0, 0.25))
+        process.kill()
+        process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+        for name in ("best", "last"):
+            if (killed / f"{name}.safetensors").exists():
+                load_checkpoint(killed / f"{name}.safetensors")
+    assert kills == 5
+    process = start("--resume", killed)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0 and "going on at epoch" in errors
+    for name in ("best.safetensors", "last.safetensors"):
+        assert same_weights(whole / name, killed / name)
+    losses = [[row["train_loss"] for row in RunFolder(root).rows()] for root in (whole, killed)]
+    assert losses[0] == losses[1] and len(losses[0]) == 60
+
+
+def test_an_interrupt_saves_and_says_how_to_go_on(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = start(folder, "--out", out, *SETTINGS, "--set", "train.epochs=5000", "--set", "train.eval_every=5000")
+    wait_for_progress(process, out / "state.safetensors", 0)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"go on with: hodgeformer train --resume {out}" in errors and "Traceback" not in errors
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one(folder: Path, tmp_path: Path) -> None:
+    """Same losses to rounding, although meshes are shared out and the head must see the statistics of all."""
+    options = ["--set", "train.epochs=4", "--set", "model.dropout=0.0", "--set", "train.batch_size=4"]
+    process = start(folder, "--out", tmp_path / "one", *SETTINGS, *options)
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "hodgeformer",
+    ]
+    arguments = ["train", folder, "--out", tmp_path / "two", *SETTINGS, *options]
+    both = subprocess.run(
+        [*command, *map(str, arguments)], env=ONE_THREAD, text=True, capture_output=True, timeout=120, check=False
+    )
+    assert both.returncode == 0, both.stderr
+    assert process.communicate(timeout=120) and process.returncode == 0
+    assert both.stdout.count("model: ") == 1
+    for one, two in zip(*(RunFolder(tmp_path / name).rows() for name in ("one", "two")), strict=True):
+        assert float(one["train_loss"]) == pytest.approx(float(two["train_loss"]), rel=2e-4)
+    first, second = (load_checkpoint(tmp_path / name / "last.safetensors").weights for name in ("one", "two"))
+    for name, value in first.items():
+        torch.testing.assert_close(second[name].float(), value.float(), rtol=0.02, atol=2e-3, msg=name)
