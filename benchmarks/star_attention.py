@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
-import time
+import math
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from hodgeformer.bench.timing import median_seconds
 from hodgeformer.containers import SparsityPattern
-from hodgeformer.ops.star_attention import star_attention
+from hodgeformer.ops.star_attention import Backend, star_attention
 
 
 def gather_attention(*, q: Tensor, k: Tensor, y: Tensor, neighbors: Tensor) -> Tensor:
@@ -38,9 +39,13 @@ def pattern_of(neighbors: Tensor) -> SparsityPattern[Tensor]:
 
 
 def compare(
-    *, n: int, s: int, n_heads: int = 4, d_head: int = 64, repeats: int = 7, backend: str = "auto"
+    *, n: int, s: int, n_heads: int = 4, d_head: int = 64, repeats: int = 7, backend: Backend = "auto"
 ) -> dict[str, float]:
-    """Median seconds of forward and forward + backward for both, and how many times faster the kernel is."""
+    """Median seconds of forward and of forward + backward for both, their ratio, and the kernel's extra memory.
+
+    Extra memory counts everything beside q, k, y, the pattern and the incoming gradient: result, gradients and
+    what is saved between the passes; as a multiple of q, k and y. NaN where the system does not tell.
+    """
     generator = torch.Generator().manual_seed(0)
     q, k, y, grad = (torch.randn(n, n_heads, d_head, generator=generator) for _ in range(4))
     leaves = [x.requires_grad_() for x in (q, k, y)]
@@ -53,20 +58,39 @@ def compare(
     def fused() -> Tensor:
         return star_attention(q=q, k=k, y=y, pattern=pattern, backend=backend)
 
+    def both_passes(run: Callable[[], Tensor]) -> Callable[[], object]:
+        return lambda: torch.autograd.grad(run(), leaves, grad)
+
+    _warm_up(n_heads, d_head, backend)
     figures: dict[str, float] = {"n": n, "s": s, "n_heads": n_heads, "d_head": d_head}
-    for name, run, times in (("gather", gather, 3), ("fused", fused, repeats)):
-        figures[f"{name}_forward_s"] = _median_seconds(run, times)
-        figures[f"{name}_s"] = _median_seconds(lambda run=run: torch.autograd.grad(run(), leaves, grad), times)
+    figures["extra_memory"] = _extra_bytes(both_passes(fused)) / (3 * q.numel() * q.element_size())
+    for name, run, times in (("fused", fused, repeats), ("gather", gather, 3)):
+        figures[f"{name}_forward_s"] = median_seconds(run, times)
+        figures[f"{name}_s"] = median_seconds(both_passes(run), times)
     figures["speedup"] = figures["gather_s"] / figures["fused_s"]
     figures["gflops"] = 12 * n * s * n_heads * d_head / figures["fused_s"] / 1e9
     return figures
 
 
-def _median_seconds(run: Callable[[], object], repeats: int) -> float:
+def _warm_up(n_heads: int, d_head: int, backend: Backend) -> None:
+    """Compile on a tiny problem, so that neither time nor memory of it is counted."""
+    q, k, y = (torch.zeros(256, n_heads, d_head, requires_grad=True) for _ in range(3))
+    pattern = pattern_of(mesh_like_neighbors(256, 4))
+    out = star_attention(q=q, k=k, y=y, pattern=pattern, backend=backend)
+    torch.autograd.grad(out, (q, k, y), torch.ones_like(out))
+
+
+def _extra_bytes(run: Callable[[], object]) -> float:
+    """How far the resident memory rises above where it stands, on Linux."""
+    status, clear = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    if not clear.exists():
+        return math.nan
+    clear.write_text("5")  # resets the high-water mark
+    before = _status_bytes(status, "VmRSS")
     run()
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
+    return _status_bytes(status, "VmHWM") - before
+
+
+def _status_bytes(status: Path, name: str) -> int:
+    line = next(line for line in status.read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) * 1024
