@@ -36,4 +36,4 @@ export function swatch(rgb: ArrayLike<number>): HTMLElement {
 }
 
 export const percent = (part: number): string =>
-  part > 0 && part < 0.001 ? "<0.1 %" : `${(100 * part).toFixed(part < 0.1 ? 1 : 0)} %`;
+  part > 0 && part < 0.001 ? "<0.1 %" : `${(100 * part).toFixed(part > 0 && part < 0.1 ? 1 : 0)} %`;

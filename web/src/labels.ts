@@ -14,9 +14,27 @@ export class Labels {
   private done: Step[] = [];
   private undone: Step[] = [];
   private stroke: Map<number, number> | null = null;
+  /** How many steps had been done when the labels were saved; -1 if no undo leads back there. */
+  private savedAt = 0;
 
   constructor(n: number) {
     this.values = new Int32Array(n).fill(UNLABELLED);
+  }
+
+  /** Labels to begin with, which no undo takes away. */
+  static from(values: Int32Array): Labels {
+    const labels = new Labels(values.length);
+    labels.values.set(values);
+    return labels;
+  }
+
+  /** Whether there is something that was not saved. */
+  get edited(): boolean {
+    return this.done.length !== this.savedAt;
+  }
+
+  markSaved(): void {
+    this.savedAt = this.done.length;
   }
 
   get canUndo(): boolean {
@@ -78,8 +96,12 @@ export class Labels {
   }
 
   private push(step: Step): void {
+    if (this.savedAt > this.done.length) this.savedAt = -1;
     this.done.push(step);
-    if (this.done.length > MAX_STEPS) this.done.shift();
+    if (this.done.length > MAX_STEPS) {
+      this.done.shift();
+      this.savedAt = Math.max(-1, this.savedAt - 1);
+    }
     this.undone = [];
   }
 }

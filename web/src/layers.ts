@@ -46,7 +46,7 @@ export function paintLabels(
   surface.upload(faces);
 }
 
-export function paintField(surface: Surface, field: Field): void {
+export function paintField(surface: Surface, field: Field, hidden: (face: number) => boolean): void {
   const table = colorTable(field.signed);
   const { low, high, values } = field;
   const scale = high > low ? 255 / (high - low) : 0;
@@ -54,12 +54,12 @@ export function paintField(surface: Surface, field: Field): void {
   if (field.element === "face") {
     for (let face = 0; face < surface.nFaces; face++) {
       const at = row(values[face]);
-      surface.setFace(face, table[at], table[at + 1], table[at + 2]);
+      surface.setFace(face, table[at], table[at + 1], table[at + 2], hidden(face) ? 0 : 255);
     }
   } else {
     for (let corner = 0; corner < surface.faces.length; corner++) {
       const at = row(values[surface.faces[corner]]);
-      surface.setCorner(corner, table[at], table[at + 1], table[at + 2]);
+      surface.setCorner(corner, table[at], table[at + 1], table[at + 2], hidden((corner / 3) | 0) ? 0 : 255);
     }
   }
   surface.upload();

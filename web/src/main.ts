@@ -35,7 +35,7 @@ function start(session: Session): void {
   connectTools();
   listenToKeys(bench, { open, save, predict, help, resizeBrush });
   acceptDrops(opening);
-  window.addEventListener("beforeunload", (event) => bench.edited && event.preventDefault());
+  window.addEventListener("beforeunload", (event) => bench.labels.edited && event.preventDefault());
   document.body.dataset.ready = "true";
   const { opened } = session;
   if (opened) {

@@ -40,7 +40,7 @@ void main() {
     vec3 n = normalize(gl_FrontFacing ? vNormal : -vNormal);
     float key = max(dot(n, normalize(vec3(0.35, 0.55, 0.75))), 0.0);
     float fill = max(dot(n, normalize(vec3(-0.7, 0.1, 0.5))), 0.0);
-    float shade = 0.40 + 0.16 * (0.5 + 0.5 * n.y) + 0.46 * key + 0.14 * fill;
+    float shade = 0.50 + 0.12 * (0.5 + 0.5 * n.y) + 0.42 * key + 0.12 * fill;
     float gleam = pow(max(dot(n, normalize(vec3(0.2, 0.35, 0.9))), 0.0), 40.0);
     color = color * shade + 0.10 * gleam;
   }
@@ -48,9 +48,9 @@ void main() {
   if (vFace == chosen) color = mix(mix(color, markColor, 0.30), markColor, edgeOf(3.0));
   if (brushRadius > 0.0) {
     float d = distance(vPlace, brushPoint);
-    float w = fwidth(d) * 1.5;
+    float w = fwidth(d);
     color = mix(color, brushColor, 0.35 * (1.0 - step(brushRadius, d)));
-    color = mix(color, markColor, 1.0 - smoothstep(w, 2.0 * w, abs(d - brushRadius)));
+    color = mix(color, markColor, 1.0 - smoothstep(0.7 * w, 1.6 * w, abs(d - brushRadius)));
   }
   result = vec4(color, 1.0);
 }`;

@@ -1,6 +1,6 @@
 /** The save dialog. */
 
-import { byId } from "./dom";
+import { byId, el } from "./dom";
 import { toHex } from "./colormap";
 import type { Opening } from "./opening";
 import { server, type Annotation, type Session } from "./server";
@@ -11,14 +11,14 @@ export function prepareSaving(bench: Workbench, opening: Opening, session: Sessi
   const answer = byId("saved");
   byId("out-folder").textContent = session.out;
 
-  async function run(save: () => Promise<string>): Promise<void> {
+  async function run(save: () => Promise<(Node | string)[]>): Promise<void> {
     const buttons = dialog.querySelectorAll<HTMLButtonElement>(".choice .button");
     buttons.forEach((button) => (button.disabled = true));
     answer.className = "saved";
     answer.textContent = "Saving…";
     try {
-      answer.textContent = await save();
-      bench.edited = false;
+      answer.replaceChildren(...(await save()));
+      bench.labels.markSaved();
     } catch (error) {
       answer.classList.add("error");
       answer.textContent = (error as Error).message;
@@ -35,13 +35,14 @@ export function prepareSaving(bench: Workbench, opening: Opening, session: Sessi
   byId("save-files").onclick = () =>
     run(async () => {
       const { files } = await opening.withScene((id) => server.save(id, annotation()));
-      return `Saved ${files.join(", ")}.`;
+      return ["Saved ", ...files.flatMap((file, i) => [i ? ", " : "", el("code", {}, file)]), "."];
     });
   byId("save-data-set").onclick = () =>
     run(async () => {
       const name = byId<HTMLInputElement>("data-set-name").value;
       const { meshes, command } = await opening.withScene((id) => server.saveDataSet(id, annotation(), name));
-      return `${meshes} mesh${meshes === 1 ? "" : "es"} in the data set now. Train with: ${command}`;
+      const count = `${meshes} mesh${meshes === 1 ? "" : "es"}`;
+      return [`The data set has ${count} now. Train with `, el("code", {}, command)];
     });
   return () => {
     if (!bench.scene || dialog.open) return;

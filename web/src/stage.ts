@@ -21,6 +21,8 @@ export interface Gestures {
 }
 
 const CLICK_SLACK = 5;
+/** The part of the picture that the whole mesh fills. */
+const MARGIN = 0.84;
 const NONE = -1 as unknown as THREE.TOUCH;
 
 export class Stage {
@@ -72,16 +74,32 @@ export class Stage {
 
   /** The whole mesh, seen from the front and a little above. */
   fit(): void {
-    const radius = this.surface?.geometry.boundingSphere?.radius ?? 1;
-    const narrow = Math.min(1, this.camera.aspect);
-    const distance = (radius * 1.08) / Math.sin((this.camera.fov * Math.PI) / 360) / narrow;
+    const back = new THREE.Vector3(0.42, 0.26, 1).normalize();
+    const distance = this.distanceFrom(back);
     this.controls.target.set(0, 0, 0);
-    this.camera.position.set(0.42, 0.26, 1).normalize().multiplyScalar(distance);
+    this.camera.position.copy(back).multiplyScalar(distance);
     this.camera.near = distance / 200;
     this.camera.far = distance * 20;
     this.camera.updateProjectionMatrix();
     this.controls.update();
     this.invalidate();
+  }
+
+  /** How far the camera must stand back for every corner to lie in the middle part of the picture. */
+  private distanceFrom(back: THREE.Vector3): number {
+    const corners = this.surface?.geometry.getAttribute("position").array;
+    const right = new THREE.Vector3(0, 1, 0).cross(back).normalize();
+    const up = back.clone().cross(right);
+    const slope = MARGIN * Math.tan((this.camera.fov * Math.PI) / 360);
+    const wide = slope * this.camera.aspect;
+    let distance = corners ? 0.1 : 4;
+    for (let i = 0; corners && i < corners.length; i += 3) {
+      const [x, y, z] = [corners[i], corners[i + 1], corners[i + 2]];
+      const sideways = Math.abs(x * right.x + y * right.y + z * right.z) / wide;
+      const upwards = Math.abs(x * up.x + y * up.y + z * up.z) / slope;
+      distance = Math.max(distance, Math.max(sideways, upwards) + x * back.x + y * back.y + z * back.z);
+    }
+    return distance;
   }
 
   turn(right: number, up: number): void {

@@ -22,8 +22,6 @@ export class Workbench implements Gestures {
   classes: ClassEntry[] = startingClasses();
   prediction: Prediction | null = null;
   sources: FieldSource[] = [];
-  /** Painted or loaded since the last save. */
-  edited = false;
   private layer = "labels";
   private active = 0;
   private answers = new Map<string, Record<string, string>>();
@@ -44,13 +42,12 @@ export class Workbench implements Gestures {
     this.prediction = null;
     this.sources = [];
     this.picked = null;
-    this.edited = false;
     this.classes = startingClasses();
     this.layer = "labels";
     this.active = 0;
     this.stage.show(surface);
     if (labels) this.takeLabels(labels);
-    this.edited = false;
+    this.labels.markSaved();
     this.refresh();
   }
 
@@ -58,7 +55,6 @@ export class Workbench implements Gestures {
     const most = labels.reduce((a, b) => Math.max(a, b), 0);
     while (this.classes.length <= most) this.addClass();
     this.labels.replace(labels);
-    this.edited = true;
     this.setLayer("labels");
   }
 
@@ -66,7 +62,7 @@ export class Workbench implements Gestures {
   takePrediction(prediction: Prediction): boolean {
     this.prediction = prediction;
     this.request++;
-    if (prediction.rows === 1 || this.edited) {
+    if (prediction.rows === 1 || this.labels.edited) {
       this.setLayer("prediction");
       return prediction.rows === 1;
     }
@@ -79,9 +75,10 @@ export class Workbench implements Gestures {
     if (!prediction) return;
     const same = prediction.classes.map((c) => c.name).join("\n") === this.classes.map((c) => c.name).join("\n");
     // Numbers of other classes mean something else, so there is no way back to them.
-    if (!same) this.labels = new Labels(this.surface!.nFaces);
+    if (same) this.labels.replace(prediction.labels);
+    else this.labels = Labels.from(prediction.labels);
     this.classes = prediction.classes.map((entry) => ({ ...entry }));
-    this.labels.replace(prediction.labels);
+    this.labels.markSaved();
     this.active = Math.min(this.active, this.classes.length - 1);
     this.setLayer("labels");
   }
@@ -209,8 +206,7 @@ export class Workbench implements Gestures {
     if (source) {
       layers.paintLabels(surface, new Int32Array(surface.nFaces).fill(UNLABELLED), []);
       if (!source.picks || this.picked) void this.loadField();
-    } else if (this.field) layers.paintField(surface, this.field);
-    else layers.paintLabels(surface, this.shown.labels, this.shown.classes);
+    } else this.refreshColors();
     this.drawLegend();
     this.inspect();
     this.drawHistory();
@@ -257,11 +253,10 @@ export class Workbench implements Gestures {
       if (ticket !== this.request || this.source !== source) return;
       const { element, signed, note } = header as Field;
       this.field = layers.withRange(arrays.values as Float32Array, { element, signed, note });
-      layers.paintField(surface, this.field);
+      this.refreshColors();
       drawScale(this.field);
       drawQuestions(this.asked(source.choices), "", (key, value) => this.answer(key, value));
       this.inspect();
-      this.stage.invalidate();
     } catch (error) {
       if (ticket === this.request) complain(error);
     }
@@ -275,7 +270,7 @@ export class Workbench implements Gestures {
   }
 
   private finishStroke(): void {
-    if (this.labels.commit()) this.edited = true;
+    this.labels.commit();
     this.drawLegend();
     this.drawHistory();
     this.inspect();
@@ -283,7 +278,6 @@ export class Workbench implements Gestures {
 
   private redraw(faces: Uint32Array | null): void {
     if (!faces) return;
-    this.edited = true;
     if (this.layer !== "labels") this.setLayer("labels");
     layers.paintLabels(this.surface!, this.labels.values, this.classes, faces);
     this.finishStroke();
@@ -302,8 +296,10 @@ export class Workbench implements Gestures {
   }
 
   private refreshColors(): void {
-    if (this.field) return;
-    layers.paintLabels(this.surface!, this.shown.labels, this.shown.classes);
+    const { surface, field } = this;
+    const { labels, classes } = this.shown;
+    if (field) layers.paintField(surface!, field, (face) => classes[labels[face]]?.hidden);
+    else layers.paintLabels(surface!, labels, classes);
     this.stage.invalidate();
   }
 

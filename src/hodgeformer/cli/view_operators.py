@@ -27,7 +27,7 @@ _KINDS: dict[str, ElementKind] = {"v": "v", "e": "e", "f": "f"}
 class LearnedEigenfunctions:
     """L f = lambda f for the learned Laplacian of one head, largest |lambda| first, real parts."""
 
-    name, title, picks = "learned-eigenfunction", "Learned eigenf.", False
+    name, title, picks = "learned-eigenfunction", "Learned operator", False
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf

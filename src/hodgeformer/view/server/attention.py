@@ -25,7 +25,7 @@ from hodgeformer.view.server.models import Shelf
 from hodgeformer.view.server.refusal import Refusal
 from hodgeformer.view.server.scenes import Scene
 
-_TITLES = {"star0_inv": "inverse ⋆0", "star1": "⋆1", "star1_inv": "inverse ⋆1", "star2": "⋆2"}
+_TITLES = {"star0_inv": "⋆₀⁻¹", "star1": "⋆₁", "star1_inv": "⋆₁⁻¹", "star2": "⋆₂"}
 _MAX_KEPT = 3
 
 
@@ -73,7 +73,7 @@ class Attention:
         row = nearest_element(seen.prepared, scene, pick, star.kind)
         weights = star_row(star, seen, row, head=int(head) - 1)
         values = on_faces(seen.prepared, weights, star.kind)
-        note = f"Attention of {ELEMENT_NAMES[star.kind]} {row}, {_stars(network)[star_key][0]}"
+        note = f"Weight of each neighbor of the {ELEMENT_NAMES[star.kind]} in {_stars(network)[star_key][0]}"
         return ScalarField(values.astype(np.float32), "face", signed=False, note=note)
 
     def _arriving(self, scene: Scene, model: str, layer: int) -> _Seen:
@@ -134,7 +134,7 @@ def _stars(network: HodgeFormer) -> dict[str, tuple[str, ElementKind]]:
     if "H" not in blocks:
         return {}
     return {
-        key: (f"{_TITLES[key.split('.')[1]]} of L_{key[0]}, {ELEMENT_NAMES[star.kind]}", star.kind)
+        key: (f"{_TITLES[key.split('.')[1]]} of L_{key[0]} ({ELEMENT_NAMES[star.kind]})", star.kind)
         for key, star in _stars_of_block(network, blocks.index("H") + 1).items()
     }
 

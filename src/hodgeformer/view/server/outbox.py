@@ -92,7 +92,7 @@ class Outbox:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise Refusal(500, f"{folder} cannot be made ({error.strerror}); start with another --out.") from None
+            raise Refusal(409, f"{folder} cannot be made ({error.strerror}); give another name or --out.") from None
         if not folder.resolve().is_relative_to(self.folder.resolve()):
             raise Refusal(403, f"{folder.name} leads out of the output folder; nothing was written.")
         return folder
