@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -238,3 +240,29 @@ def test_a_cache_changes_nothing(figures: DataSet, figure_folder: Path, tmp_path
 def test_an_unknown_split(figures: DataSet) -> None:
     with pytest.raises(DataError, match="no split 'validation', only train, val, test"):
         Loader(figures, "validation", prepare=PREPARE, training=False)
+
+
+ENDLESS = """
+from hodgeformer.data.loader import Loader
+from hodgeformer.data.synthetic import synthetic_cubes
+from hodgeformer.mesh.prepare import PrepareConfig
+
+if __name__ == "__main__":
+    dataset = synthetic_cubes(n_classes=2, n_train=2, n_test=0, n_faces=100)
+    loader = Loader(dataset, "train", prepare=PrepareConfig(), training=True, n_workers=1)
+    for epoch in range(10**9):
+        for _ in loader.batches(epoch):
+            print("batch", flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
+def test_workers_do_not_outlive_a_killed_process(tmp_path: Path) -> None:
+    script = tmp_path / "endless.py"
+    script.write_text(ENDLESS)
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.kill()
+        # The pipe ends when the last process that holds it does, and the workers hold it.
+        process.communicate(timeout=30)
