@@ -115,13 +115,11 @@ def one_layer(n_vertices: int, *, training: bool, capped: bool, repeat: int = 3)
     """Time, and the peak of resident memory above the interpreter with its libraries; for a process of its own."""
     half = (n_vertices.bit_length() - 1) // 2
     config = PrepareConfig() if capped else PrepareConfig(max_neighbors=None)
-    prepared = [prepare(torus(n_vertices >> half, 1 << half), config)]
     small = pack([prepare(torus(8, 8), config)])
     model = HodgeFormer(ONE_LAYER).train(training)
     _runner(model, small, training)()  # compiles kernels and loads libraries
     base = psutil.Process().memory_info().rss
-    batch = pack(prepared, transpose=training)
-    del prepared
+    batch = pack([prepare(torus(n_vertices >> half, 1 << half), config)], transpose=training)
     run = _runner(model, batch, training)
     seconds = []
     for _ in range(repeat):

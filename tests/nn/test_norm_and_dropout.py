@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hodgeformer.nn.dropout import relu_dropout
+from hodgeformer.nn.dropout import dropout, relu_dropout
 from hodgeformer.nn.feed_forward import FeedForward
 from hodgeformer.nn.norm import normalized, normalized_parts
 
@@ -89,3 +89,18 @@ def test_weights_before_a_relu_keep_the_variance():
     assert float(layer.expand.weight.detach().std()) == pytest.approx((2 / 300) ** 0.5, rel=0.02)
     assert float(layer.contract.weight.detach().std()) == pytest.approx((2 / 900) ** 0.5, rel=0.02)
     assert not layer.expand.bias.any()
+
+
+def test_plain_dropout_draws_the_same_elements_on_the_way_back():
+    x = random(40, 30)
+    torch.manual_seed(3)
+    out = dropout(x, 0.4)
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    torch.testing.assert_close(out, x.detach() * grad)
+    assert float((grad == 0).double().mean()) == pytest.approx(0.4, abs=0.05)
+    assert bool((out < 0).any())
+
+
+@pytest.mark.parametrize("layer", [dropout, relu_dropout])
+def test_what_is_not_a_number_is_not_hidden(layer):
+    assert layer(torch.full((20, 20), torch.nan), 0.1).isnan().float().mean() > 0.8

@@ -1,4 +1,4 @@
-"""Dropout after a ReLU in one pass, and where its randomness comes from."""
+"""Dropout without a stored mask, and where its randomness comes from."""
 
 from __future__ import annotations
 
@@ -21,14 +21,34 @@ def drawn_seed() -> int:
     return int(torch.randint(2**62, ()))
 
 
+def dropout(x: Float[Tensor, "n d"], p: float) -> Float[Tensor, "n d"]:
+    """x with each element set to zero with probability p, the others divided by 1 - p."""
+    if p == 0.0 or not compiled_for(x):
+        return functional.dropout(x, p)
+    out: Tensor = _Dropout.apply(x, p, drawn_seed())  # type: ignore[no-untyped-call]
+    return out
+
+
 def relu_dropout(x: Float[Tensor, "n d"], p: float) -> Float[Tensor, "n d"]:
     """dropout(relu(x)), written over x. Keeps its output alone, which the next layer keeps anyway."""
-    if p == 0.0:
-        return functional.relu(x, inplace=True)
-    if not compiled_for(x):
+    if p == 0.0 or not compiled_for(x):
         return functional.dropout(functional.relu(x, inplace=True), p)
     out: Tensor = _ReluDropout.apply(x, p, drawn_seed())  # type: ignore[no-untyped-call]
     return out
+
+
+class _Dropout(torch.autograd.Function):
+    """The backward pass draws the same elements again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float, seed: int) -> Tensor:
+        ctx.p, ctx.seed = p, seed
+        return _drop_from(_copy(x), floor=-np.inf, p=p, seed=seed)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return _drop_from(_copy(grad), floor=-np.inf, p=ctx.p, seed=ctx.seed), None, None
 
 
 class _ReluDropout(torch.autograd.Function):
@@ -38,8 +58,7 @@ class _ReluDropout(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, p: float, seed: int) -> Tensor:
         ctx.mark_dirty(x)
         ctx.scale = 1 / (1 - p)
-        key, threshold = np.uint32(seed & 0xFFFFFFFF), np.uint32(round(p * 2**32))
-        run_rows(_kernels(8 * x.element_size())[0], len(x), x, key, threshold, ctx.scale)
+        _drop_from(x, floor=0.0, p=p, seed=seed)
         ctx.save_for_backward(x)
         return x
 
@@ -48,25 +67,48 @@ class _ReluDropout(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (out,) = ctx.saved_tensors
         result = torch.empty_like(out)
-        run_rows(_kernels(8 * out.element_size())[1], len(out), grad.contiguous(), out, result, ctx.scale)
+        kernel = _backward_kernel(8 * out.element_size())
+        run_rows(kernel, len(out), grad.contiguous(), out, result, ctx.scale)
         return result, None, None
 
 
+def _copy(x: Tensor) -> Tensor:
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+def _drop_from(x: Tensor, *, floor: float, p: float, seed: int) -> Tensor:
+    """In place: a loop over two arrays that may be one and the same is not vectorized."""
+    key, threshold = np.uint32(seed & 0xFFFFFFFF), np.uint32(round(p * 2**32))
+    run_rows(_forward_kernel(8 * x.element_size()), len(x), x, floor, key, threshold, 1 / (1 - p))
+    return x
+
+
 @lru_cache
-def _kernels(bits: int) -> tuple[Callable[..., None], Callable[..., None]]:
+def _forward_kernel(bits: int) -> Callable[..., None]:
     from numba import njit, types
 
-    real = types.float32 if bits == 32 else types.float64
-    row, word, array = types.int64, types.uint32, types.Array(real, 2, "C")
-    forward = types.void(row, row, array, word, word, types.float64)
-    backward = types.void(row, row, *3 * (array,), types.float64)
-    compile_ = njit(forward, nogil=True, cache=True), njit(backward, nogil=True, cache=True)
-    return compile_[0](_drop), compile_[1](_pass_back)
+    array, number = types.Array(types.float32 if bits == 32 else types.float64, 2, "C"), types.float64
+    signature = types.void(*2 * (types.int64,), array, number, *2 * (types.uint32,), number)
+    compiled: Callable[..., None] = njit(signature, nogil=True, cache=True)(_drop)
+    return compiled
 
 
-def _drop(first, last, x, key, threshold, scale):  # type: ignore[no-untyped-def]
-    """Element (i, c) is dropped where a hash of (key, i, c) falls below the threshold."""
-    factor, zero = x.dtype.type(scale), x.dtype.type(0)
+@lru_cache
+def _backward_kernel(bits: int) -> Callable[..., None]:
+    from numba import njit, types
+
+    array = types.Array(types.float32 if bits == 32 else types.float64, 2, "C")
+    signature = types.void(*2 * (types.int64,), *3 * (array,), types.float64)
+    compiled: Callable[..., None] = njit(signature, nogil=True, cache=True)(_pass_back)
+    return compiled
+
+
+def _drop(first, last, x, floor, key, threshold, scale):  # type: ignore[no-untyped-def]
+    """Element (i, c) is dropped where a hash of (key, i, c) falls below the threshold, or it is at most floor.
+
+    Written so that what is not a number stays so: a run that diverges must show it.
+    """
+    factor, least, zero = x.dtype.type(scale), x.dtype.type(floor), x.dtype.type(0)
     for i in range(first, last):
         row = x[i]
         row_key = np.uint32(key ^ np.uint32(i) * np.uint32(0x9E3779B9))
@@ -76,7 +118,7 @@ def _drop(first, last, x, key, threshold, scale):  # type: ignore[no-untyped-def
             h = np.uint32((h ^ (h >> np.uint32(16))) * np.uint32(0x7FEB352D))
             h = np.uint32((h ^ (h >> np.uint32(15))) * np.uint32(0x846CA68B))
             h = np.uint32(h ^ (h >> np.uint32(16)))
-            row[c] = row[c] * factor if (h >= threshold) & (row[c] > zero) else zero
+            row[c] = zero if (h < threshold) | (row[c] <= least) else row[c] * factor
 
 
 def _pass_back(first, last, grad, out, result, scale):  # type: ignore[no-untyped-def]
@@ -84,4 +126,4 @@ def _pass_back(first, last, grad, out, result, scale):  # type: ignore[no-untype
     for i in range(first, last):
         g, y, target = grad[i], out[i], result[i]
         for c in range(g.size):
-            target[c] = g[c] * factor if y[c] > zero else zero
+            target[c] = zero if y[c] == zero else g[c] * factor

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from hodgeformer.containers import ElementKind, PerElement
 from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.dropout import dropout
 from hodgeformer.nn.feed_forward import linear
 from hodgeformer.ops.segment import segment_mean
 from hodgeformer.packed.topology import PackedComplex
@@ -23,8 +24,12 @@ class _Head(nn.Module):
         super().__init__()
         self.updated = config.updated
         self.d_in = config.d_model * len(config.updated)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = config.dropout
         self.out = linear(self.d_in, config.n_classes)
+
+    def answer(self, x: Float[Tensor, "rows d"]) -> Float[Tensor, "rows n_classes"]:
+        out: Tensor = self.out(dropout(x, self.dropout if self.training else 0.0))
+        return out
 
 
 class MeshHead(_Head):
@@ -40,8 +45,7 @@ class MeshHead(_Head):
 
     def forward(self, x: PerElement[Tensor | None], topology: PackedComplex) -> Float[Tensor, "meshes n_classes"]:
         means = [segment_mean(cast(Tensor, x[kind]), topology.offsets[kind]) for kind in self.updated]
-        out: Tensor = self.out(self.dropout(self.centered(torch.cat(means, dim=1))))
-        return out
+        return self.answer(self.centered(torch.cat(means, dim=1)))
 
     def centered(self, pooled: Float[Tensor, "meshes d"]) -> Float[Tensor, "meshes d"]:
         if len(pooled) > 1:
@@ -61,8 +65,7 @@ class ElementHead(_Head):
 
     def forward(self, x: PerElement[Tensor | None], topology: PackedComplex) -> Float[Tensor, "n n_classes"]:
         carried = [topology.carry(cast(Tensor, x[kind]), source=kind, target=self.kind) for kind in self.updated]
-        out: Tensor = self.out(self.dropout(torch.cat(carried, dim=1)))
-        return out
+        return self.answer(torch.cat(carried, dim=1))
 
 
 def head_for(config: ModelConfig) -> MeshHead | ElementHead:
