@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from meshes import icosphere, open_grid, two_components
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import aslinearoperator, eigsh
 
@@ -15,6 +14,7 @@ from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.study.eigen import cotangent_eigenpairs, eigenpairs
 from hodgeformer.study.operators import HeadOperators, head_operators
+from meshes import icosphere, open_grid, two_components
 
 
 def round_sphere(subdivisions: int) -> Mesh:

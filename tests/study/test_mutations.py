@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
-from meshes import all_kinds, icosphere, open_grid, tetrahedron
 
 from hodgeformer.errors import MeshError
 from hodgeformer.mesh.check import check_mesh
@@ -30,6 +31,7 @@ from hodgeformer.study.mutations import (
     subdivision,
 )
 from hodgeformer.study.surface import remeshed, subdivided
+from meshes import all_kinds, icosphere, open_grid, tetrahedron
 
 ALL = [ORIGINAL, *paper_mutations(), *further_mutations()]
 RNG = np.random.default_rng(0)
@@ -112,7 +114,7 @@ def test_every_limb_takes_more_away() -> None:
     mesh = icosphere(3)
     left = [limbs_cut_away(n)(mesh, np.random.default_rng(0)).mesh.n_faces for n in range(4)]
     assert left[0] == mesh.n_faces
-    assert all(after < before for before, after in zip(left, left[1:], strict=False))
+    assert all(after < before for before, after in pairwise(left))
 
 
 def test_motions_are_looked_up_where_they_started() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from meshes import icosphere, two_components
 from torch import Tensor
 
 from hodgeformer.containers import ElementKind
@@ -16,6 +15,7 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import pack
 from hodgeformer.study.operators import HeadOperators, head_operators
 from hodgeformer.study.reach import attention_around, compare_stars, correlation, reach_of
+from meshes import icosphere, two_components
 
 D_HEAD = 4
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from meshes import icosphere
 
 from hodgeformer.data.convert import convert_labels
 from hodgeformer.data.dataset import DataSet, Sample
@@ -16,8 +15,17 @@ from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.study.mutations import Mutation, face_removal, gaussian_noise, renumbering, rotation, scale, subdivision
+from hodgeformer.study.mutations import (
+    Mutation,
+    face_removal,
+    gaussian_noise,
+    renumbering,
+    rotation,
+    scale,
+    subdivision,
+)
 from hodgeformer.study.robustness import element_centers, mutated_sample, nearest_labels, robustness
+from meshes import icosphere
 
 
 def octants(mesh: Mesh) -> IntArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from hodgeformer.view.render import render, save_png, stacked
 
 _MARK = (20, 22, 26)
 _PANEL = 240
+_WIDTH = 1200
 _HIGHEST = 50.0
 
 
@@ -47,13 +49,14 @@ def _attention(report: OperatorReport, mesh: Mesh, name: str, up: UpAxis) -> Pic
     )
     key = ColorBar((0.0, limits[1]), "warmth", "attention weight; gray: not in its pattern")
     views = _facing(mesh, kind, report.picked, up)
+    shown: dict[str, Any] = {"views": views, "up": up, "title": title, "key": key, "edges": 0.25, "width": _WIDTH}
     if kind == "v":
-        return render(mesh, vertex_colors=colors, blend=False, views=views, up=up, title=title, key=key, edges=0.25)
+        return render(mesh, vertex_colors=colors, blend=False, **shown)
     if kind == "e":
         weights = weights.copy()
         weights[report.picked] = np.inf
         colors = _face_colors_of_edges(mesh, weights, limits[1])
-    return render(mesh, face_colors=colors, views=views, up=up, title=title, key=key, edges=0.25)
+    return render(mesh, face_colors=colors, **shown)
 
 
 def _face_colors_of_edges(mesh: Mesh, weights: NDArray[np.float64], high: float) -> NDArray[np.uint8]:

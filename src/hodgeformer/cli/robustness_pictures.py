@@ -17,7 +17,7 @@ from hodgeformer.view.lettering import Legend, Picture, key_band, title_band
 from hodgeformer.view.render import render, save_png, stacked
 
 _COLUMNS = 6
-_PANEL = 320
+_PANEL = 260
 _TEXT = 15
 
 

@@ -77,7 +77,7 @@ def _carry_out(run: PlannedRun, found: _Results, place: str) -> None:
     told = "was finished before"
     if result is None:
         print(f"run {place}: {run.row.name}, seed {run.seed}", file=sys.stderr)
-        with display() as listener:
+        with display(quiet=False) as listener:
             result = carry_out(run, listener)
         told = "done"
     if result is None:

@@ -16,7 +16,9 @@ _FIGURES: dict[str, Any] = {"name": "figures", "n_train": 24, "n_test": 8, "n_fa
 def efficiency(
     data: Annotated[
         str | None,
-        typer.Option("--data", help="A data-set folder or name; default made-up bodies of Human size.", show_default=False),
+        typer.Option(
+            "--data", help="A data-set folder or name; default made-up bodies of Human size.", show_default=False
+        ),
     ] = None,
     largest: Annotated[int, typer.Option("--largest", min=8, max=20, help="2^this is the largest mesh.")] = 14,
     capped: Annotated[bool, typer.Option("--capped", help="Our caps on neighbors in place of sqrt(n).")] = False,
@@ -31,9 +33,9 @@ def efficiency(
 ) -> None:
     """Time and peak memory by mesh size, and per epoch and batch, each measured in a process of its own.
 
-    Size table: one HodgeFormer layer on vertices, d = 256; memory above the interpreter. Runtime table: the paper's Human
-    model, batch size 12 in training and 1 in testing; memory of the whole process. The paper's figures are those of an
-    RTX 4090.
+    Size table: one HodgeFormer layer on vertices, d = 256; memory above the interpreter. Runtime table: the paper's
+    Human model, batch size 12 in training and 1 in testing; memory of the whole process. The paper's figures are those
+    of an RTX 4090.
     """
     from rich.console import Console
 

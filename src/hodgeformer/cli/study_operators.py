@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hodgeformer.containers import ElementKind
     from hodgeformer.study.operator_report import OperatorReport
 
+
 class Element(StrEnum):
     """What is picked."""
 
@@ -61,7 +62,7 @@ def operators(
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("operators"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
-    """Attention around an element, reach of the stars, and eigenfunctions of L_v, L_e, L_f beside the cotangent ones."""
+    """Attention around an element, reach of the stars, eigenfunctions of L_v, L_e, L_f beside the cotangent ones."""
     import numpy as np
 
     from hodgeformer.checkpoint import find_checkpoint, load_checkpoint
@@ -101,7 +102,17 @@ def _print_operators(report: OperatorReport) -> None:
 
     console = table_console()
     stars = Table(title=f"stars of layer {report.layer}, head {report.head}")
-    for column in ("star", "row sums", "neighbors", "own", "distance", "hops", "r entries", "r |entries|", "r diagonal"):
+    for column in (
+        "star",
+        "row sums",
+        "neighbors",
+        "own",
+        "distance",
+        "hops",
+        "r entries",
+        "r |entries|",
+        "r diagonal",
+    ):
         stars.add_column(column, justify="left" if column == "star" else "right")
     for name, reach in report.reach.items():
         found, r = reach.summary(), report.correlations[name]
@@ -113,9 +124,9 @@ def _print_operators(report: OperatorReport) -> None:
             *("-" if r[key] is None else f"{r[key]:.3f}" for key in ("entries", "absolute_entries", "diagonal")),
         )
     console.print(stars)
-    for kind, found in report.eigen.items():
-        console.print(f"L_{kind} eigenvalues: " + ", ".join(_number(value) for value in found.values.tolist()))
-    console.print("cotangent eigenvalues: " + ", ".join(_number(value) for value in report.cotangent.values.tolist()))
+    spectra = {f"L_{kind}": pairs.values for kind, pairs in report.eigen.items()}
+    for name, values in {**spectra, "cotangent": report.cotangent.values}.items():
+        console.print(f"{name} eigenvalues: " + ", ".join(_number(value) for value in values.tolist()))
 
 
 def _number(value: complex) -> str:

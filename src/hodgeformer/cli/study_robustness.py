@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hodgeformer.cli.results import print_rows, save_rows
 
 if TYPE_CHECKING:
+    from hodgeformer.data.dataset import DataSet
     from hodgeformer.study.mutations import Mutation
 
 
@@ -55,7 +56,7 @@ def robustness(
             results.append(result)
             status.update(f"{len(results)} of {len(mutations) + 1} scored: {result.mutation.name}")
     table = [result.row(results[0]) for result in results]
-    about = {
+    about: dict[str, Any] = {
         "model": str(path),
         "data": dataset.name,
         "split": split,
@@ -74,7 +75,7 @@ def robustness(
         print(file)
 
 
-def _dataset(data: str):  # type: ignore[no-untyped-def]  # its type would import numpy at start
+def _dataset(data: str) -> DataSet:
     from hodgeformer.data.open import DataConfig, open_dataset
     from hodgeformer.train.toml import read_toml
 

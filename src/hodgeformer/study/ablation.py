@@ -193,7 +193,7 @@ def _train(run: PlannedRun, listener: Listener) -> RunResult:
     training = Run(setup, setup.learner(), listener=listener)
     if begun:
         training.resume()
-    with _counted_cpu(run.folder / "cpu_seconds.json") as cpu_seconds:
+    with _CpuClock(run.folder / "cpu_seconds.json") as cpu_seconds:
         training.train()
     result = _scored(setup, training, cpu_seconds())
     write_atomically(run.result, json.dumps(asdict(result), indent=2).encode())
@@ -217,7 +217,7 @@ def _scored(setup: Setup, training: Run, cpu_seconds: float) -> RunResult:
     )
 
 
-class _counted_cpu:
+class _CpuClock:
     """CPU seconds of this process over all sittings, kept in a file."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.process_time) -> None:

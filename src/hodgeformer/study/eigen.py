@@ -50,7 +50,7 @@ def eigenpairs(operator: LinearOperator, k: int, end: End, *, seed: int = 0) -> 
     Fewer come back where the iteration does not converge. A pair that k would cut in half is returned whole.
     """
     n = operator.shape[0]
-    if not 1 <= k:
+    if k < 1:
         raise ConfigError(f"the number of eigenfunctions must be at least 1, got {k}")
     if n <= 4 * k + 8:  # too small for a Krylov space, and cheap to write out
         values, functions = np.linalg.eig(operator @ np.eye(n))

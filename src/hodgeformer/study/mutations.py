@@ -9,6 +9,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
 from hodgeformer.data.augment import random_rotation
 from hodgeformer.mesh.geometry import face_centers
@@ -109,16 +110,22 @@ def cut_away(share: float) -> Change:
 
 
 def limbs_cut_away(count: int, share: float = 0.06) -> Change:
-    """`count` times the faces that lie farthest from the middle, with those around them on the surface, are cut off."""
+    """`count` times a tip, farther from the middle than all around it, is cut off with the share of faces nearest to it
+    along the surface."""
 
     def change(mesh: Mesh, rng: np.random.Generator) -> Mutated:
-        adjacency, removed = _face_adjacency(mesh), np.zeros(mesh.n_faces, dtype=bool)
         at = face_centers(mesh.vertices, mesh.faces)
         far = np.linalg.norm(at - at.mean(axis=0), axis=1)
+        paths = _face_adjacency(mesh).tocoo()
+        paths.data = np.linalg.norm(at[paths.row] - at[paths.col], axis=1)
+        paths, removed = csr_array(paths), np.zeros(mesh.n_faces, dtype=bool)
         for _ in range(count):
             # Among the farthest left, so that limbs go in another order on another mesh.
-            farthest = np.argsort(np.where(removed, -np.inf, far), kind="stable")[-max(mesh.n_faces // 10, 1) :]
-            removed[_patch(adjacency, int(rng.choice(farthest)), round(share * mesh.n_faces))] = True
+            height = np.where(removed, -np.inf, far)
+            farthest = np.argsort(height, kind="stable")[-max(mesh.n_faces // 10, 1) :]
+            tip = _uphill(paths, height, int(rng.choice(farthest)))
+            along = np.where(removed, np.inf, dijkstra(paths, indices=tip))
+            removed[np.argsort(along, kind="stable")[: round(share * mesh.n_faces)]] = True
         traced = without_faces(mesh, removed)
         return Mutated.of(traced.mesh, traced.origin)
 
@@ -262,3 +269,12 @@ def _patch(adjacency: csr_array, center: int, size: int) -> list[int]:
                 seen.add(int(other))
                 patch.append(int(other))
     return patch
+
+
+def _uphill(adjacency: csr_array, height: FloatArray, face: int) -> int:
+    """The summit that is reached by always going to the highest adjacent face."""
+    while True:
+        around = adjacency.indices[adjacency.indptr[face] : adjacency.indptr[face + 1]]
+        if not around.size or height[around].max() <= height[face]:
+            return face
+        face = int(around[height[around].argmax()])

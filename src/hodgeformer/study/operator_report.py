@@ -20,8 +20,8 @@ from hodgeformer.study.reach import Reach, attention_around, compare_stars, reac
 
 @dataclass(frozen=True, eq=False)
 class OperatorReport:
-    """Per star, named such as "L_v.star1": `attention` around element `picked` (only stars on elements of `kind`), reach
-    and correlations with the textbook's star. Per Laplacian: eigenpairs, and how smooth the functions of L_v are.
+    """Per star, named such as "L_v.star1": reach, correlations with the textbook's star, and `attention` around element
+    `picked` for those that act on elements of `kind`. Per Laplacian: eigenpairs, and the roughness of those of L_v.
 
     Arrays are in the order of the mesh file; rows of the stars in `reach` in that of the prepared mesh.
     """
@@ -107,9 +107,7 @@ def study_operators(
             for name, star in own.items()
         },
         eigen={owner: _in_file_order(operators, found, owner) for owner, found in learned.items()},
-        cotangent=_in_file_order(
-            operators, cotangent_eigenpairs(stiffness=stiffness, mass=mass, k=n_functions), "v"
-        ),
+        cotangent=_in_file_order(operators, cotangent_eigenpairs(stiffness=stiffness, mass=mass, k=n_functions), "v"),
         roughness=roughness(learned["v"].functions, stiffness, mass) if "v" in learned else None,
     )
 

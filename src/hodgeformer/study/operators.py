@@ -95,9 +95,7 @@ def head_operators(model: HodgeFormer, prepared: PreparedMesh, *, layer: int | N
     stars: dict[ElementKind, dict[StarName, csr_array]] = {}
     for kind in model.config.updated:
         module = attention.laplacian[kind]
-        stars[kind] = {
-            name: star_matrix(getattr(module, name), x, metric_of, head=head - 1) for name in STARS[kind]
-        }
+        stars[kind] = {name: star_matrix(getattr(module, name), x, metric_of, head=head - 1) for name in STARS[kind]}
     classical = {name: _fixed_matrix(FixedStar(name, galerkin=True), metric_of) for name in STAR_KIND}
     return HeadOperators(prepared, layer, head, stars, classical)
 
@@ -135,7 +133,9 @@ def _hodge_attention(model: HodgeFormer, layer: int) -> HodgeAttention:
     blocks = model.config.blocks
     if not 1 <= layer <= len(blocks) or not isinstance(model.encoder.blocks[layer - 1], HodgeFormerBlock):
         known = ", ".join(str(i + 1) for i, letter in enumerate(blocks) if letter == "H")
-        raise ConfigError(f"layer {layer} is no HodgeFormer block; of the blocks '{blocks}' these are: {known or 'none'}")
+        raise ConfigError(
+            f"layer {layer} is no HodgeFormer block; of the blocks '{blocks}' these are: {known or 'none'}"
+        )
     return cast(HodgeAttention, model.encoder.blocks[layer - 1].attention)
 
 

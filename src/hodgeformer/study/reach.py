@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
@@ -18,7 +18,8 @@ from hodgeformer.mesh.topology import MeshComplex
 from hodgeformer.study.operators import HeadOperators, element_positions
 
 FloatArray = NDArray[np.float64]
-_MOST_ROWS_WITH_HOPS = 512  # a search over the whole mesh for each row
+_MOST_ROWS_WITH_HOPS = 256  # a search over the whole mesh for each row
+_ROWS_AT_ONCE = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,16 +56,21 @@ def reach_of(star: csr_array, prepared: PreparedMesh, kind: ElementKind) -> Reac
     n = star.shape[0]
     row = np.repeat(np.arange(n), np.diff(star.indptr))
     weights, columns = star.data, star.indices
-    entropy = -np.bincount(row, weights * np.log(np.maximum(weights, 1e-300)), minlength=n)
+
+    def row_sums(values: FloatArray) -> FloatArray:
+        sums: FloatArray = np.bincount(row, weights=values, minlength=n).astype(np.float64)
+        return sums
+
+    entropy = -row_sums(weights * np.log(np.maximum(weights, 1e-300)))
     at = element_positions(prepared, kind)
     apart = np.linalg.norm(at[row] - at[columns], axis=1)
     chosen = np.unique(np.linspace(0, n - 1, min(n, _MOST_ROWS_WITH_HOPS)).round().astype(np.int64))
     hops, unreachable = _weighted_hops(star, _adjacency(prepared.topology, kind), chosen)
     return Reach(
-        row_sums=np.bincount(row, weights, minlength=n),
+        row_sums=row_sums(weights),
         neighbors=np.exp(entropy),
         own_weight=star.diagonal(),
-        distance=np.bincount(row, weights * apart, minlength=n),
+        distance=row_sums(weights * apart),
         hop_rows=chosen,
         hops=hops,
         unreachable=unreachable,
@@ -111,19 +117,19 @@ def correlation(a: NDArray[Any], b: NDArray[Any]) -> float | None:
 
 def _adjacency(topology: MeshComplex, kind: ElementKind) -> csr_array:
     """Vertices adjacent over an edge, edges at a vertex, faces over an edge."""
-    if kind == "v":
-        tail, head = topology.edges.T
-        return csr_array(coo_array((np.ones(topology.n.e), (tail, head)), shape=(topology.n.v, topology.n.v)))
-    incidence = abs(topology.d0_matrix() if kind == "e" else topology.d1_matrix()).astype(np.float64)
-    return csr_array(incidence @ incidence.T)
+    incidence = abs(topology.d1_matrix() if kind == "f" else topology.d0_matrix()).astype(np.float64)
+    return csr_array(incidence.T @ incidence if kind == "v" else incidence @ incidence.T)
 
 
 def _weighted_hops(star: csr_array, adjacency: csr_array, rows: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
     hops, unreachable = np.zeros(len(rows)), np.zeros(len(rows))
-    for i, row in enumerate(rows):
-        entries = slice(star.indptr[row], star.indptr[row + 1])
-        distances = dijkstra(adjacency, directed=False, indices=int(row), unweighted=True)[star.indices[entries]]
-        reached = np.isfinite(distances)
-        hops[i] = star.data[entries][reached] @ distances[reached]
-        unreachable[i] = star.data[entries][~reached].sum()
+    for first in range(0, len(rows), _ROWS_AT_ONCE):
+        part = rows[first : first + _ROWS_AT_ONCE]
+        distances = dijkstra(adjacency, indices=part, unweighted=True)
+        for i, (row, apart) in enumerate(zip(part, distances, strict=True), first):
+            entries = slice(star.indptr[row], star.indptr[row + 1])
+            weights, steps = star.data[entries], apart[star.indices[entries]]
+            reached = np.isfinite(steps)
+            hops[i] = weights[reached] @ steps[reached]
+            unreachable[i] = weights[~reached].sum()
     return hops, unreachable

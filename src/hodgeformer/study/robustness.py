@@ -116,7 +116,8 @@ def _scored(
     own_labels: dict[str, NDArray[Any] | None],
     n_pictured: int,
 ) -> Robustness:
-    tally, own, pictured, sizes = Tally(len(dataset.classes)), [0, 0], [], []
+    tally, own, sizes = Tally(len(dataset.classes)), [0, 0], []
+    pictured: list[Answer] = []
     for answer in Evaluator(dataset, dataset.split("test"), prepare).answers(model):
         predicted = answer.output.argmax(axis=1)
         tally.add(answer.mesh.name, predicted=predicted, true=answer.target, areas=answer.areas)

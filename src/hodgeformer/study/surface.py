@@ -54,8 +54,7 @@ def subdivided(mesh: Mesh, chosen: NDArray[np.bool_] | None = None) -> Traced:
     ends = topology.edges[split]
     vertices = np.concatenate([mesh.vertices, (mesh.vertices[ends[:, 0]] + mesh.vertices[ends[:, 1]]) / 2])
     pieces, owners = _pieces(topology.faces, middle[topology.face_edges])
-    faces, owners = np.concatenate(pieces), origin[np.concatenate(owners)]
-    return Traced(rebuilt(mesh, vertices, faces), owners)
+    return Traced(rebuilt(mesh, vertices, np.concatenate(pieces)), origin[np.concatenate(owners)])
 
 
 def _pieces(faces: IntArray, middles: IntArray) -> tuple[list[IntArray], list[IntArray]]:

@@ -1,0 +1,164 @@
+"""`hodgeformer study ...` from the command line: files, tables, pictures, JSON and errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from hodgeformer.checkpoint import Checkpoint, save_checkpoint
+from hodgeformer.cli import app
+from hodgeformer.mesh.io import save_mesh
+from hodgeformer.mesh.prepare import PrepareConfig
+from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.study import efficiency, mutations
+from meshes import icosphere
+
+
+@pytest.fixture
+def run() -> Callable[..., Result]:
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    config = ModelConfig(task="segmentation", n_classes=2, blocks="HT", updates="vf", d_model=8, d_hidden=8, n_heads=2)
+    checkpoint = Checkpoint(
+        model=config,
+        prepare=PrepareConfig(),
+        weights=HodgeFormer(config).state_dict(),
+        classes=("top", "bottom"),
+        colors=((200, 30, 30), (30, 30, 200)),
+    )
+    path = tmp_path_factory.mktemp("model") / "small.safetensors"
+    save_checkpoint(path, checkpoint)
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    for sub in ("meshes", "labels"):
+        (folder / sub).mkdir()
+    for name in ("one", "two"):
+        mesh = icosphere(1, name)
+        save_mesh(mesh, folder / "meshes" / f"{name}.ply")
+        labels = (mesh.vertices[mesh.faces].mean(axis=1)[:, 1] < 0).astype(int)
+        (folder / "labels" / f"{name}.txt").write_text("\n".join(map(str, labels)))
+    (folder / "dataset.toml").write_text(
+        'task = "segmentation"\nelement = "face"\nclasses = ["top", "bottom"]\nmeshes = "meshes"\nlabels = "labels"\n'
+        '[split]\ntrain = ["one"]\ntest = ["two"]\n'
+    )
+    return folder
+
+
+@pytest.mark.parametrize("element", ["vertex", "edge", "face"])
+def test_operators_write_pictures_and_numbers(
+    run: Callable[..., Result], model: Path, data: Path, tmp_path: Path, element: str
+) -> None:
+    mesh = data / "meshes" / "one.ply"
+    result = run(
+        "study", "operators", model, mesh, "--element", element, "--pick", 5, "--functions", 3, "--out", tmp_path
+    )
+    assert result.exit_code == 0, result.output
+    assert "L_v.star0_inv" in result.output
+    content = json.loads((tmp_path / "operators.json").read_text())
+    assert content["layer"] == 1
+    assert content["picked"] == 5
+    assert set(content["eigenvalues"]) == {"L_v", "L_f"}
+    assert content["reach"]["L_f.star2"]["largest_row_sum_error"] < 1e-5
+    with np.load(tmp_path / "operators.npz") as file:
+        arrays = dict(file)
+    assert arrays["L_f.functions"].shape[0] == 80
+    owner = {"vertex": "L_v.star0_inv", "edge": "L_v.star1", "face": "L_f.star2"}[element]
+    assert np.nansum(arrays[f"{owner}.attention"]) == pytest.approx(1, abs=1e-5)
+    for name in ("attention", "eigenfunctions"):
+        with Image.open(tmp_path / f"{name}.png") as picture:
+            assert len(np.unique(np.asarray(picture).reshape(-1, 3), axis=0)) > 50
+
+
+def test_operators_as_json_and_wrong_choices(
+    run: Callable[..., Result], model: Path, data: Path, tmp_path: Path
+) -> None:
+    mesh = data / "meshes" / "one.ply"
+    told = run("study", "operators", model, mesh, "--functions", 2, "--out", tmp_path, "--json")
+    assert json.loads(told.stdout)["head"] == 1
+    wrong = run("study", "operators", model, mesh, "--layer", 2, "--out", tmp_path)
+    assert wrong.exit_code == 2
+    assert "no HodgeFormer block" in wrong.stderr
+    assert run("study", "operators", model, mesh, "--pick", 5000, "--out", tmp_path).exit_code == 2
+    assert run("study", "operators", tmp_path / "none", mesh).exit_code == 2
+
+
+def test_robustness_writes_a_table_and_a_picture(
+    run: Callable[..., Result], model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = [m for m in mutations.paper_mutations() if m.name.startswith(("Gaussian noise 0.02", "patches", "1 limb"))]
+    monkeypatch.setattr(mutations, "paper_mutations", lambda: few)
+    result = run("study", "robustness", model, data, "--out", tmp_path, "--faces", 60)
+    assert result.exit_code == 0, result.output
+    content = json.loads((tmp_path / "robustness.json").read_text())
+    rows = {row["mutation"]: row for row in content["rows"]}
+    assert len(rows) == 1 + 3 + 1 + len(mutations.further_mutations())
+    assert rows["Gaussian noise 0.020"]["paper_drop"] == 9.2
+    assert rows["renumbered"]["drop"] == 0
+    assert rows["remeshed to 60 faces"]["mean_faces"] == 60
+    assert (tmp_path / "robustness.csv").read_text().startswith("mutation,mean_faces,accuracy")
+    with Image.open(tmp_path / "robustness.png") as picture:
+        assert picture.width > 1000
+    only = run("study", "robustness", model, data, "--out", tmp_path, "--paper-only", "--json")
+    assert [row["mutation"] for row in json.loads(only.stdout)["rows"]] == [
+        "original",
+        "Gaussian noise 0.020",
+        "patches removed, p = 0.005",
+    ]
+
+
+def test_ablation_makes_its_table_and_skips_what_is_done(
+    run: Callable[..., Result], data: Path, tmp_path: Path
+) -> None:
+    study = tmp_path / "tiny.toml"
+    study.write_text(
+        'title = "tiny"\n[base.model]\nd_model = 8\nn_heads = 1\n'
+        '[[rows]]\nname = "plain"\npaper = { vases = 84.82 }\nmodel = { blocks = "T", embedding = "plain" }\n'
+        '[[rows]]\nname = "neighbor"\nmodel = { blocks = "T" }\n'
+    )
+    command = ("study", "ablation", study, "--data", data, "--seeds", 1, "--epochs", 1)
+    folders = ("--out", tmp_path / "runs", "--results", tmp_path / "results")
+    first = run(*command, *folders)
+    assert first.exit_code == 0, first.output
+    assert "84.82" in first.stdout
+    second = run(*command, *folders, "--json")
+    assert second.stderr.count("was finished before") == 2
+    rows = json.loads(second.stdout)["rows"]
+    assert [row["row"] for row in rows] == ["plain", "neighbor"]
+    assert rows[0]["score"] == "face_accuracy"
+    assert (tmp_path / "results" / "tiny.csv").is_file()
+    other = run("study", "ablation", study, "--data", data, "--seeds", 1, "--epochs", 2, *folders)
+    assert other.exit_code == 2
+    assert "other settings" in other.stderr
+    both = run(*command, *folders, "--minutes", 1)
+    assert both.exit_code == 2
+
+
+def test_efficiency_writes_both_tables(
+    run: Callable[..., Result], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(efficiency, "apart", lambda function, *arguments: function(*arguments))
+    monkeypatch.setattr(efficiency, "ENOUGH_SECONDS", 0.0)
+    small = ("model.d_model=8", "model.d_hidden=8", "model.n_heads=1", "model.blocks=H", "train.batch_size=1")
+    settings = [word for setting in small for word in ("--set", setting)]
+    result = run("study", "efficiency", "--data", data, "--largest", 8, "--out", tmp_path, *settings)
+    assert result.exit_code == 0, result.output
+    sizes = json.loads((tmp_path / "sizes.json").read_text())["rows"]
+    assert [row["work"] for row in sizes] == list(efficiency.WORKS)
+    runtime = (tmp_path / "runtime.csv").read_text()
+    assert "preparation_share" in runtime
