@@ -1,4 +1,4 @@
-"""`hodgeformer check`: what is in a mesh or a folder of meshes, and what is odd about each."""
+"""`hodgeformer check`: what is in a mesh, a folder of meshes or a data set, and what is odd about each."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hodgeformer.cli.check_data import check_data
 from hodgeformer.errors import MeshError
 
 if TYPE_CHECKING:
@@ -35,13 +36,19 @@ class _Findings:
 
 
 def check(
-    path: Annotated[Path, typer.Argument(help="A mesh file, or a folder that is searched for meshes.")],
+    path: Annotated[Path, typer.Argument(help="A mesh, a folder of meshes, or a data set: its folder or its name.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
-    """Show what is in a mesh or a folder, and what is odd: boundary, non-manifold, degenerate, winding, scale.
+    """Show what is in a mesh, a folder or a data set, and what is odd about it.
 
-    Exit code 0: all files can be read, odd or not. 1: some files of the folder cannot, each is named. 2: wrong use.
+    Of meshes: boundary, non-manifold edges, degenerate faces, winding, scale. Of a data set (a folder with a
+    dataset.toml, or a benchmark's name): labels that are missing or do not fit, class balance, leaks between splits.
+
+    Exit code 0: all can be used, odd or not. 1: some cannot, each is named. 2: wrong use.
     """
+    if (path / "dataset.toml").is_file() or (not path.exists() and _is_data_name(path)):
+        check_data(str(path), as_json=as_json)
+        return
     files = _mesh_files(path)
     findings = _inspect(files, show_progress=path.is_dir())
     if as_json:
@@ -54,6 +61,14 @@ def check(
         print(f"hodgeformer: {error}", file=sys.stderr)
     if findings.errors:
         raise typer.Exit(1)
+
+
+def _is_data_name(path: Path) -> bool:
+    from typing import get_args
+
+    from hodgeformer.data.open import DataName
+
+    return str(path) in get_args(DataName)
 
 
 def _mesh_files(path: Path) -> list[Path]:

@@ -1,0 +1,49 @@
+"""The check verb on data sets."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from hodgeformer.cli import app
+from hodgeformer.data.synthetic import synthetic_figures
+from hodgeformer.data.write import write_folder
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["check", *map(str, arguments)])
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    write_folder(synthetic_figures(n_train=3, n_test=1, n_faces=120), tmp_path / "data")
+    return tmp_path / "data"
+
+
+def mesh_of(data: Path, name: str) -> Path:
+    return next(path for path in data.rglob(f"*{name}*") if path.suffix == ".ply")
+
+
+def test_a_good_data_set_is_called_good(data: Path) -> None:
+    result = run(data)
+    assert result.exit_code == 0
+    assert "3 train, 1 test" in result.stdout
+    assert "head" in result.stdout
+    assert "no shape is in two splits" in result.stdout
+
+
+def test_a_leak_and_a_broken_mesh_are_named(data: Path) -> None:
+    shutil.copy(mesh_of(data, "train_0000"), mesh_of(data, "test_0000"))
+    mesh_of(data, "train_0001").write_bytes(b"ply\n")
+    result = run(data, "--json")
+    report = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert [problem["name"] for problem in report["problems"]] or report["leaks"]
+    assert "train_0001" in json.dumps(report["problems"])
+    shown = run(data)
+    assert shown.exit_code == 1
+    assert "train_0001" in shown.stderr
