@@ -21,6 +21,7 @@ import pytest
 pytest.importorskip("starlette", reason="needs the viewer's server: pip install 'hodgeformer[view]'")
 pytest.importorskip("httpx2", reason="needs a client for the server: pip install httpx2")
 
+import httpx2
 import torch
 import uvicorn
 from starlette.testclient import TestClient
@@ -39,7 +40,7 @@ from hodgeformer.packed.pack import pack
 from hodgeformer.predict import Predictor
 from hodgeformer.view.app import Viewer, create_app
 from hodgeformer.view.server.attention import Attention, nearest_element
-from hodgeformer.view.server.fields import Eigenfunctions, Pick, eigenfunctions
+from hodgeformer.view.server.fields import Eigenfunctions, Pick, ScalarField, eigenfunctions
 from hodgeformer.view.server.frames import decode_frame, encode_frame
 from hodgeformer.view.server.guard import Hosts
 from hodgeformer.view.server.models import Entry, Shelf
@@ -376,8 +377,6 @@ def test_a_slow_or_broken_upload_blocks_nobody(out: Path, tmp_path: Path) -> Non
         broken = socket.create_connection(("127.0.0.1", port))
         broken.sendall(head.encode())
         broken.close()
-        import httpx2
-
         content = file_bytes(icosphere(1), tmp_path)
         begun = time.monotonic()
         answer = httpx2.post(f"http://127.0.0.1:{port}/api/scenes", params={"name": "b.ply"}, content=content)
@@ -482,6 +481,37 @@ def test_fields_are_offered_and_computed(out: Path, tmp_path: Path, tiny: Path) 
         assert client.get(f"{fields}/attention", params={"face": 320}).status_code == 400
         assert client.get(f"{fields}/attention").status_code == 400
         assert client.get(f"{fields}/no-such").status_code == 404
+
+
+def test_slow_layers_block_nobody(out: Path, tmp_path: Path) -> None:
+    go_on = threading.Event()
+
+    class Slow:
+        name, title, picks = "slow", "Slow", False
+
+        def choices(self, scene: Scene) -> tuple[()]:
+            return ()
+
+        def field(self, scene: Scene, chosen: Any, pick: Any) -> ScalarField:
+            go_on.wait(20)
+            return ScalarField(np.zeros(80, dtype=np.float32), "face", signed=False, note="")
+
+    with (
+        running(make_viewer(out, sources=(Slow(),))) as port,
+        httpx2.Client(base_url=f"http://127.0.0.1:{port}") as client,
+    ):
+        content = file_bytes(icosphere(1), tmp_path)
+        scene = client.post("/api/scenes", params={"name": "a.ply"}, content=content).json()["id"]
+        field = f"http://127.0.0.1:{port}/api/scenes/{scene}/fields/slow"
+        waiting = [threading.Thread(target=httpx2.get, args=(field,), kwargs={"timeout": 30}) for _ in range(12)]
+        for thread in waiting:
+            thread.start()
+        time.sleep(0.2)
+        assert client.get(f"/api/scenes/{scene}/mesh", timeout=10).status_code == 200
+        assert all(thread.is_alive() for thread in waiting)
+        go_on.set()
+        for thread in waiting:
+            thread.join()
 
 
 @pytest.mark.parametrize("star", ["v.star0_inv", "v.star1"])
@@ -648,6 +678,16 @@ def test_nothing_is_unpickled(client: TestClient, tmp_path: Path) -> None:
         assert answer.status_code == 422
     assert client.post("/api/scenes", params={"name": "a.ply"}, content=pickle.dumps(Bomb())).status_code == 422
     assert not Bomb.went_off
+
+
+@pytest.mark.parametrize("kind", ["face_labels", "vertex_labels"])
+def test_labels_in_a_mesh_file_are_shown(client: TestClient, tmp_path: Path, kind: str) -> None:
+    ball = icosphere(1)
+    save_mesh(ball, tmp_path / "a.ply", **{kind: np.full(80 if kind == "face_labels" else ball.n_vertices, 3)})
+    content = (tmp_path / "a.ply").read_bytes()
+    scene = client.post("/api/scenes", params={"name": "a.ply"}, content=content).json()["id"]
+    _, arrays = decode_frame(client.get(f"/api/scenes/{scene}/mesh").content)
+    np.testing.assert_array_equal(arrays["labels"], np.full(80, 3))
 
 
 def test_labels_of_another_mesh_are_refused(client: TestClient, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -36,6 +35,7 @@ from hodgeformer.view.server.outbox import Annotation, Outbox
 from hodgeformer.view.server.predictions import Predictions
 from hodgeformer.view.server.refusal import Refusal
 from hodgeformer.view.server.scenes import Scene, SceneStore
+from hodgeformer.view.server.threads import Threads
 from hodgeformer.view.server.uploads import Uploads
 
 SAMPLE_FACES = 8000
@@ -57,7 +57,7 @@ class Viewer:
 
     def __post_init__(self) -> None:
         self.predictions = Predictions(self.shelf, self.scenes)
-        self._limiter: CapacityLimiter | None = None
+        self._quick, self._slow = Threads(8), Threads(2)
 
     async def session(self, request: Request) -> Response:
         models = [{"name": name, "description": entry.description} for name, entry in self.shelf.entries.items()]
@@ -79,7 +79,7 @@ class Viewer:
     async def open_sample(self, request: Request) -> Response:
         from hodgeformer.data.figures import figure
 
-        mesh, _ = await self._in_thread(partial(figure, np.random.default_rng(), n_faces=SAMPLE_FACES, name="figure"))
+        mesh, _ = await self._quick.run(partial(figure, np.random.default_rng(), n_faces=SAMPLE_FACES, name="figure"))
         return JSONResponse(described(self.scenes.add(mesh)), status_code=201)
 
     async def mesh(self, request: Request) -> Response:
@@ -105,7 +105,7 @@ class Viewer:
 
     async def fields(self, request: Request) -> Response:
         scene = self._scene(request)
-        offered = [(source, source.choices(scene)) for source in self.sources]
+        offered = await self._slow.run(lambda: [(source, source.choices(scene)) for source in self.sources])
         return JSONResponse([
             {"name": s.name, "title": s.title, "picks": s.picks, "choices": [asdict(choice) for choice in choices]}
             for s, choices in offered if choices is not None
@@ -124,7 +124,7 @@ class Viewer:
             header = {"element": found.element, "signed": found.signed, "note": found.note}
             return encode_frame(header, {"values": found.values})
 
-        return await self._frame(compute)
+        return Response(await self._slow.run(compute), media_type=MEDIA_TYPE)
 
     async def read_labels(self, request: Request) -> Response:
         """A label file for an open mesh, as labels per face."""
@@ -135,13 +135,13 @@ class Viewer:
 
     async def save(self, request: Request) -> Response:
         scene, annotation, _ = await self._annotation(request)
-        files = await self._in_thread(partial(self.outbox.save, scene, annotation))
+        files = await self._quick.run(partial(self.outbox.save, scene, annotation))
         return JSONResponse({"folder": str(self.outbox.folder), "files": files})
 
     async def save_data_set(self, request: Request) -> Response:
         scene, annotation, header = await self._annotation(request)
         add = partial(self.outbox.add_to_data_set, scene, annotation, str(header.get("data_set", "")))
-        root, n_meshes = await self._in_thread(add)
+        root, n_meshes = await self._quick.run(add)
         return JSONResponse({"folder": str(root), "meshes": n_meshes, "command": f"hodgeformer train {root}"})
 
     def _scene(self, request: Request) -> Scene:
@@ -159,12 +159,7 @@ class Viewer:
         return scene, Annotation(labels, classes, colors), header
 
     async def _frame(self, make: Callable[[], bytes]) -> Response:
-        return Response(await self._in_thread(make), media_type=MEDIA_TYPE)
-
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        if self._limiter is None:  # a limiter belongs to the running event loop, so it cannot be made earlier
-            self._limiter = CapacityLimiter(4)
-        return await to_thread.run_sync(work, limiter=self._limiter)
+        return Response(await self._quick.run(make), media_type=MEDIA_TYPE)
 
 
 def create_app(viewer: Viewer, *, host: str = "127.0.0.1") -> Starlette:

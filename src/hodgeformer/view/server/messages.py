@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hodgeformer.data.convert import UNLABELLED, convert_labels
 from hodgeformer.data.labels import Codes, LabelFile
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
@@ -16,6 +17,8 @@ from hodgeformer.view.server.frames import encode_frame
 from hodgeformer.view.server.refusal import Refusal
 from hodgeformer.view.server.scenes import Scene
 from hodgeformer.view.server.surface import face_neighbors
+
+MAX_CLASSES = 2**12
 
 
 def described(scene: Scene) -> dict[str, Any]:
@@ -37,20 +40,30 @@ def mesh_frame(mesh: Mesh) -> bytes:
         "faces": mesh.faces.astype(np.uint32),
         "neighbors": face_neighbors(mesh),
     }
-    if "face_labels" in mesh.attributes:
-        arrays["labels"] = np.asarray(mesh.attributes["face_labels"]).astype(np.int32)
+    labels = carried_labels(mesh)
+    if labels is not None:
+        arrays["labels"] = labels.astype(np.int32)
     return encode_frame({}, arrays)
+
+
+def carried_labels(mesh: Mesh) -> IntArray | None:
+    """The labels of the mesh's own file per face, where they are numbers of classes."""
+    labels = mesh.attributes.get("face_labels")
+    if labels is None and "vertex_labels" in mesh.attributes:
+        labels = convert_labels(mesh.attributes["vertex_labels"].astype(np.int64), mesh, source="v", to="f")
+    if labels is None or labels.max() >= MAX_CLASSES:
+        return None
+    return np.maximum(labels.astype(np.int64), UNLABELLED)
 
 
 def read_label_file(path: Path, mesh: Mesh) -> IntArray:
     """Labels per face from a label file, or from a mesh file that carries them."""
     if path.suffix.lower() in MESH_SUFFIXES:
-        labels = load_mesh(path).attributes.get("face_labels")
+        labels = carried_labels(load_mesh(path))
         if labels is None or len(labels) != mesh.n_faces:
             raise Refusal(400, f"{path.name} carries no labels for the {mesh.n_faces} faces of the open mesh.")
-        return np.asarray(labels, dtype=np.int64)
-    any_label = Codes.counted_from(0, 2**12)
-    return LabelFile(path, "f", "f", any_label).read(mesh)
+        return labels
+    return LabelFile(path, "f", "f", Codes.counted_from(0, MAX_CLASSES)).read(mesh)
 
 
 def parsed_pick(query: Mapping[str, str], mesh: Mesh) -> Pick:

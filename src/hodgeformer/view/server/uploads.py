@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from anyio import CapacityLimiter, to_thread
 from starlette.requests import ClientDisconnect, Request
 
 from hodgeformer.errors import HodgeFormerError
 from hodgeformer.view.server.refusal import Refusal
+from hodgeformer.view.server.threads import Threads
 
 MIB = 2**20
 MAX_UPLOAD = 256 * MIB
@@ -29,8 +29,7 @@ class Uploads:
 
     def __init__(self, *, max_bytes: int = MAX_UPLOAD, patience: float = PATIENCE, max_parsers: int = 2) -> None:
         self.max_bytes, self._patience = max_bytes, patience
-        self._max_parsers = max_parsers
-        self._limiter: CapacityLimiter | None = None
+        self._parsers = Threads(max_parsers)
 
     async def parse(self, request: Request, name: str, read: Callable[[Path], T]) -> T:
         """The uploaded file under its own name in a folder of its own, given to `read`."""
@@ -40,7 +39,7 @@ class Uploads:
                 async for chunk in self._chunks(request):
                     stream.write(chunk)
             try:
-                return await to_thread.run_sync(read, path, limiter=self._parsers())
+                return await self._parsers.run(lambda: read(path))
             except HodgeFormerError as error:
                 # The person knows the file by its name, not by our private folder.
                 status = error.status if isinstance(error, Refusal) else 422
@@ -77,11 +76,6 @@ class Uploads:
             f"The file is larger than {self.max_bytes / MIB:.4g} MB, the most this viewer takes; simplify the mesh or "
             "use `hodgeformer predict`, which has no limit.",
         )
-
-    def _parsers(self) -> CapacityLimiter:
-        if self._limiter is None:  # a limiter belongs to the running event loop, so it cannot be made earlier
-            self._limiter = CapacityLimiter(self._max_parsers)
-        return self._limiter
 
 
 def safe_file_name(name: str) -> str:
