@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hodgeformer.train.progress import Outcome
 
 N_TRAIN, N_TEST, N_FACES = 40, 8, (500, 700)
-MINUTES = 1.0
+EPOCHS = 40
 SETTINGS = (
     'model.blocks="HHT"',
     "model.d_model=64",
@@ -24,13 +24,14 @@ SETTINGS = (
     "model.d_hidden=128",
     "train.batch_size=4",
     "train.lr=3e-3",
+    "train.label_smoothing=0.1",
     "train.eval_every=1000",
 )
 
 
 def demo(
     out: Annotated[Path, typer.Option("--out", help="The folder to make.")] = Path("demo"),
-    minutes: Annotated[float, typer.Option("--minutes", min=0.01, help="How long to train.")] = MINUTES,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="How long to train.")] = EPOCHS,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Another data set, another model.")] = 0,
 ) -> None:
     """Make a small labelled data set, train on it, predict unseen meshes, and write pictures and a page.
@@ -41,7 +42,7 @@ def demo(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} exists and is not empty; choose another folder with --out")
     dataset = _make_data(out / "data", seed)
-    outcome = _train(out / "data", out / "run", minutes, seed)
+    outcome = _train(out / "data", out / "run", epochs, seed)
     results = _predict(dataset, outcome.chosen, out / "results")
     _write_page(dataset, results, outcome, out / "page.html")
     _say(out, outcome, results, time.monotonic() - began)
@@ -59,14 +60,14 @@ def _make_data(folder: Path, seed: int) -> DataSet:
         return open_dataset(folder)
 
 
-def _train(data: Path, run_folder: Path, minutes: float, seed: int) -> Outcome:
+def _train(data: Path, run_folder: Path, epochs: int, seed: int) -> Outcome:
     from hodgeformer.cli.pictures import paint_answers
     from hodgeformer.cli.train_display import display
     from hodgeformer.train.distributed import Processes
     from hodgeformer.train.loop import Run
     from hodgeformer.train.session import finish, start_run
 
-    settings = [*SETTINGS, f"train.minutes={minutes}", f"train.seed={seed}"]
+    settings = [*SETTINGS, f"train.epochs={epochs}", f"train.seed={seed}"]
     with display(quiet=False) as listener:
         setup = start_run(data, run_folder, overrides=settings, processes=Processes(), listener=listener)
         run = Run(setup, setup.learner(), listener=listener)

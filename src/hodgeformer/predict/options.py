@@ -25,7 +25,7 @@ class PredictOptions(Settings):
     smooth: float = Field(default=0.0, ge=0.0, lt=1.0)
     tta: int = Field(default=1, ge=1, le=1000)
     element: OutElement | None = None
-    batch_faces: int = Field(default=12_000, ge=1)
+    batch_faces: int = Field(default=40_000, ge=1)
     seed: int = Field(default=0, ge=0)
 
     @field_validator("smooth", mode="before")

@@ -17,12 +17,15 @@ from numpy.typing import NDArray
 from hodgeformer.checkpoint import Checkpoint, load_checkpoint
 from hodgeformer.errors import ConfigError, HodgeFormerError
 from hodgeformer.models.bundled import locate_model
+from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import pack
 from hodgeformer.predict.hub import fetch_pretrained, write_pretrained
 from hodgeformer.predict.job import Job, MeshLike, finish_job, make_job
 from hodgeformer.predict.options import PredictOptions
 from hodgeformer.predict.result import Result
 from hodgeformer.threads import thread_count
+
+_MOST_AHEAD = 256
 
 OnError = Callable[[MeshLike, Exception], None]
 
@@ -54,6 +57,11 @@ class Predictor:
     def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
         """Write the model and its card into a folder, as a model hub wants it."""
         return write_pretrained(self.checkpoint, Path(folder))
+
+    @property
+    def model(self) -> HodgeFormer:
+        """The network, ready to evaluate."""
+        return self._model
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,15 +103,20 @@ class Predictor:
             yield from self._run(group, options)
 
     def _prepared(self, meshes: Iterable[MeshLike], options: PredictOptions) -> Iterator[Job | _Failed]:
-        """Jobs in order, made in threads that run a little ahead."""
+        """Jobs in order, made in threads that run ahead by about two passes, by less where meshes are large."""
         n_threads = thread_count()
+        ahead, largest = n_threads, 1
         waiting: deque[Future[Job | _Failed]] = deque()
         with ThreadPoolExecutor(n_threads, thread_name_prefix="prepare") as pool:
             try:
                 for mesh in meshes:
                     waiting.append(pool.submit(_try_job, mesh, self.checkpoint, options))
-                    if len(waiting) > 8 * n_threads:
-                        yield waiting.popleft().result()
+                    while len(waiting) > ahead:
+                        job = waiting.popleft().result()
+                        if isinstance(job, Job):
+                            largest = max(largest, job.n_faces)
+                            ahead = max(n_threads, min(_MOST_AHEAD, 2 * options.batch_faces // largest))
+                        yield job
                 while waiting:
                     yield waiting.popleft().result()
             finally:

@@ -1,0 +1,70 @@
+"""hodgeformer demo: everything it says it writes is there and opens."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from hodgeformer.cli import app
+from hodgeformer.data.open import open_dataset
+from hodgeformer.mesh.io import load_mesh
+from hodgeformer.predict import Predictor
+
+
+@pytest.fixture(scope="module")
+def small_demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The demo with little data and one epoch."""
+    # The package's name `demo` is the verb, so the module is asked for by its full name.
+    module = importlib.import_module("hodgeformer.cli.demo")
+    out = tmp_path_factory.mktemp("demo") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "N_TRAIN", 4)
+        patch.setattr(module, "N_TEST", 2)
+        answer = CliRunner().invoke(app, ["demo", "--out", str(out), "--epochs", "1"])
+    assert answer.exit_code == 0, answer.output
+    return out, answer.stdout
+
+
+def test_meshes_reopen_with_the_colors_of_the_prediction(small_demo: tuple[Path, str]) -> None:
+    out, _ = small_demo
+    predictor = Predictor.load(out / "run")
+    dataset = open_dataset(out / "data")
+    for sample in dataset.split("test"):
+        result = predictor.predict(sample.mesh, smooth=True)
+        expected = np.array(result.colors)[result.labels]
+        for suffix in (".ply", ".glb"):
+            read = load_mesh(out / "results" / f"{sample.name}{suffix}")
+            np.testing.assert_array_equal(read.attributes["face_colors"][:, :3], expected)
+        picture = np.asarray(Image.open(out / "results" / f"{sample.name}.png")).reshape(-1, 3)
+        present = {tuple(map(int, color)) for color in np.unique(picture, axis=0)}
+        assert {result.colors[label] for label in np.unique(result.labels)} <= present
+        assert len(present) > 20
+
+
+def test_what_is_said_is_there(small_demo: tuple[Path, str]) -> None:
+    out, said = small_demo
+    for name in ("page.html", "results", "run", "data"):
+        assert str(out / name) in said
+        assert (out / name).exists()
+    assert (out / "run" / "report.html").is_file()
+    assert "face accuracy on 2 unseen meshes" in said
+    assert "ground truth" in (out / "page.html").read_text()
+
+
+def test_a_full_folder_is_left_alone(small_demo: tuple[Path, str]) -> None:
+    answer = CliRunner().invoke(app, ["demo", "--out", str(small_demo[0])])
+    assert answer.exit_code == 2
+    assert "not empty" in answer.stderr
+
+
+@pytest.mark.slow
+def test_demo_learns(tmp_path: Path) -> None:
+    answer = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out")])
+    assert answer.exit_code == 0, answer.output
+    accuracy = Predictor.load(tmp_path / "out" / "run").checkpoint.metrics["test_face_accuracy"]
+    assert accuracy >= 0.9
