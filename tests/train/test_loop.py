@@ -186,6 +186,12 @@ def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
         run_through(setup)
 
 
+def test_other_data_under_a_stopped_run_are_refused(tmp_path: Path) -> None:
+    run_through(set_up(parts(), tmp_path, "train.epochs=1"))
+    with pytest.raises(CheckpointError, match="not those the run was started with"):
+        run_through(set_up(parts(n_train=5), tmp_path, "train.epochs=1"))
+
+
 def test_fine_tuning_takes_over_all_but_the_classes(tmp_path: Path) -> None:
     first = set_up(parts(), tmp_path / "first", "train.epochs=1")
     run_through(first)

@@ -22,11 +22,12 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Score a model: accuracy per element, weighted by area, per mesh, mean IoU, per class, confusion, interval."""
-    from hodgeformer.checkpoint import find_checkpoint, load_checkpoint
+    from hodgeformer.checkpoint import load_checkpoint
     from hodgeformer.data.open import open_dataset
+    from hodgeformer.models.bundled import locate_model
     from hodgeformer.train.evaluate import Evaluator, fitting
 
-    path = find_checkpoint(model)
+    path = locate_model(model)
     checkpoint = load_checkpoint(path)
     dataset = fitting(open_dataset(Path(data) if Path(data).exists() else data), checkpoint)
     evaluator = Evaluator(dataset, dataset.split(split), checkpoint.prepare, n_rotations=rotations)

@@ -151,9 +151,10 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
 
 def _start_from(model: str | None) -> Checkpoint | None:
-    from hodgeformer.checkpoint import find_checkpoint, load_checkpoint
+    from hodgeformer.checkpoint import load_checkpoint
+    from hodgeformer.models.bundled import locate_model
 
-    return None if model is None else load_checkpoint(find_checkpoint(model))
+    return None if model is None else load_checkpoint(locate_model(model))
 
 
 def _show_plan(setup: Setup) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,14 @@ class Inventory:
         """Labels per class; for a regression the rows (count, sum, sum of squares)."""
         total: NDArray[Any] = np.sum([entry.labels for entry in self.entries], axis=0)
         return total
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the shapes, labels, names or order of the training meshes."""
+        digest = hashlib.sha256()
+        for entry in self.entries:
+            digest.update(f"{entry.name} {entry.shape} ".encode() + np.ascontiguousarray(entry.labels).tobytes())
+        return digest.hexdigest()
 
     def statistics(self) -> DataStatistics:
         def spread(values: Sequence[float]) -> tuple[float, float, float]:

@@ -76,6 +76,7 @@ class Run:
                 optimizer=self._learner.optimizer,
                 average=self._learner.average,
                 processes=self._setup.processes,
+                data=self._setup.inventory.fingerprint,
             )
         # Rows written after the state was saved are written again.
         self.rows = [row for row in folder.rows() if int(row["epoch"]) <= self.position.epoch]
@@ -206,6 +207,7 @@ class Run:
             optimizer=self._learner.optimizer,
             average=self._learner.average,
             processes=self._setup.processes,
+            data=self._setup.inventory.fingerprint,
         )
 
     def _progress(self, share: float, n_batches: int, rate: float) -> Progress:

@@ -52,8 +52,12 @@ def save_state(
     optimizer: Optimizer,
     average: HodgeFormer | None,
     processes: Processes,
+    data: str,
 ) -> None:
-    """Write the state; every process takes part, because each has random numbers of its own."""
+    """Write the state; every process takes part, because each has random numbers of its own.
+
+    `data` is the fingerprint of the training meshes.
+    """
     generators = processes.collect(_generators())
     if not processes.is_first:
         return
@@ -64,7 +68,8 @@ def save_state(
         tensors |= {f"optimizer/{index}/{name}": torch.as_tensor(value) for name, value in values.items()}
     for rank, states in enumerate(generators):
         tensors |= {f"random/{rank}/{name}": value for name, value in states.items()}
-    write_tensors(path, tensors, {"position": asdict(position), "processes": processes.count}, kind=_KIND)
+    header = {"position": asdict(position), "processes": processes.count, "data": data}
+    write_tensors(path, tensors, header, kind=_KIND)
 
 
 def load_state(
@@ -74,6 +79,7 @@ def load_state(
     optimizer: Optimizer,
     average: HodgeFormer | None,
     processes: Processes,
+    data: str,
 ) -> Position:
     """Bring model, optimizer, average and this process's random numbers back to where the file left them."""
     tensors, header = read_tensors(path, kind=_KIND)
@@ -81,6 +87,11 @@ def load_state(
         raise CheckpointError(
             f"{path}: this run was started with {header['processes']} processes and goes on only with as many, "
             f"found {processes.count}; use the same torchrun command"
+        )
+    if header["data"] != data:
+        raise CheckpointError(
+            f"{path}: the training meshes or their labels are not those the run was started with; put them back, or "
+            "start a new run from its last checkpoint with --from"
         )
     groups: dict[str, dict[str, Tensor]] = {}
     for name, value in tensors.items():
