@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -350,3 +351,32 @@ def test_hub_ids_need_the_extra_or_the_net(monkeypatch: pytest.MonkeyPatch) -> N
         Predictor.from_pretrained("someone/bodies")
     with pytest.raises(CheckpointError, match="no such file"):
         Predictor.from_pretrained("./no/such")
+
+
+def test_small_meshes_share_passes_through_the_model(predictor: Predictor) -> None:
+    passes: list[int] = []
+    hook = predictor.model.register_forward_pre_hook(lambda _, given: passes.append(len(given[0])))
+    try:
+        meshes = [icosphere(1) for _ in range(12)]
+        assert len(list(predictor.predict_many(meshes, batch_faces=400))) == 12
+        assert passes == [5, 5, 2]
+        passes.clear()
+        assert len(list(predictor.predict_many([icosphere(3), icosphere(1)], batch_faces=10))) == 2
+        assert passes == [1, 1]
+    finally:
+        hook.remove()
+
+
+def test_results_come_while_meshes_are_still_read(predictor: Predictor) -> None:
+    read = 0
+
+    def endless() -> Iterator[Mesh]:
+        nonlocal read
+        while True:
+            read += 1
+            yield icosphere(1)
+
+    stream = predictor.predict_many(endless(), batch_faces=160)
+    assert next(stream).mesh.n_faces == 80
+    assert read < 50
+    stream.close()

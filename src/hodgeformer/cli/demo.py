@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from hodgeformer.predict import Result
     from hodgeformer.train.progress import Outcome
 
-N_TRAIN, N_TEST, N_FACES = 40, 8, (500, 700)
-EPOCHS = 40
+N_TRAIN, N_TEST, N_FACES = 80, 8, (500, 700)
+EPOCHS = 30
 SETTINGS = (
     'model.blocks="HHT"',
     "model.d_model=64",
