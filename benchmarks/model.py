@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -157,7 +158,7 @@ def measured_apart(n_vertices: int, *, training: bool, capped: bool) -> dict[str
     call = f"one_layer({n_vertices}, training={training}, capped={capped})"
     code = f"import json; from model import one_layer; print(json.dumps({call}))"
     out = subprocess.run(
-        [sys.executable, "-c", code], cwd=sys.path[0], check=True, capture_output=True, text=True
+        [sys.executable, "-c", code], cwd=Path(__file__).parent, check=True, capture_output=True, text=True
     ).stdout
     result: dict[str, float] = json.loads(out)
     return result
