@@ -7,13 +7,13 @@ import numpy as np
 import potpourri3d
 import pytest
 import torch
-from meshes import icosphere, moebius_strip, non_manifold_fan, open_grid, tetrahedron, two_components
 
 from hodgeformer.containers import KINDS
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PreparedMesh, prepare
 from hodgeformer.packed.pack import pack
 from hodgeformer.packed.topology import PackedComplex
+from meshes import icosphere, moebius_strip, non_manifold_fan, open_grid, tetrahedron, two_components
 
 
 def measured(mesh: Mesh) -> tuple[PreparedMesh, PackedComplex]:
@@ -76,9 +76,7 @@ def test_the_unit_is_taken_mesh_by_mesh():
 
 
 def test_faces_without_area_give_zeros_and_no_nan():
-    flat = Mesh(
-        np.array([[0.0, 0, 0], [1, 0, 0], [2, 0, 0], [0, 1, 0]]), np.array([[0, 1, 2], [0, 1, 3], [1, 2, 3]])
-    )
+    flat = Mesh(np.array([[0.0, 0, 0], [1, 0, 0], [2, 0, 0], [0, 1, 0]]), np.array([[0, 1, 2], [0, 1, 3], [1, 2, 3]]))
     _, topology = measured(flat)
     metric = topology.metric
     for values in (metric.star0, metric.star1, metric.star2, metric.whitney):

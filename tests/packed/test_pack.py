@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from meshes import all_kinds, icosphere, open_grid, single_triangle, tetrahedron
 
 from hodgeformer.containers import KINDS, PerElement, SparsityPattern
 from hodgeformer.errors import BatchError
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.packed.batch import Batch
 from hodgeformer.packed.pack import pack
+from meshes import all_kinds, icosphere, open_grid, single_triangle, tetrahedron
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from meshes import all_kinds, duplicate_faces
 from scipy.sparse import block_diag, csr_array
 
 from hodgeformer.containers import KINDS
@@ -13,6 +12,7 @@ from hodgeformer.errors import BatchError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import prepare
 from hodgeformer.packed.pack import pack
+from meshes import all_kinds, duplicate_faces
 
 
 @pytest.fixture(scope="module")
