@@ -5,10 +5,8 @@ Pictures of what was seen are kept in artifacts/viewer.
 
 from __future__ import annotations
 
-import io
 import shutil
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +19,6 @@ pytest.importorskip("playwright", reason="needs a browser driver: pip install pl
 pytest.importorskip("starlette", reason="needs the viewer's server: pip install 'hodgeformer[view]'")
 
 import uvicorn
-from PIL import Image
 from playwright import sync_api
 
 from hodgeformer.cli.view_models import model_entries
@@ -38,14 +35,9 @@ from hodgeformer.view.server.models import Shelf
 from hodgeformer.view.server.outbox import Outbox
 from meshes import icosphere
 from tiny_models import PARTS, write_tiny
+from viewer_tab import CHROMIUM_OPTIONS, Tab
 
-ROOT = Path(__file__).resolve().parents[2]
-PICTURES = ROOT / "artifacts" / "viewer"
 COLORS = class_colors(len(PARTS))
-OPTIONS = [
-    "--no-sandbox", "--disable-gpu", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +45,8 @@ def browser() -> Iterator[Any]:
     found = shutil.which("chromium") or shutil.which("google-chrome")
     if found is None:
         pytest.skip("Chromium not found; install it, on Debian with: apt install chromium")
-    PICTURES.mkdir(parents=True, exist_ok=True)
     with sync_api.sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=found, args=OPTIONS)
+        chromium = play.chromium.launch(executable_path=found, args=CHROMIUM_OPTIONS)
         yield chromium
         chromium.close()
 
@@ -91,74 +82,6 @@ def ball(folder: Path) -> Path:
     path = folder / "ball.ply"
     save_mesh(icosphere(3), path)
     return path
-
-
-class Tab:
-    """A page of the viewer and all it complained about."""
-
-    def __init__(self, browser: Any, address: str, **look: Any) -> None:
-        look = {"viewport": {"width": 940, "height": 560}, "color_scheme": "light", **look}
-        self.context = browser.new_context(**look)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(20_000)
-        self.complaints: list[str] = []
-        self.page.on("console", self._heard)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.goto(address)
-        self.page.wait_for_selector("body[data-ready]")
-
-    def _heard(self, message: Any) -> None:
-        if "GPU stall due to ReadPixels" not in message.text:  # a remark of the software renderer on screenshots
-            self.complaints.append(message.text)
-
-    def drop(self, *paths: Path) -> None:
-        """Drop files onto the page as a hand with a mouse does."""
-        data = self.page.evaluate_handle("() => new DataTransfer()")
-        for path in paths:
-            self.page.evaluate(
-                """([data, name, bytes]) => data.items.add(new File([new Uint8Array(bytes)], name))""",
-                [data, path.name, list(path.read_bytes())],
-            )
-        for kind in ("dragover", "drop"):
-            self.page.dispatch_event("#stage", kind, {"dataTransfer": data})
-
-    def open(self, path: Path) -> None:
-        self.drop(path)
-        self.page.wait_for_function("name => document.title.startsWith(name)", arg=path.stem)
-        self.page.wait_for_selector("#busy", state="hidden")
-
-    def predict(self) -> None:
-        self.page.click("#predict")
-        self.page.wait_for_selector("[data-layer=prediction]")
-        self.page.wait_for_selector("#busy", state="hidden")
-
-    def layer(self, key: str) -> None:
-        self.page.click(f'[data-layer="{key}"]')
-
-    def shot(self, name: str | None = None) -> np.ndarray:
-        """The pixels of the window."""
-        self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        picture = self.page.screenshot(path=None if name is None else PICTURES / f"{name}.png")
-        return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(int)
-
-    def view(self, name: str | None = None) -> np.ndarray:
-        """The pixels of the mesh and what is around it, right of the tools."""
-        box = self.page.locator("#stage > canvas").bounding_box()
-        left, top, right = (round(box[key]) for key in ("x", "y", "width"))
-        return self.shot(name)[top + 60 :, left + 70 : left + right]
-
-    def color_at(self, x: float, y: float) -> tuple[int, ...]:
-        self.page.mouse.move(5, 5)
-        return tuple(self.shot()[round(y), round(x)].tolist())
-
-    @property
-    def center(self) -> tuple[float, float]:
-        box = self.page.locator("#stage > canvas").bounding_box()
-        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-
-    def close(self) -> None:
-        self.context.close()
-        assert self.complaints == []
 
 
 @pytest.fixture
@@ -414,12 +337,3 @@ def test_a_sample_needs_no_file(tab: Tab) -> None:
     tab.page.wait_for_function("() => document.title.startsWith('figure')")
     assert "8,000 faces" in tab.page.locator("#file-name").inner_text()
     tab.shot("9-sample")
-
-
-def test_the_committed_page_is_what_its_sources_give() -> None:
-    if shutil.which("npm") is None:
-        pytest.skip("Node not found; the page cannot be built here (users do not need to)")
-    if not (ROOT / "web" / "node_modules").is_dir():
-        pytest.skip("the page's packages are not installed; run: npm ci --prefix web")
-    run = subprocess.run([ROOT / "web" / "check_build.sh"], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr

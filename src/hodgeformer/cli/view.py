@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 import webbrowser
@@ -64,7 +65,7 @@ def _make_viewer(model: str | None, mesh: Path | None, out: Path, max_faces: int
     try:
         from hodgeformer.view.app import Viewer
     except ModuleNotFoundError as error:
-        if error.name not in ("starlette", "uvicorn", "anyio"):
+        if (error.name or "").split(".")[0] not in ("starlette", "uvicorn", "anyio"):
             raise
         raise ConfigError("the viewer needs a small web server: pip install 'hodgeformer[view]'") from None
     from hodgeformer.cli.view_models import model_entries, shelf_name
@@ -137,4 +138,5 @@ def _serve(viewer: Viewer, host: str, listening: socket.socket, address: str | N
     )
     if address is not None:
         webbrowser.open(address)
-    uvicorn.Server(config).run(sockets=[listening])
+    with contextlib.suppress(KeyboardInterrupt):  # the usual way to end it
+        uvicorn.Server(config).run(sockets=[listening])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -71,23 +70,26 @@ class _Passes:
     def __init__(self, network: HodgeFormer) -> None:
         self._here = threading.local()
         self._n_blocks = len(network.encoder.blocks)
+        network.register_forward_pre_hook(self._tell)
         for block in network.encoder.blocks:
-            block.register_forward_hook(self._passed)
+            block.register_forward_hook(self._pass)
 
     @contextmanager
     def reported(self, report: Report, n_passes: int) -> Iterator[None]:
-        counted = itertools.count(1)
-        total = n_passes * self._n_blocks
-        self._here.passed = lambda: report(min(1.0, next(counted) / total))
-        report(0.0)
+        self._here.report, self._here.total, self._here.done = report, n_passes * self._n_blocks, 0
         try:
             yield
         finally:
-            del self._here.passed
+            del self._here.report
 
-    def _passed(self, *_: Any) -> None:
-        if hasattr(self._here, "passed"):
-            self._here.passed()
+    def _pass(self, *_: Any) -> None:
+        if hasattr(self._here, "report"):
+            self._here.done += 1
+            self._tell()
+
+    def _tell(self, *_: Any) -> None:
+        if hasattr(self._here, "report"):
+            self._here.report(min(1.0, self._here.done / self._here.total))
 
 
 def model_entries(given: str | None, *, max_faces: int | None) -> dict[str, Entry]:

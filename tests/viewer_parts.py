@@ -1,0 +1,92 @@
+"""A viewer for tests: a model that needs no weights, and what a page asks of the server."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvicorn
+from starlette.testclient import TestClient
+
+from hodgeformer.mesh.io import save_mesh
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.view.app import Viewer, create_app
+from hodgeformer.view.server.frames import encode_frame
+from hodgeformer.view.server.models import Entry, Shelf
+from hodgeformer.view.server.outbox import Outbox
+from hodgeformer.view.server.scenes import Prediction
+
+BASE = "http://127.0.0.1:8765"
+CLASSES = ("left", "right")
+COLORS = ((10, 20, 30), (200, 100, 50))
+
+
+class SidedModel:
+    """Faces left of zero are class 0, the others class 1; `before` runs first."""
+
+    network: Any = None
+    preparation: Any = None
+
+    def __init__(self, before: Callable[[Mesh], None] = lambda mesh: None) -> None:
+        self._before = before
+
+    def predict(self, mesh: Mesh, report: Callable[[float], None]) -> Prediction:
+        self._before(mesh)
+        report(0.5)
+        right = mesh.vertices[mesh.faces].mean(axis=1)[:, 0] > 0
+        probabilities = np.stack([~right, right], axis=1).astype(np.float32)
+        return Prediction("sided", "segmentation", CLASSES, COLORS, probabilities)
+
+
+def make_viewer(out: Path, model: Any = None, **parts: Any) -> Viewer:
+    shelf = Shelf({"sided": Entry(lambda: model or SidedModel(), "by the sign of x")})
+    return Viewer(shelf=shelf, outbox=Outbox(out), **parts)
+
+
+def file_bytes(mesh: Mesh, tmp_path: Path, suffix: str = ".ply") -> bytes:
+    path = tmp_path / f"mesh{suffix}"
+    save_mesh(mesh, path)
+    return path.read_bytes()
+
+
+def upload(client: TestClient, mesh: Mesh, tmp_path: Path, name: str = "ball.ply") -> str:
+    answer = client.post("/api/scenes", params={"name": name}, content=file_bytes(mesh, tmp_path, Path(name).suffix))
+    assert answer.status_code == 201, answer.text
+    scene: str = answer.json()["id"]
+    return scene
+
+
+def predicted(client: TestClient, scene: str, model: str = "sided") -> dict[str, Any]:
+    assert client.post(f"/api/scenes/{scene}/predict", params={"model": model}).status_code == 202
+    for _ in range(3000):
+        progress: dict[str, Any] = client.get(f"/api/scenes/{scene}/progress").json()
+        if progress["stage"] in ("done", "failed"):
+            return progress
+        time.sleep(0.005)
+    raise AssertionError("the prediction does not end")
+
+
+def annotation(labels: Any, classes: Any = CLASSES, colors: Any = ("#0a141e", "#c86432"), **more: Any) -> bytes:
+    header = {"classes": classes, "colors": colors, **more}
+    return encode_frame(header, {"labels": np.asarray(labels, dtype=np.int32)})
+
+
+@contextmanager
+def running(viewer: Viewer) -> Iterator[int]:
+    """A real server on a free port."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(create_app(viewer), log_level="error", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
