@@ -154,6 +154,7 @@ def test_efficiency_writes_both_tables(
 ) -> None:
     monkeypatch.setattr(efficiency, "apart", lambda function, *arguments: function(*arguments))
     monkeypatch.setattr(efficiency, "ENOUGH_SECONDS", 0.0)
+    monkeypatch.setattr(efficiency, "ONE_LAYER", efficiency.ONE_LAYER.replace(d_model=8, d_hidden=8, n_heads=2))
     small = ("model.d_model=8", "model.d_hidden=8", "model.n_heads=1", "model.blocks=H", "train.batch_size=1")
     settings = [word for setting in small for word in ("--set", setting)]
     result = run("study", "efficiency", "--data", data, "--largest", 8, "--out", tmp_path, *settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -72,9 +71,6 @@ class Interrupting(Listener):
 
     def resumed(self, epoch: int, batch: int) -> None:
         self.resumed_at = epoch
-
-    def evaluated(self, row: Mapping[str, float | int | str]) -> None:
-        pass
 
 
 def test_a_stopped_run_goes_on_and_a_finished_one_is_skipped(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Starting Python and torch anew for every figure is not what is tested."""
     monkeypatch.setattr(efficiency, "apart", lambda function, *arguments: function(*arguments))
     monkeypatch.setattr(efficiency, "ENOUGH_SECONDS", 0.0)
+    monkeypatch.setattr(efficiency, "ONE_LAYER", efficiency.ONE_LAYER.replace(d_model=8, d_hidden=8, n_heads=2))
 
 
 @pytest.mark.usefixtures("in_this_process")

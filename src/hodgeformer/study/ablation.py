@@ -29,6 +29,7 @@ from hodgeformer.train.toml import Table, parse_override, read_toml, to_toml
 _HERE = Path(__file__).resolve()
 _FOLDERS = (_HERE.parents[1] / "configs" / "ablation", _HERE.parents[3] / "configs" / "ablation")
 """Where the studies are: in an installed package, or in a checkout."""
+_NEVER = 1_000_000  # epochs
 
 
 class StudyRow(Settings):
@@ -114,8 +115,8 @@ def plan_study(
 
     A seed decides weights, order and augmentation, and the split where the data set draws one.
     """
-    # Without workers all CPU time is that of this process, and two studies side by side use two cores best.
-    common: Table = {"data": dict(data), "train": {"workers": 0}}
+    # Without workers all CPU time is that of this process. Only the last weights count, so only they are evaluated.
+    common: Table = {"data": dict(data), "train": {"workers": 0, "eval_every": _NEVER}}
     _merge(common, study.base)
     for text in overrides:
         name, key, value = parse_override(text)

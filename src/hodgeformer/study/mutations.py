@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
+from scipy.sparse.csgraph import connected_components, dijkstra
 
 from hodgeformer.data.augment import random_rotation
 from hodgeformer.mesh.geometry import face_centers
@@ -126,7 +126,7 @@ def limbs_cut_away(count: int, share: float = 0.06) -> Change:
             tip = _uphill(paths, height, int(rng.choice(farthest)))
             along = np.where(removed, np.inf, dijkstra(paths, indices=tip))
             removed[np.argsort(along, kind="stable")[: round(share * mesh.n_faces)]] = True
-        traced = without_faces(mesh, removed)
+        traced = without_faces(mesh, removed | _crumbs(paths, ~removed))
         return Mutated.of(traced.mesh, traced.origin)
 
     return change
@@ -278,3 +278,13 @@ def _uphill(adjacency: csr_array, height: FloatArray, face: int) -> int:
         if not around.size or height[around].max() <= height[face]:
             return face
         face = int(around[height[around].argmax()])
+
+
+def _crumbs(adjacency: csr_array, left: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Faces that are left in pieces of less than 1 % of the mesh: what falls off when a limb is cut."""
+    kept = np.flatnonzero(left)
+    _, piece = connected_components(adjacency[kept][:, kept], directed=False)
+    small = np.bincount(piece)[piece] < 0.01 * len(left)
+    crumbs = np.zeros(len(left), dtype=bool)
+    crumbs[kept[small]] = True
+    return crumbs
