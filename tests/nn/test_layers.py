@@ -14,7 +14,7 @@ from hodgeformer.nn.embedding import NeighborEmbedding, PlainEmbedding
 from hodgeformer.nn.encoder import Encoder
 from hodgeformer.nn.heads import ElementHead, MeshHead
 from hodgeformer.nn.laplacians import LAPLACIANS
-from hodgeformer.nn.norm import normalized
+from hodgeformer.ops.layer_norm import normalized
 from hodgeformer.packed.batch import Batch
 from hodgeformer.packed.metric import inverse
 from hodgeformer.packed.pack import pack

@@ -10,7 +10,7 @@ from hodgeformer.containers import PerElement
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.feed_forward import FeedForward, linear
 from hodgeformer.nn.laplacians import LAPLACIANS
-from hodgeformer.nn.norm import normalized
+from hodgeformer.ops.layer_norm import normalized
 from hodgeformer.ops.linear_attention import linear_attention
 from hodgeformer.packed.topology import PackedComplex
 

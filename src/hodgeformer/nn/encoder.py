@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from hodgeformer.containers import PerElement
 from hodgeformer.nn.blocks import Block, HodgeFormerBlock, TransformerBlock
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.nn.norm import normalized
+from hodgeformer.ops.layer_norm import normalized
 from hodgeformer.packed.topology import PackedComplex
 
 BLOCKS: dict[str, Callable[[ModelConfig], Block]] = {"H": HodgeFormerBlock, "T": TransformerBlock}

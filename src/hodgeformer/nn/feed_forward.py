@@ -7,7 +7,7 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from hodgeformer.nn.dropout import relu_dropout
+from hodgeformer.ops.dropout import relu_dropout
 
 
 class FeedForward(nn.Module):

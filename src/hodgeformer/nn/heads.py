@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from hodgeformer.containers import ElementKind, PerElement
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.nn.dropout import dropout
 from hodgeformer.nn.feed_forward import linear
+from hodgeformer.ops.dropout import dropout
 from hodgeformer.ops.segment import segment_mean
 from hodgeformer.packed.topology import PackedComplex
 

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from hodgeformer.containers import ElementKind
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.nn.dropout import drawn_seed
 from hodgeformer.nn.feed_forward import linear
-from hodgeformer.nn.norm import normalized_parts
+from hodgeformer.ops.dropout import drawn_seed
+from hodgeformer.ops.layer_norm import normalized_parts
 from hodgeformer.ops.star_attention import star_attention
 from hodgeformer.packed.topology import PackedComplex
 

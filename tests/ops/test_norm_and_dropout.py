@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hodgeformer.nn.dropout import dropout, relu_dropout
 from hodgeformer.nn.feed_forward import FeedForward
-from hodgeformer.nn.norm import normalized, normalized_parts
+from hodgeformer.ops.dropout import dropout, relu_dropout
+from hodgeformer.ops.layer_norm import normalized, normalized_parts
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from hodgeformer.nn.norm import compiled_for, run_rows
+from hodgeformer.ops.layer_norm import compiled_for, run_rows
 
 
 def drawn_seed() -> int:
