@@ -46,6 +46,13 @@ def test_a_mesh_alone_and_in_company_is_the_same_to_the_bit() -> None:
     assert torch.equal(packed[90:], alone)
 
 
+def test_features_that_underflow_give_zero_and_no_nan() -> None:
+    q = torch.full((4, 1, 8), -200.0, requires_grad=True)
+    out = linear_attention(q=q, k=q, v=torch.ones(4, 1, 8), offsets=torch.tensor([0, 4]))
+    assert torch.equal(out, torch.zeros(4, 1, 8))
+    assert torch.isfinite(torch.autograd.grad(1e6 * out.sum(), q)[0]).all()
+
+
 def test_linear_attention_refuses_shapes_that_differ() -> None:
     with pytest.raises(BatchError, match=r"got \(4, 2, 8\), \(4, 2, 6\)"):
         linear_attention(q=torch.zeros(4, 2, 8), k=torch.zeros(4, 2, 6), v=torch.zeros(4, 2, 8), offsets=OFFSETS)
