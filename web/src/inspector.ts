@@ -3,7 +3,7 @@
 import { byId, el, percent, swatch } from "./dom";
 import { GRAY, type ClassEntry, type Field, type Prediction } from "./layers";
 
-const MOST = 8;
+const MOST = 5;
 
 export interface Clicked {
   face: number;
@@ -23,7 +23,9 @@ export function inspect(clicked: Clicked | null, prediction: Prediction | null):
     heading.dataset.face = String(clicked.face);
     box.replaceChildren(heading);
     if (clicked.field) {
-      box.append(el("p", { class: "small" }, `${clicked.field.field.note}: ${clicked.field.value.toPrecision(4)}`));
+      const { field, value } = clicked.field;
+      const number = Number.isNaN(value) ? "none" : value.toPrecision(4);
+      box.append(el("p", { class: "small" }, `${field.note}: ${number}`));
     }
     if (clicked.prediction) box.append(bars(clicked.prediction, clicked.face));
   } else {

@@ -4,6 +4,8 @@ import { colorTable, type RGB } from "./colormap";
 import type { Surface } from "./surface";
 
 export const GRAY: RGB = [150, 150, 150];
+/** Where a field has no value. */
+const BLANK: RGB = [205, 208, 214];
 
 export interface ClassEntry {
   name: string;
@@ -50,16 +52,21 @@ export function paintField(surface: Surface, field: Field, hidden: (face: number
   const table = colorTable(field.signed);
   const { low, high, values } = field;
   const scale = high > low ? 255 / (high - low) : 0;
-  const row = (value: number) => Math.min(255, Math.max(0, Math.round((value - low) * scale))) * 3;
+  const color = new Uint8Array(3);
+  const look = (value: number) => {
+    if (Number.isNaN(value)) return color.set(BLANK);
+    const at = Math.min(255, Math.max(0, Math.round((value - low) * scale))) * 3;
+    color.set(table.subarray(at, at + 3));
+  };
   if (field.element === "face") {
     for (let face = 0; face < surface.nFaces; face++) {
-      const at = row(values[face]);
-      surface.setFace(face, table[at], table[at + 1], table[at + 2], hidden(face) ? 0 : 255);
+      look(values[face]);
+      surface.setFace(face, color[0], color[1], color[2], hidden(face) ? 0 : 255);
     }
   } else {
     for (let corner = 0; corner < surface.faces.length; corner++) {
-      const at = row(values[surface.faces[corner]]);
-      surface.setCorner(corner, table[at], table[at + 1], table[at + 2], hidden((corner / 3) | 0) ? 0 : 255);
+      look(values[surface.faces[corner]]);
+      surface.setCorner(corner, color[0], color[1], color[2], hidden((corner / 3) | 0) ? 0 : 255);
     }
   }
   surface.upload();
@@ -76,7 +83,7 @@ export function classProbability({ labels, probabilities, classes }: Prediction,
   return { values, element: "face", signed: false, note: `Probability of ${classes[wanted].name}`, low: 0, high: 1 };
 }
 
-/** A field of the server with the range it is drawn in: around zero if signed, else from zero or its minimum. */
+/** A field of the server with the range it is drawn in, around zero if signed; not a number is no value. */
 export function withRange(values: Float32Array, rest: Omit<Field, "values" | "low" | "high">): Field {
   let low = Infinity;
   let high = -Infinity;

@@ -74,8 +74,9 @@ def test_fields_are_offered_and_computed(out: Path, tmp_path: Path, tiny: Path) 
             assert answer.status_code == 200, answer.text
             header, arrays = decode_frame(answer.content)
             assert len(arrays["values"]) == (320 if header["element"] == "face" else 162)
-            assert np.isfinite(arrays["values"]).all()
-            assert np.ptp(arrays["values"]) > 0
+            finite = arrays["values"][np.isfinite(arrays["values"])]
+            assert name == "attention" or len(finite) == len(arrays["values"])
+            assert np.ptp(finite) > 0
             wrong = client.get(f"{fields}/{name}", params={field["choices"][0]["key"]: "99", "face": 0})
             assert wrong.status_code == 400
         assert client.get(f"{fields}/attention", params={"face": 320}).status_code == 400
@@ -138,8 +139,8 @@ def test_attention_is_the_row_of_the_learned_star(tiny: Path, star: str) -> None
     row = nearest_element(prepared, scene, pick, module.kind)
     entries = slice(int(pattern.offsets[row]), int(pattern.offsets[row + 1]))
     np.testing.assert_allclose(weights[entries].sum(), 1, rtol=1e-5)
-    np.testing.assert_allclose(found.values.max(), weights[entries].max(), rtol=1e-4)
+    np.testing.assert_allclose(np.nanmax(found.values), weights[entries].max(), rtol=1e-4)
     touched = np.zeros(prepared.n[module.kind], dtype=bool)
     touched[pattern.indices[entries].numpy()] = True
     members = prepared.topology.faces if module.kind == "v" else prepared.topology.face_edges
-    np.testing.assert_array_equal(found.values > 0, prepared.to_file_order(touched[members].any(axis=1), "f"))
+    np.testing.assert_array_equal(~np.isnan(found.values), prepared.to_file_order(touched[members].any(axis=1), "f"))

@@ -92,7 +92,7 @@ class Attention:
 
 
 def star_row(star: HodgeStar, seen: _Seen, row: int, *, head: int) -> NDArray[np.float64]:
-    """softmax(q_i . k_j / sqrt(d_head)) over j in S_i, as one value per element; zero outside S_i."""
+    """softmax(q_i . k_j / sqrt(d_head)) over j in S_i, as one value per element; NaN outside S_i."""
     pattern = seen.prepared.patterns[star.kind]
     neighbors = pattern.indices[pattern.offsets[row] : pattern.offsets[row + 1]].astype(np.int64)
     x = cast(Tensor, seen.x[star.kind])[torch.from_numpy(np.r_[row, neighbors])]
@@ -100,8 +100,8 @@ def star_row(star: HodgeStar, seen: _Seen, row: int, *, head: int) -> NDArray[np
         q, k = star.queries_and_keys(x)
         scores = (k[1:, head] @ q[0, head]) / math.sqrt(q.shape[-1])
         weights = scores.double().softmax(dim=0).numpy()
-    row_values = np.zeros(seen.prepared.n[star.kind])
-    np.add.at(row_values, neighbors, weights)
+    row_values = np.full(seen.prepared.n[star.kind], np.nan)
+    row_values[neighbors] = weights
     return row_values
 
 
@@ -124,7 +124,7 @@ def on_faces(prepared: PreparedMesh, weights: NDArray[np.float64], kind: Element
     """The largest weight at the corners or sides of each face of the file: single elements stay visible."""
     if kind != "f":
         members = prepared.topology.faces if kind == "v" else prepared.topology.face_edges
-        weights = weights[members].max(axis=1)
+        weights = np.fmax.reduce(weights[members], axis=1)
     return prepared.to_file_order(weights, "f")
 
 

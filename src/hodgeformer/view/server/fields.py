@@ -25,7 +25,7 @@ N_EIGENFUNCTIONS = 16
 
 @dataclass(frozen=True, eq=False)
 class ScalarField:
-    """One value per vertex or face; `signed` fields are drawn around zero, `note` says what the numbers are."""
+    """One value per vertex or face, NaN for none; `signed` ones are drawn around zero, `note` says what they are."""
 
     values: NDArray[np.float32]
     element: Literal["vertex", "face"]
