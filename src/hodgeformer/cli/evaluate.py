@@ -22,6 +22,8 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Score a model: accuracy per element, weighted by area, per mesh, mean IoU, per class, confusion, interval."""
+    import torch
+
     from hodgeformer.checkpoint import load_checkpoint
     from hodgeformer.data.open import open_dataset
     from hodgeformer.models.bundled import locate_model
@@ -31,7 +33,8 @@ def evaluate(
     checkpoint = load_checkpoint(path)
     dataset = fitting(open_dataset(Path(data) if Path(data).exists() else data), checkpoint)
     evaluator = Evaluator(dataset, dataset.split(split), checkpoint.prepare, n_rotations=rotations)
-    scores = evaluator.scores(checkpoint.build_model())
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    scores = evaluator.scores(checkpoint.build_model().to(device))
     if as_json:
         about = {"model": str(path), "data": dataset.name, "split": split, "rotations": rotations}
         print(json.dumps({**about, "n_meshes": len(dataset.split(split)), **scores.as_json()}, indent=2))
