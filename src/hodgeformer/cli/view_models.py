@@ -29,10 +29,11 @@ class ViewerModel:
 
     def __init__(self, name: str, predictor: Predictor, *, max_faces: int | None) -> None:
         self._name, self._predictor, self._max_faces = name, predictor, max_faces
-        self._passes = _Passes(predictor._model)
+        self._passes = _Passes(predictor.model)
 
     @cached_property
     def network(self) -> HodgeFormer:
+        # Not the one that predicts: hooks that look inside must not meet a prediction that runs at the same time.
         return self._predictor.checkpoint.build_model()
 
     @property

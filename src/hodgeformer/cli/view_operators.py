@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 
@@ -32,7 +31,6 @@ class LearnedEigenfunctions:
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
         self._found: OrderedDict[tuple[str, str, int, int, ElementKind], Eigenpairs] = OrderedDict()
-        self._lock = threading.Lock()
 
     def choices(self, scene: Scene) -> tuple[Choice, ...] | None:
         if scene.prediction is None or scene.mesh.n_faces > MAX_FACES:
@@ -65,7 +63,7 @@ class LearnedEigenfunctions:
 
     def _solved(self, scene: Scene, model: str, layer: int, head: int, kind: ElementKind) -> Eigenpairs:
         key = (scene.id, model, layer, head, kind)
-        with self._lock:
+        with self._shelf.inside:
             if key not in self._found:
                 loaded = self._shelf.model(model)
                 prepared = prepare(scene.mesh, loaded.preparation)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,7 +44,6 @@ class Attention:
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
         self._seen: OrderedDict[tuple[str, str, int], _Seen] = OrderedDict()
-        self._lock = threading.Lock()
 
     def choices(self, scene: Scene) -> tuple[Choice, ...] | None:
         if scene.prediction is None:
@@ -79,7 +77,7 @@ class Attention:
     def _arriving(self, scene: Scene, model: str, layer: int) -> _Seen:
         """One pass through the model; the last few are kept, so that clicking on is quick."""
         key = (scene.id, model, layer)
-        with self._lock:
+        with self._shelf.inside:
             if key not in self._seen:
                 loaded = self._shelf.model(model)
                 prepared = prepare(scene.mesh, loaded.preparation)
@@ -156,11 +154,7 @@ class _ArrivedError(Exception):
 def _input_of_block(network: HodgeFormer, layer: int, prepared: PreparedMesh) -> PerElement[Tensor | None]:
     caught: list[PerElement[Tensor | None]] = []
 
-    caller = threading.get_ident()
-
     def catch(_: nn.Module, arguments: tuple[Any, ...]) -> None:
-        if threading.get_ident() != caller:  # another request looks into the same model
-            return
         caught.append(arguments[0])
         raise _ArrivedError
 

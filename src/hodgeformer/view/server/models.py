@@ -43,12 +43,16 @@ class Entry:
 
 
 class Shelf:
-    """Models by name. A request can only name what lies here, never a path."""
+    """Models by name. A request can only name what lies here, never a path.
+
+    `inside` is held while a model runs to be looked into, so that hooks of two requests do not meet.
+    """
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
         self.entries = dict(entries)
         self._loaded: OrderedDict[str, Model] = OrderedDict()
         self._lock = threading.Lock()
+        self.inside = threading.Lock()
 
     def check_name(self, name: str) -> None:
         if name not in self.entries:
