@@ -7,13 +7,18 @@ import torch
 from torch import Tensor
 
 from hodgeformer.errors import BatchError
-from hodgeformer.ops.incidence import Incidence, edge_to_face, vertex_to_edge
+from hodgeformer.ops.incidence import Incidence
 
 EDGES = torch.tensor([[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]])
+
+
+def vertex_to_edge(edges: Tensor, n_vertices: int) -> Incidence:
+    """d0 of edges given as (tail, head)."""
+    return Incidence.from_rows(edges, torch.tensor([-1, 1]).expand(edges.shape), n_vertices)
+
+
 D0 = vertex_to_edge(EDGES, 5)
-D1 = edge_to_face(
-    face_edges=torch.tensor([[0, 2, 1], [2, 4, 3]]), face_signs=torch.tensor([[1, 1, -1], [1, 1, -1]]), n_edges=5
-)
+D1 = Incidence.from_rows(torch.tensor([[0, 2, 1], [2, 4, 3]]), torch.tensor([[1, 1, -1], [1, 1, -1]]), 5)
 
 
 def matrix(a: Incidence) -> Tensor:

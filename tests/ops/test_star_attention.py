@@ -94,6 +94,7 @@ def test_an_empty_batch_has_an_empty_result() -> None:
         ({"pattern": ragged_pattern(7, 3)}, "the pattern has 7 rows but q has 6"),
         ({"pattern": ragged_pattern(6, 3).map(lambda t: t.numpy())}, "pattern.map"),
         ({"pattern": ragged_pattern(6, 3).map(torch.Tensor.short)}, "int64 offsets and int32 indices"),
+        ({"pattern": ragged_pattern(6, 3).map(lambda t: torch.stack([t, t], 1)[:, 0])}, "contiguous"),
         ({"dropout": 1.0}, r"\[0, 1\)"),
     ],
 )

@@ -85,17 +85,6 @@ class Incidence:
             raise BatchError(f"the incidence lies on {self.offsets.device} but its argument on {x.device}")
 
 
-def vertex_to_edge(edges: Int[Tensor, "n_e 2"], n_vertices: int) -> Incidence:
-    """d0: (d0 x)_e = x_head - x_tail for edges (tail, head); its `apply_t` is d0^T."""
-    signs = torch.tensor([-1, 1], dtype=torch.int8, device=edges.device)
-    return Incidence.from_rows(edges, signs.expand(len(edges), 2), n_vertices)
-
-
-def edge_to_face(*, face_edges: Int[Tensor, "n_f 3"], face_signs: Int[Tensor, "n_f 3"], n_edges: int) -> Incidence:
-    """d1: (d1 x)_f = sum over its three edges of sign x_e; its `apply_t` is d1^T."""
-    return Incidence.from_rows(face_edges, face_signs, n_edges)
-
-
 class _SignedGather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, incidence: Incidence, transposed: bool) -> Tensor:

@@ -124,10 +124,11 @@ def _check(*, q: Tensor, k: Tensor, y: Tensor, pattern: SparsityPattern[Tensor],
     if len(devices) > 1:
         names = ", ".join(sorted(map(str, devices)))
         raise BatchError(f"q, k, y and the pattern must lie on one device, got {names}")
-    if pattern.offsets.dtype != torch.int64 or pattern.indices.dtype != torch.int32:
+    arrays = ((pattern.offsets, torch.int64), (pattern.indices, torch.int32))
+    if not all(array.dtype == dtype and array.is_contiguous() for array, dtype in arrays):
         raise BatchError(
-            f"the pattern needs int64 offsets and int32 indices, got {pattern.offsets.dtype} and "
-            f"{pattern.indices.dtype}; build it with SparsityPattern.from_csr"
+            "the pattern needs contiguous int64 offsets and int32 indices, got "
+            f"{pattern.offsets.dtype} and {pattern.indices.dtype}; build it with SparsityPattern.from_csr"
         )
     if len(pattern) != q.shape[0]:
         raise BatchError(f"the pattern has {len(pattern)} rows but q has {q.shape[0]}")
