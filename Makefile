@@ -13,8 +13,8 @@ test: lint types
 	$(BIN)/pytest -n 2 --dist worksteal
 
 lint: setup
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
 
 types: setup
 	$(BIN)/mypy

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.simplify import simplify
 
 
 def bumpy_torus(n_vertices: int, seed: int = 0) -> Mesh:
@@ -30,3 +31,8 @@ def bumpy_torus(n_vertices: int, seed: int = 0) -> Mesh:
     shuffled = np.empty_like(vertices)
     shuffled[number] = vertices
     return Mesh(shuffled, number[faces], name=f"torus-{n_vertices}")
+
+
+def human_sized_mesh() -> Mesh:
+    """A closed mesh of 752 vertices and 1,500 faces or nearly so, the size of the Human benchmark."""
+    return simplify(bumpy_torus(4096), 1504).mesh

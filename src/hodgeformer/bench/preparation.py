@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hodgeformer.bench.meshes import bumpy_torus
+from hodgeformer.bench.meshes import bumpy_torus, human_sized_mesh
 from hodgeformer.bench.timing import median_seconds, product_seconds
 from hodgeformer.mesh.features import input_features
 from hodgeformer.mesh.geometry import to_unit_sphere
@@ -15,7 +15,6 @@ from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.order import OrderName, canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.patterns import sparsity_patterns
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
-from hodgeformer.mesh.simplify import simplify
 from hodgeformer.mesh.topology import MeshComplex
 from hodgeformer.threads import thread_count
 
@@ -38,11 +37,6 @@ class PreparationCost:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def human_sized_mesh() -> Mesh:
-    """A closed mesh of 752 vertices and 1,500 faces or nearly so, the size of the Human benchmark."""
-    return simplify(bumpy_torus(4096), 1504).mesh
 
 
 def preparation_costs(*, large: bool = True, repeat: int = 5) -> list[PreparationCost]:

@@ -4,60 +4,121 @@ from __future__ import annotations
 
 import json as json_format
 import sys
+from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 class Part(StrEnum):
     """What is measured."""
 
     prepare = "prepare"
+    order = "order"
+    attention = "attention"
+    training = "training"
+    sizes = "sizes"
+    all = "all"
 
 
 def bench(
-    part: Annotated[Part, typer.Argument(help="What to measure.")] = Part.prepare,
+    part: Annotated[
+        Part,
+        typer.Argument(
+            help="prepare: meshes to input. order: canonical orders. attention: the kernel against a plain gather. "
+            "training: a step against its matrix products. sizes: time and memory over mesh sizes."
+        ),
+    ] = Part.all,
     json: Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes only.")] = False,
 ) -> None:
-    """Measure speed and memory on this machine; figures are medians, and ratios within one run."""
-    _prepare(json, quick)
+    """Measure speed and memory on this machine. Figures are medians, and ratios within one run.
 
-
-def _prepare(json: bool, quick: bool) -> None:
+    Run it on a quiet machine: with anything else running, only the order of magnitude is right.
+    """
     from rich.console import Console
-    from rich.table import Table
 
+    chosen = list(_MEASURES) if part is Part.all else [part]
+    results: dict[str, Any] = {}
+    for name in chosen:
+        with Console(stderr=True).status(f"measuring: {name}"):
+            rows = _MEASURES[name](quick)
+        results[name] = rows
+        if not json:
+            Console(width=None if sys.stdout.isatty() else 160).print(_table(name, rows))
+    if json:
+        json_format.dump(results, sys.stdout, indent=2)
+        print()
+
+
+def _prepare(quick: bool) -> list[dict[str, Any]]:
     from hodgeformer.bench.preparation import preparation_costs
 
-    with Console(stderr=True).status("preparing meshes"):
-        costs = preparation_costs(large=not quick)
-    if json:
-        json_format.dump([cost.to_json() for cost in costs], sys.stdout, indent=2)
-        print()
-        return
-    table = Table(title="Preparation: median ms, and multiples of one 2048 x 2048 float32 product in this run")
-    for column in (
-        "mesh",
-        "threads",
-        "total",
-        "order",
-        "complex",
-        "features",
-        "patterns",
-        "product",
-        "x",
-        "target",
-    ):
-        table.add_column(column, justify="left" if column == "mesh" else "right")
-    for cost in costs:
-        parts = (cost.total, cost.order, cost.complex, cost.features, cost.patterns, cost.product)
-        table.add_row(
-            cost.mesh,
-            str(cost.n_threads),
-            *(f"{part:,.1f}" for part in parts),
-            f"{cost.products:.3f}",
-            f"{cost.target:g}",
-        )
-    Console().print(table)
+    return [cost.to_json() for cost in preparation_costs(large=not quick)]
+
+
+def _order(quick: bool) -> list[dict[str, Any]]:
+    from hodgeformer.bench.preparation import order_costs
+
+    return [{"order": name, **figures} for name, figures in order_costs(1 << (10 if quick else 14)).items()]
+
+
+def _attention(quick: bool) -> list[dict[str, Any]]:
+    from hodgeformer.bench.attention import compare
+
+    sizes = [(512, 16)] if quick else [(2250, 48), (9216, 96)]
+    return [{**compare(n=n, s=s), "target_speedup": 20.0, "target_memory": 3.0} for n, s in sizes]
+
+
+def _training(quick: bool) -> list[dict[str, Any]]:
+    from hodgeformer.bench.training import human_step
+
+    return [human_step(2, repeat=2) if quick else human_step()]
+
+
+def _sizes(quick: bool) -> list[dict[str, Any]]:
+    from hodgeformer.bench.sizes import growth, size_rows
+
+    rows: dict[str, list[dict[str, float]]] = {}
+    for name, row in size_rows(range(8, 10) if quick else range(8, 17)):
+        rows.setdefault(name, []).append(row)
+    table: list[dict[str, Any]] = [{"pass": name, **row} for name, group in rows.items() for row in group]
+    for name, group in rows.items():
+        exponents = {key: growth(group, key) for key in ("seconds", "gigabytes")}
+        table.append({"pass": f"{name}: fitted exponent", "n_vertices": None, **exponents})
+    return table
+
+
+_MEASURES: dict[Part, Callable[[bool], list[dict[str, Any]]]] = {
+    Part.prepare: _prepare,
+    Part.order: _order,
+    Part.attention: _attention,
+    Part.training: _training,
+    Part.sizes: _sizes,
+}
+_TITLES = {
+    Part.prepare: "Preparation: median ms; products = total / one 2048 x 2048 float32 product of this run",
+    Part.order: "Canonical orders: time, and how far apart in memory the neighbors of an edge are",
+    Part.attention: "Star attention against a plain gather: seconds forward + backward; memory in multiples of q, k, y",
+    Part.training: "Training step, Human configuration, against its dense matrix products alone",
+    Part.sizes: "One-layer encoder, d = 256: median seconds, and peak memory above the interpreter",
+}
+
+
+def _table(part: Part, rows: list[dict[str, Any]]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=_TITLES[part])
+    for column in rows[0]:
+        table.add_column(column.replace("_", " "), justify="left" if isinstance(rows[0][column], str) else "right")
+    for row in rows:
+        table.add_row(*_cells(row.values()))
+    return table
+
+
+def _cells(values: Iterable[Any]) -> list[str]:
+    return ["" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value) for value in values]

@@ -65,12 +65,13 @@ def operators(
     """Attention around an element, reach of the stars, eigenfunctions of L_v, L_e, L_f beside the cotangent ones."""
     import numpy as np
 
-    from hodgeformer.checkpoint import find_checkpoint, load_checkpoint
+    from hodgeformer.checkpoint import load_checkpoint
     from hodgeformer.cli.operator_pictures import save_operator_pictures
     from hodgeformer.mesh.io import load_mesh
+    from hodgeformer.models.bundled import locate_model
     from hodgeformer.study.operator_report import study_operators
 
-    path = find_checkpoint(model)
+    path = locate_model(model)
     checkpoint = load_checkpoint(path)
     surface = load_mesh(mesh)
     report = study_operators(

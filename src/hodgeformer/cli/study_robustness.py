@@ -39,12 +39,13 @@ def robustness(
     """
     from rich.console import Console
 
-    from hodgeformer.checkpoint import find_checkpoint, load_checkpoint
+    from hodgeformer.checkpoint import load_checkpoint
     from hodgeformer.cli.robustness_pictures import save_robustness_picture
+    from hodgeformer.models.bundled import locate_model
     from hodgeformer.study.robustness import robustness as scored
     from hodgeformer.train.evaluate import fitting
 
-    path = find_checkpoint(model)
+    path = locate_model(model)
     checkpoint = load_checkpoint(path)
     dataset = fitting(_dataset(data), checkpoint)
     samples = dataset.split(split)[:meshes]

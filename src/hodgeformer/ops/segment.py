@@ -1,4 +1,4 @@
-"""Sums and means over the meshes of a packed batch."""
+"""Means over the meshes of a packed batch."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from hodgeformer.errors import BatchError
-
-
-def segment_sum(x: Float[Tensor, "n ..."], offsets: Int[Tensor, " m_and_one"]) -> Float[Tensor, "m ..."]:
-    """out_i = sum of x[offsets[i]:offsets[i + 1]]; each segment is summed on its own."""
-    return torch.stack([part.sum(0) for part in torch.split(x, segment_lengths(x, offsets))])
 
 
 def segment_mean(x: Float[Tensor, "n ..."], offsets: Int[Tensor, " m_and_one"]) -> Float[Tensor, "m ..."]:

@@ -1,0 +1,92 @@
+"""A training step of the Human configuration against its dense matrix products alone."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hodgeformer.bench.meshes import human_sized_mesh
+from hodgeformer.mesh.prepare import PrepareConfig, prepare
+from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.packed.batch import Batch
+from hodgeformer.packed.pack import pack
+
+HUMAN = ModelConfig(task="segmentation", n_classes=8, blocks="HHHHHHTT", updates="v")
+
+
+def human_batch(n_meshes: int = 12) -> Batch:
+    """Meshes of 752 vertices with 32 neighbors for vertices and faces and 48 for edges."""
+    config = PrepareConfig(n_neighbors={"v": 32, "e": 48, "f": 32})
+    mesh = human_sized_mesh()
+    return pack([prepare(mesh, config, seed=i) for i in range(n_meshes)], transpose=True)
+
+
+def training_step(model: HodgeFormer, batch: Batch) -> Callable[[], None]:
+    """Forward, backward and optimizer on one batch."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    target = torch.arange(batch.n.f) % model.config.n_classes
+
+    def step() -> None:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(batch), target, label_smoothing=0.2).backward()
+        optimizer.step()
+
+    return step
+
+
+class Products(TorchDispatchMode):
+    """Records the matrix products of what runs under it, and can repeat them alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operands: dict[Any, tuple[int, Tensor, Tensor]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.bmm.default):
+            a, b = args[-2:]
+            key = (a.shape, a.stride(), b.shape, b.stride())
+            count = self.operands[key][0] if key in self.operands else 0
+            self.operands[key] = (count + 1, a.detach(), b.detach())
+        return func(*args, **(kwargs or {}))
+
+    @property
+    def flops(self) -> int:
+        return sum(2 * count * a.numel() * b.shape[-1] for count, a, b in self.operands.values())
+
+    def repeat(self) -> None:
+        for count, a, b in self.operands.values():
+            for _ in range(count):
+                torch.matmul(a, b)
+
+
+def human_step(n_meshes: int = 12, repeat: int = 5) -> dict[str, float]:
+    """Median seconds of a step and of its products, measured in turns, and their ratio."""
+    torch.manual_seed(0)
+    batch, model = human_batch(n_meshes), HodgeFormer(HUMAN).train()
+    step, products = training_step(model, batch), Products()
+    with products:
+        step()
+    seconds: dict[str, list[float]] = {"step": [], "products": []}
+    for _ in range(repeat):
+        for name, work in (("step", step), ("products", products.repeat)):
+            start = time.perf_counter()
+            work()
+            seconds[name].append(time.perf_counter() - start)
+    step_seconds, product_seconds = (statistics.median(seconds[name]) for name in ("step", "products"))
+    return {
+        "meshes": n_meshes,
+        "threads": torch.get_num_threads(),
+        "step_seconds": step_seconds,
+        "product_seconds": product_seconds,
+        "ratio": step_seconds / product_seconds,
+        "ratio_of_best": min(seconds["step"]) / min(seconds["products"]),
+        "gigaflops_of_products": products.flops / 1e9,
+        "target": 1.8,
+    }

@@ -1,0 +1,38 @@
+"""Measurements return sensible figures; their values are for quiet machines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from hodgeformer.bench.meshes import bumpy_torus, human_sized_mesh
+from hodgeformer.bench.sizes import growth
+from hodgeformer.cli import app
+from hodgeformer.mesh.check import check_mesh
+
+
+def test_meshes_are_closed_and_of_the_size_they_say() -> None:
+    for n in (64, 2048):
+        report = check_mesh(bumpy_torus(n))
+        assert (report.n_vertices, report.n_edges, report.n_faces) == (n, 3 * n, 2 * n)
+        assert report.closed
+        assert report.winding_consistent
+    assert abs(human_sized_mesh().n_vertices - 752) <= 4
+
+
+def test_growth_is_the_exponent() -> None:
+    rows = [{"n_vertices": 2.0**k, "seconds": 3 * 2.0 ** (1.5 * k)} for k in range(8, 15)]
+    assert growth(rows, "seconds") == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("part", ["prepare", "order", "attention", "training"])
+def test_the_verb_prints_only_json_when_asked(part: str) -> None:
+    result = CliRunner().invoke(app, ["bench", part, "--quick", "--json"])
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)[part]
+    assert rows
+    assert all(value > 0 for row in rows for key, value in row.items() if key.endswith(("_s", "seconds", "total")))
+    table = CliRunner().invoke(app, ["bench", "order", "--quick"])
+    assert "morton" in table.stdout
