@@ -20,9 +20,10 @@ LEVELS = [
     {"mesh", "ops"},
     {"packed"},
     {"nn"},
-    {"data", "checkpoint"},
+    {"data", "checkpoint", "models"},
+    {"view"},
     {"train", "predict"},
-    {"study", "view", "bench"},
+    {"study", "bench"},
     {"cli"},
 ]
 LEVEL = {room: i for i, rooms in enumerate(LEVELS) for room in rooms}
