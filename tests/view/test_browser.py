@@ -5,9 +5,6 @@ Pictures of what was seen are kept in artifacts/viewer.
 
 from __future__ import annotations
 
-import shutil
-import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,70 +15,17 @@ import pytest
 pytest.importorskip("playwright", reason="needs a browser driver: pip install playwright")
 pytest.importorskip("starlette", reason="needs the viewer's server: pip install 'hodgeformer[view]'")
 
-import uvicorn
-from playwright import sync_api
 
-from hodgeformer.cli.view_models import model_entries
-from hodgeformer.cli.view_operators import LearnedEigenfunctions
 from hodgeformer.data.colors import UNLABELLED_COLOR, class_colors
 from hodgeformer.data.folder import open_folder
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict import Predictor
-from hodgeformer.view.app import Viewer, create_app
-from hodgeformer.view.server.attention import Attention
-from hodgeformer.view.server.fields import Eigenfunctions
-from hodgeformer.view.server.models import Shelf
-from hodgeformer.view.server.outbox import Outbox
 from meshes import icosphere
-from tiny_models import PARTS, write_tiny
-from viewer_tab import CHROMIUM_OPTIONS, Tab
+from tiny_models import PARTS
+from viewer_tab import Tab
 
 COLORS = class_colors(len(PARTS))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    if found is None:
-        pytest.skip("Chromium not found; install it, on Debian with: apt install chromium")
-    with sync_api.sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=found, args=CHROMIUM_OPTIONS)
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("viewer")
-
-
-@pytest.fixture(scope="module")
-def model(folder: Path) -> Path:
-    return write_tiny(folder)
-
-
-@pytest.fixture(scope="module")
-def address(folder: Path, model: Path) -> Iterator[str]:
-    """A running viewer that saves into folder/out."""
-    shelf = Shelf(model_entries(str(model), max_faces=None))
-    sources = (Attention(shelf), Eigenfunctions(), LearnedEigenfunctions(shelf))
-    viewer = Viewer(shelf=shelf, outbox=Outbox(folder / "out"), sources=sources, preferred="tiny")
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(viewer), log_level="error", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    server.should_exit = True
-    thread.join()
-    listening.close()
-
-
-@pytest.fixture(scope="module")
-def ball(folder: Path) -> Path:
-    path = folder / "ball.ply"
-    save_mesh(icosphere(3), path)
-    return path
 
 
 @pytest.fixture

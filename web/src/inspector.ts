@@ -12,6 +12,14 @@ export interface Clicked {
   field: { field: Field; value: number } | null;
 }
 
+/** The name of what the pointer is on; null takes it away. */
+export function showTip(entry: ClassEntry | null | undefined): void {
+  const tip = byId("tip");
+  tip.hidden = entry === null;
+  if (entry === null) return;
+  tip.replaceChildren(swatch(entry?.color ?? GRAY), el("span", {}, entry?.name ?? "unlabelled"));
+}
+
 export function inspect(clicked: Clicked | null, prediction: Prediction | null): void {
   const box = byId("inspector");
   if (prediction && prediction.rows === 1) {

@@ -16,6 +16,23 @@ export interface Question {
   value: string;
 }
 
+/** What a person has chosen in each layer; the first option until then. */
+export class Answers {
+  private readonly given = new Map<string, Record<string, string>>();
+
+  set(layer: string, key: string, value: string): void {
+    this.given.set(layer, { ...this.given.get(layer), [key]: value });
+  }
+
+  ask(layer: string, choices: Omit<Question, "value">[]): Question[] {
+    const given = this.given.get(layer) ?? {};
+    return choices.map((choice) => {
+      const known = choice.options.some(([value]) => value === given[choice.key]);
+      return { ...choice, value: known ? given[choice.key] : choice.options[0][0] };
+    });
+  }
+}
+
 export function drawLayers(items: LayerItem[], current: string, choose: (key: string) => void): void {
   const buttons = items.map(({ key, title }) => {
     const checked = key === current;

@@ -8,6 +8,7 @@ import { prepareSaving } from "./saving";
 import { server, type Session } from "./server";
 import type { Tool } from "./stage";
 import { followTheme } from "./theme";
+import { connectSettings, resizeBrush } from "./toolbar";
 import { Workbench } from "./workbench";
 
 const bench = new Workbench(byId("stage"));
@@ -54,41 +55,18 @@ function fillModels(select: HTMLSelectElement, { models, preferred }: Session): 
 }
 
 function connectTools(): void {
-  const { stage } = bench;
+  connectSettings(bench.stage);
   for (const button of document.querySelectorAll<HTMLElement>("#tools [data-tool]")) {
     button.onclick = () => bench.setTool(button.dataset.tool as Tool);
   }
-  byId("undo").onclick = () => bench.undo();
-  byId("redo").onclick = () => bench.redo();
-  byId("fit").onclick = () => stage.fit();
+  byId("undo").onclick = bench.undo;
+  byId("redo").onclick = bench.redo;
   byId("add-class").onclick = () => bench.addClass();
-  byId("edges").onclick = () => (stage.edges = toggled("edges"));
-  byId("flat").onclick = () => (stage.lit = !toggled("flat"));
-  const radius = byId<HTMLInputElement>("radius");
-  radius.oninput = () => (stage.brushRadius = Number(radius.value) / 500);
-  radius.dispatchEvent(new Event("input"));
-  const crease = byId<HTMLInputElement>("crease");
-  crease.oninput = () => {
-    byId("crease-text").textContent = crease.value === "180" ? "never" : `${crease.value}°`;
-  };
   const tip = byId("tip");
   byId("stage").addEventListener("pointermove", ({ clientX, clientY }) => {
     const { left, top } = byId("stage").getBoundingClientRect();
     tip.style.transform = `translate(${clientX - left + 14}px, ${clientY - top + 16}px)`;
   });
-}
-
-function toggled(id: string): boolean {
-  const on = byId(id).getAttribute("aria-pressed") !== "true";
-  byId(id).setAttribute("aria-pressed", String(on));
-  return on;
-}
-
-function resizeBrush(factor: number): void {
-  const radius = byId<HTMLInputElement>("radius");
-  const wanted = Math.max(Number(radius.value) * factor, 1);
-  radius.value = String(factor > 1 ? Math.ceil(wanted) : Math.floor(wanted));
-  radius.dispatchEvent(new Event("input"));
 }
 
 function acceptDrops(opening: Opening): void {

@@ -8,7 +8,7 @@ const BASE: RGB[] = [
   [86, 180, 233], [213, 94, 0], [240, 228, 66], [117, 76, 36],
 ];
 
-export function freshColor(i: number): RGB {
+function freshColor(i: number): RGB {
   if (i < BASE.length) return [...BASE[i]];
   const hue = (0.11 + 0.6180339887 * (i - BASE.length)) % 1;
   const lightness = [0.38, 0.62, 0.5, 0.74][i % 4];
@@ -20,5 +20,14 @@ export function freshColor(i: number): RGB {
   return [part(0), part(8), part(4)];
 }
 
-export const startingClasses = (): ClassEntry[] =>
-  [0, 1].map((i) => ({ name: `part ${i + 1}`, color: freshColor(i), hidden: false }));
+/** One more class, with a name and a color that the others do not have. */
+export function freshClass(others: ClassEntry[]): ClassEntry {
+  let number = others.length + 1;
+  while (others.some((entry) => entry.name === `part ${number}`)) number++;
+  return { name: `part ${number}`, color: freshColor(others.length), hidden: false };
+}
+
+export function startingClasses(): ClassEntry[] {
+  const first = freshClass([]);
+  return [first, freshClass([first])];
+}

@@ -81,8 +81,11 @@ export class Surface {
     this.colorAttribute.needsUpdate = true;
   }
 
-  center(face: number, target: THREE.Vector3): THREE.Vector3 {
-    return target.fromArray(this.centers, face * 3);
+  /** How near a point of a face is to its three corners. */
+  cornerWeights(face: number, point: THREE.Vector3): number[] {
+    const positions = this.geometry.getAttribute("position");
+    const corner = new THREE.Vector3();
+    return [0, 1, 2].map((i) => 1 / (corner.fromBufferAttribute(positions, face * 3 + i).distanceTo(point) + 1e-9));
   }
 
   dispose(): void {

@@ -1,18 +1,18 @@
 /** The open mesh with its labels and layers, and everything a person can do to them. */
 
-import { byId, el, swatch } from "./dom";
 import { complain } from "./notices";
-import { inspect } from "./inspector";
+import { inspect, showTip } from "./inspector";
 import { Labels, UNLABELLED } from "./labels";
-import { drawLayers, drawQuestions, drawScale, type LayerItem, type Question } from "./layer-panel";
+import { Answers, drawLayers, drawQuestions, drawScale, type LayerItem, type Question } from "./layer-panel";
 import * as layers from "./layers";
 import type { ClassEntry, Field, Prediction } from "./layers";
 import { countLabels, drawLegend } from "./legend";
-import { freshColor, startingClasses } from "./palette";
+import { freshClass, startingClasses } from "./palette";
 import { connectedPart, underBrush } from "./reach";
 import { server, type FieldSource, type SceneInfo } from "./server";
 import { Stage, type Gestures, type Hit, type Tool } from "./stage";
-import { Surface } from "./surface";
+import type { Surface } from "./surface";
+import { chosenCrease, showHistory, showTool } from "./toolbar";
 
 export class Workbench implements Gestures {
   readonly stage: Stage;
@@ -24,7 +24,7 @@ export class Workbench implements Gestures {
   sources: FieldSource[] = [];
   private layer = "labels";
   private active = 0;
-  private answers = new Map<string, Record<string, string>>();
+  private readonly answers = new Answers();
   private field: Field | null = null;
   private picked: Hit | null = null;
   private request = 0;
@@ -86,13 +86,7 @@ export class Workbench implements Gestures {
   setTool(tool: Tool): void {
     this.stage.tool = tool;
     this.stage.showBrush(null);
-    byId("stage").dataset.tool = tool;
-    for (const button of document.querySelectorAll<HTMLElement>("[data-tool][title]")) {
-      button.setAttribute("aria-pressed", String(button.dataset.tool === tool));
-    }
-    byId("tool-options").hidden = tool !== "brush" && tool !== "fill";
-    byId("radius-row").hidden = tool !== "brush";
-    byId("crease-row").hidden = tool !== "fill";
+    showTool(tool);
     if (tool === "brush" || tool === "fill") this.setLayer("labels");
   }
 
@@ -123,26 +117,17 @@ export class Workbench implements Gestures {
   }
 
   addClass(): void {
-    let number = this.classes.length + 1;
-    while (this.classes.some((entry) => entry.name === `part ${number}`)) number++;
-    this.classes.push({ name: `part ${number}`, color: freshColor(this.classes.length), hidden: false });
-    this.active = this.classes.length - 1;
+    this.active = this.classes.push(freshClass(this.classes)) - 1;
     this.drawLegend();
   }
 
-  undo(): void {
-    this.redraw(this.labels.undo());
-  }
-
-  redo(): void {
-    this.redraw(this.labels.redo());
-  }
+  undo = (): void => this.redraw(this.labels.undo());
+  redo = (): void => this.redraw(this.labels.redo());
 
   pick(hit: Hit | null): void {
     if (!this.surface) return;
     if (hit && this.stage.tool === "fill") {
-      const crease = Number(byId<HTMLInputElement>("crease").value);
-      this.paint(connectedPart(this.surface, hit.face, this.labels.values, crease));
+      this.paint(connectedPart(this.surface, hit.face, this.labels.values, chosenCrease()));
       this.finishStroke();
     }
     if (hit && this.stage.tool === "sample") {
@@ -169,11 +154,8 @@ export class Workbench implements Gestures {
   hover(hit: Hit | null): void {
     const { tool } = this.stage;
     this.stage.showBrush(hit && tool === "brush" ? hit.point : null, this.activeColor);
-    const tip = byId("tip");
-    tip.hidden = !hit || tool === "brush" || this.layer.startsWith("field:");
-    if (tip.hidden || !hit) return;
-    const entry = this.shown.classes[this.shown.labels[hit.face]] ?? null;
-    tip.replaceChildren(swatch(entry?.color ?? layers.GRAY), el("span", {}, entry?.name ?? "unlabelled"));
+    const named = hit && tool !== "brush" && !this.layer.startsWith("field:");
+    showTip(named ? this.shown.classes[this.shown.labels[hit.face]] : null);
   }
 
   /** The tool at the center of the view, for hands without a pointer. */
@@ -196,10 +178,10 @@ export class Workbench implements Gestures {
     if (this.layer === "confidence") this.field = layers.confidence(prediction!);
     if (this.layer === "probability") {
       const options = prediction!.classes.map(({ name }, i): [string, string] => [String(i), name]);
-      questions = this.asked([{ key: "class", title: "Class", options }]);
+      questions = this.answers.ask(this.layer, [{ key: "class", title: "Class", options }]);
       this.field = layers.classProbability(prediction!, Number(questions[0].value));
     }
-    if (source) questions = this.asked(source.choices);
+    if (source) questions = this.answers.ask(this.layer, source.choices);
     const hint = source?.picks && !this.picked ? "Click a face to see where its attention goes." : "";
     drawQuestions(questions, hint, (key, value) => this.answer(key, value));
     drawScale(this.field);
@@ -209,7 +191,7 @@ export class Workbench implements Gestures {
     } else this.refreshColors();
     this.drawLegend();
     this.inspect();
-    this.drawHistory();
+    showHistory(this.labels);
     this.stage.invalidate();
   }
 
@@ -229,24 +211,19 @@ export class Workbench implements Gestures {
     return { labels: new Int32Array(this.surface!.nFaces).fill(labels[0]), classes };
   }
 
-  private asked(choices: Omit<Question, "value">[]): Question[] {
-    const given = this.answers.get(this.layer) ?? {};
-    return choices.map((choice) => {
-      const known = choice.options.some(([value]) => value === given[choice.key]);
-      return { ...choice, value: known ? given[choice.key] : choice.options[0][0] };
-    });
-  }
-
   private answer(key: string, value: string): void {
-    this.answers.set(this.layer, { ...this.answers.get(this.layer), [key]: value });
+    this.answers.set(this.layer, key, value);
     this.refresh();
   }
 
   private async loadField(): Promise<void> {
     const { source, scene, surface, picked } = this;
     if (!source || !scene || !surface) return;
-    const chosen = Object.fromEntries(this.asked(source.choices).map(({ key, value }) => [key, value]));
-    if (source.picks) Object.assign(chosen, picked ? pickedPlace(surface, picked) : {});
+    const chosen = Object.fromEntries(this.answers.ask(this.layer, source.choices).map(({ key, value }) => [key, value]));
+    if (source.picks && picked) {
+      chosen.face = String(picked.face);
+      chosen.weights = surface.cornerWeights(picked.face, picked.point).join(",");
+    }
     const ticket = ++this.request;
     try {
       const { header, arrays } = await server.field(scene.id, source.name, chosen);
@@ -255,7 +232,7 @@ export class Workbench implements Gestures {
       this.field = layers.withRange(arrays.values as Float32Array, { element, signed, note });
       this.refreshColors();
       drawScale(this.field);
-      drawQuestions(this.asked(source.choices), "", (key, value) => this.answer(key, value));
+      drawQuestions(this.answers.ask(this.layer, source.choices), "", (key, value) => this.answer(key, value));
       this.inspect();
     } catch (error) {
       if (ticket === this.request) complain(error);
@@ -272,7 +249,7 @@ export class Workbench implements Gestures {
   private finishStroke(): void {
     this.labels.commit();
     this.drawLegend();
-    this.drawHistory();
+    showHistory(this.labels);
     this.inspect();
   }
 
@@ -303,11 +280,6 @@ export class Workbench implements Gestures {
     this.stage.invalidate();
   }
 
-  private drawHistory(): void {
-    byId<HTMLButtonElement>("undo").disabled = !this.labels.canUndo;
-    byId<HTMLButtonElement>("redo").disabled = !this.labels.canRedo;
-  }
-
   private inspect(): void {
     const { picked, prediction, field, surface, shown } = this;
     if (!picked || !surface) return inspect(null, prediction);
@@ -323,15 +295,4 @@ export class Workbench implements Gestures {
       prediction,
     );
   }
-}
-
-/** The clicked face and the weights of its corners at the clicked point. */
-function pickedPlace(surface: Surface, { face, point }: Hit): Record<string, string> {
-  const positions = surface.geometry.getAttribute("position");
-  const weights = [0, 1, 2].map((corner) => {
-    const at = face * 3 + corner;
-    const d = Math.hypot(positions.getX(at) - point.x, positions.getY(at) - point.y, positions.getZ(at) - point.z);
-    return 1 / (d + 1e-9);
-  });
-  return { face: String(face), weights: weights.map((w) => w.toPrecision(5)).join(",") };
 }
