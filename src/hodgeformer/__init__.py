@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from hodgeformer.nn.model import HodgeFormer as HodgeFormer
     from hodgeformer.packed.batch import Batch as Batch
     from hodgeformer.packed.pack import pack as pack
+    from hodgeformer.predict.predictor import Predictor as Predictor
+    from hodgeformer.predict.result import Result as Result
 
 __version__ = "0.1.0"
 
@@ -40,7 +42,9 @@ _HOME = {
     "ModelConfig": "nn.config",
     "PerElement": "containers",
     "PrepareConfig": "mesh.prepare",
+    "Predictor": "predict.predictor",
     "PreparedMesh": "mesh.prepare",
+    "Result": "predict.result",
     "SparsityPattern": "containers",
     "check_mesh": "mesh.check",
     "load_mesh": "mesh.io",
