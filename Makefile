@@ -10,7 +10,7 @@ demo: setup
 	$(BIN)/hodgeformer demo
 
 test: lint types
-	$(BIN)/pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check src tests

@@ -8,9 +8,7 @@ from hodgeformer.mesh.mesh import Mesh
 
 
 def single_triangle() -> Mesh:
-    return Mesh(
-        np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.2, 0.9, 0.1]]), np.array([[0, 1, 2]]), name="triangle"
-    )
+    return Mesh(np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.2, 0.9, 0.1]]), np.array([[0, 1, 2]]), name="triangle")
 
 
 def tetrahedron() -> Mesh:
@@ -22,18 +20,10 @@ def icosphere(subdivisions: int = 1, name: str = "icosphere") -> Mesh:
     """A closed sphere of 20 * 4**subdivisions faces, slightly squashed so that no two coordinates tie by symmetry."""
     golden = (1 + 5**0.5) / 2
     corners = [(0, s, t * golden) for s in (-1, 1) for t in (-1, 1)]
-    vertices = np.array(
-        [np.roll(corner, shift) for shift in range(3) for corner in corners], dtype=np.float64
-    )
+    vertices = np.array([np.roll(corner, shift) for shift in range(3) for corner in corners], dtype=np.float64)
     near = np.linalg.norm(vertices[:, None] - vertices[None], axis=2) < 2.1
     faces = np.array(
-        [
-            (i, j, k)
-            for i in range(12)
-            for j in range(i)
-            for k in range(j)
-            if near[i, j] and near[j, k] and near[k, i]
-        ]
+        [(i, j, k) for i in range(12) for j in range(i) for k in range(j) if near[i, j] and near[j, k] and near[k, i]]
     )
     vertices, faces = _unit(vertices), _outward(vertices, faces)
     for _ in range(subdivisions):
@@ -65,9 +55,7 @@ def two_components() -> Mesh:
     """A sphere, a tetrahedron beside it, and one vertex that no face uses."""
     sphere, small = icosphere(1), tetrahedron()
     vertices = np.concatenate([sphere.vertices, 0.2 * small.vertices + [3.0, 0.3, 0.1], [[0.0, 4.0, 0.5]]])
-    return Mesh(
-        vertices, np.concatenate([sphere.faces, small.faces + sphere.n_vertices]), name="two components"
-    )
+    return Mesh(vertices, np.concatenate([sphere.faces, small.faces + sphere.n_vertices]), name="two components")
 
 
 def duplicate_faces() -> Mesh:
@@ -82,16 +70,12 @@ def moebius_strip(segments: int = 9) -> Mesh:
     rims = []
     for side in (-0.4, 0.4):
         radius = 1 + side * np.cos(angle / 2)
-        rims.append(
-            np.stack([radius * np.cos(angle), radius * np.sin(angle), side * np.sin(angle / 2)], axis=1)
-        )
+        rims.append(np.stack([radius * np.cos(angle), radius * np.sin(angle), side * np.sin(angle / 2)], axis=1))
     lower = np.arange(segments)
     upper = lower + segments
     next_lower, next_upper = np.roll(lower, -1), np.roll(upper, -1)
     next_lower[-1], next_upper[-1] = next_upper[-1], next_lower[-1]
-    faces = np.concatenate(
-        [np.stack([lower, next_lower, upper], 1), np.stack([upper, next_lower, next_upper], 1)]
-    )
+    faces = np.concatenate([np.stack([lower, next_lower, upper], 1), np.stack([upper, next_lower, next_upper], 1)])
     return Mesh(np.concatenate(rims), faces, name="moebius")
 
 

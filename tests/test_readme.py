@@ -9,10 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import meshes
 import numpy as np
 import pytest
 
+import meshes
 from hodgeformer.mesh.io import save_mesh
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from star_problems import Problem, largest_difference
 
 from hodgeformer.ops import _numba
+from star_problems import Problem, largest_difference
 
 
 @pytest.fixture(autouse=True)

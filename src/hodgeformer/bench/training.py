@@ -35,17 +35,18 @@ def training_step(model: HodgeFormer, batch: Batch) -> Callable[[], None]:
 
     def step() -> None:
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(batch), target, label_smoothing=0.2).backward()
+        loss = torch.nn.functional.cross_entropy(model(batch), target, label_smoothing=0.2)
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
     return step
 
 
-class Products(TorchDispatchMode):
+class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records the matrix products of what runs under it, and can repeat them alone."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.operands: dict[Any, tuple[int, Tensor, Tensor]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

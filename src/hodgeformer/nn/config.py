@@ -33,7 +33,7 @@ class ModelConfig(Settings):
 
     task: Task
     n_classes: Size
-    element: Target
+    element: Target = "face"  # always filled in from the task where it is not given
     blocks: str = "HHHHHHTT"
     updates: str = "v"
     d_model: Size = 256
