@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is slow, and compiling a kernel is too; neither says anything about the code.
+settings.register_profile("hodgeformer", deadline=None)
+settings.load_profile("hodgeformer")
 
 
 @pytest.fixture(scope="session")

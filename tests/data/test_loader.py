@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from deadly_target import KillsItsProcess
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.cache import Cache
 from hodgeformer.data.dataset import DataSet, Sample
@@ -19,7 +18,6 @@ from hodgeformer.data.labels import Codes, LabelFile
 from hodgeformer.data.loader import LoadedBatch, Loader
 from hodgeformer.data.plan import BatchConfig
 from hodgeformer.errors import DataError, MeshFormatError
-from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.packed.batch import Batch
 from hodgeformer.packed.pack import pack
@@ -203,18 +201,6 @@ def test_a_bad_mesh_is_named(figures: DataSet, tmp_path: Path, n_workers: int) -
         pytest.raises(MeshFormatError, match=r"broken\.obj"),
     ):
         list(loader.batches(0))
-
-
-class KillsItsProcess:
-    """A target that takes its reader down, as the system does when memory runs out."""
-
-    def read(self, mesh: Mesh) -> np.ndarray:
-        time.sleep(0.1)
-        os.kill(os.getpid(), signal.SIGKILL)
-        return np.zeros(0)
-
-    def files(self) -> tuple[Path, ...]:
-        return ()
 
 
 def test_a_killed_worker_ends_with_the_name_of_its_mesh(figures: DataSet) -> None:
