@@ -5,6 +5,7 @@ Files of verbs import torch, numba and the like inside their functions, so that 
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, Any
 
@@ -95,4 +96,7 @@ app.add_typer(study, name="study")
 
 def main() -> None:
     """The console script."""
+    # Read when torch is loaded. Threads that wait in a busy loop take the processor from our kernels' threads, from the
+    # data workers and from whatever else runs: measured ten times slower beside two other processes on two cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     app()

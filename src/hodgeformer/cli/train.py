@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -52,9 +51,6 @@ def train(
 
     With several processes: torchrun --nproc-per-node 2 -m hodgeformer train ...
     """
-    # Read when torch is loaded. Threads that wait in a busy loop take the processor from the data workers and from
-    # whatever else runs: measured ten times slower beside two other processes on two cores.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from hodgeformer.train.distributed import joined
 
     if (source is None) == (resume is None):
@@ -111,6 +107,7 @@ def _train(
 
 
 def _run(setup: Setup, listener: Listener, start: Checkpoint | None, *, resumed: bool) -> None:
+    from hodgeformer.allocator import keep_freed_memory
     from hodgeformer.cli.pictures import paint_answers
     from hodgeformer.train.loop import Run, Stopped
     from hodgeformer.train.session import finish
@@ -119,6 +116,7 @@ def _run(setup: Setup, listener: Listener, start: Checkpoint | None, *, resumed:
         from hodgeformer.cli.tensorboard import TensorBoard
 
         listener = TensorBoard(setup.folder.root / "tensorboard", listener)
+    keep_freed_memory()
     with _interrupts() as interrupted:
         run = Run(setup, setup.learner(start), listener=listener, should_stop=interrupted)
         if resumed:

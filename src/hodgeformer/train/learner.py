@@ -112,7 +112,7 @@ def _optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:
     matrices = [p for p in model.parameters() if p.ndim > 1]
     vectors = [p for p in model.parameters() if p.ndim <= 1]
     groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return kind(groups, lr=0.0)
+    return kind(groups, lr=0.0, fused=True)
 
 
 def _process_seed(seed: int, rank: int) -> int:
