@@ -77,9 +77,9 @@ def size_rows(exponents: range) -> Iterator[tuple[str, Row]]:
                 yield name, measured_apart(2**k, training=training, capped=capped)
 
 
-def growth(rows: list[Row], key: str) -> float:
-    """The exponent of growth with the number of vertices, fitted from 2^12 vertices on."""
-    large = [row for row in rows if row["n_vertices"] >= 2**12 and row[key] > 0]
-    if len(large) < 2:
+def growth(rows: list[Row], key: str, smallest: int = 1) -> float:
+    """The exponent of growth with the number of vertices, fitted over the rows of at least `smallest` vertices."""
+    fitted = [row for row in rows if row["n_vertices"] >= smallest and row[key] > 0]
+    if len(fitted) < 2:
         return float("nan")
-    return float(np.polyfit(np.log([row["n_vertices"] for row in large]), np.log([row[key] for row in large]), 1)[0])
+    return float(np.polyfit(np.log([row["n_vertices"] for row in fitted]), np.log([row[key] for row in fitted]), 1)[0])

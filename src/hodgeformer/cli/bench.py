@@ -90,8 +90,9 @@ def _sizes(quick: bool) -> list[dict[str, Any]]:
         rows.setdefault(name, []).append(row)
     table: list[dict[str, Any]] = [{"pass": name, **row} for name, group in rows.items() for row in group]
     for name, group in rows.items():
-        exponents = {key: growth(group, key) for key in ("seconds", "gigabytes")}
-        table.append({"pass": f"{name}: fitted exponent", "n_vertices": None, **exponents})
+        for what, smallest in (("exponent", 1), ("exponent from 2^12 on", 2**12)):
+            exponents = {key: growth(group, key, smallest) for key in ("seconds", "gigabytes")}
+            table.append({"pass": f"{name}: {what}", "n_vertices": None, **exponents})
     return table
 
 

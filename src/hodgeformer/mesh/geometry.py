@@ -53,6 +53,13 @@ def edge_centers(vertices: FloatArray, edges: IntArray) -> FloatArray:
     return (vertices[edges[:, 0]] + vertices[edges[:, 1]]) / 2
 
 
+def is_used(faces: IntArray, n_vertices: int) -> NDArray[np.bool_]:
+    """Which vertices are a corner of some face."""
+    used = np.zeros(n_vertices, dtype=bool)
+    used[faces.ravel()] = True
+    return used
+
+
 def to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
     """Move the centroid of the surface to the origin and the farthest used vertex to distance one.
 
@@ -60,8 +67,8 @@ def to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
     Vertices that no face uses follow along but decide nothing.
     """
     shifted = vertices - vertices[faces[0, 0]]  # far from the origin, squares lose what matters
-    used = shifted[faces]
-    extent = np.abs(used).max()
+    used = is_used(faces, len(vertices))
+    extent = np.abs(shifted[used]).max()
     if extent == 0:
         return np.zeros_like(vertices)
     shifted = shifted / extent  # neither overflow nor underflow below, whatever the unit
@@ -69,7 +76,7 @@ def to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
     total = areas.sum()
     centers = face_centers(shifted, faces)
     centered = shifted - (areas @ centers / total if total > 0 else centers.mean(axis=0))
-    scaled: FloatArray = centered / norms(centered[faces.ravel()]).max()
+    scaled: FloatArray = centered / norms(centered[used]).max()
     return scaled
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
+from hodgeformer.mesh.geometry import is_used
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 OrderName = Literal["morton", "rcm"]
@@ -63,7 +64,7 @@ def _morton_order(vertices: FloatArray, faces: IntArray) -> IntArray:
 
 def morton_codes(vertices: FloatArray, faces: IntArray) -> NDArray[np.uint64]:
     """Position along the space-filling curve of the bounding box of all used vertices."""
-    used = vertices[faces.ravel()]
+    used = vertices[is_used(faces, len(vertices))]
     low = used.min(axis=0)
     extent = (used.max(axis=0) - low).max()
     scaled = (vertices - low) / (extent if extent > 0 else 1.0)
