@@ -15,7 +15,6 @@ from safetensors.torch import save_file
 from hodgeformer.checkpoint import (
     Checkpoint,
     DataStatistics,
-    find_checkpoint,
     load_checkpoint,
     save_checkpoint,
     write_tensors,
@@ -165,16 +164,6 @@ def test_a_full_disk_leaves_the_file_before_it(
         save_checkpoint(path, Checkpoint(checkpoint.model, checkpoint.prepare, checkpoint.weights, name="new"))
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
-def test_a_model_is_found_as_file_folder_or_name(path: Path, tmp_path: Path) -> None:
-    assert find_checkpoint(path) == path
-    with pytest.raises(CheckpointError, match="has the run begun"):
-        find_checkpoint(tmp_path)
-    path.rename(tmp_path / "last.safetensors")
-    assert find_checkpoint(tmp_path) == tmp_path / "last.safetensors"
-    with pytest.raises(CheckpointError, match="neither a checkpoint"):
-        find_checkpoint("no_such_model")
 
 
 def test_the_header_is_readable_json(path: Path) -> None:

@@ -28,8 +28,6 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.settings import Settings
 
 FORMAT = 1
-SUFFIX = ".safetensors"
-BUNDLED = Path(__file__).parent / "models"
 _KEY = "hodgeformer"
 _KIND = "model"
 
@@ -128,25 +126,6 @@ def load_checkpoint(path: Path) -> Checkpoint:
         )
     except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise CheckpointError(f"{path}: the settings in the checkpoint make no sense ({error})") from None
-
-
-def find_checkpoint(model: str | os.PathLike[str]) -> Path:
-    """The file that a MODEL on the command line means: a checkpoint, a run folder (its best), or a bundled name."""
-    path = Path(model)
-    if path.is_file():
-        return path
-    if path.is_dir():
-        found = next(
-            (path / name for name in ("best.safetensors", "last.safetensors") if (path / name).is_file()), None
-        )
-        if found is None:
-            raise CheckpointError(f"{path}: no best.safetensors or last.safetensors in it; has the run begun?")
-        return found
-    bundled = {file.stem: file for file in sorted(BUNDLED.glob(f"*{SUFFIX}"))}
-    if str(model) in bundled:
-        return bundled[str(model)]
-    names = ", ".join(bundled) or "none"
-    raise CheckpointError(f"'{model}' is neither a checkpoint, nor a run folder, nor a bundled model ({names})")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any], *, kind: str) -> None:
