@@ -17,6 +17,7 @@ pytest.importorskip("starlette", reason="needs the viewer's server: pip install 
 
 
 from hodgeformer.data.colors import UNLABELLED_COLOR, class_colors
+from hodgeformer.data.figures import figure
 from hodgeformer.data.folder import open_folder
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
@@ -92,6 +93,23 @@ def test_from_a_dropped_mesh_to_saved_labels(tab: Tab, ball: Path, model: Path, 
     data = open_folder(folder / "out" / "dataset")
     np.testing.assert_array_equal(data.load(data.samples[0])[1], labels)
     assert data.classes == PARTS
+
+
+def test_a_bundled_model_colors_a_body(tab: Tab, folder: Path) -> None:
+    body, _ = figure(np.random.default_rng(3), n_faces=1500, name="body")
+    save_mesh(body, folder / "body.ply")
+    tab.open(folder / "body.ply")
+    tab.page.select_option("#model", "human")
+    tab.predict()
+    tab.page.click("#flat")
+    expected = Predictor.load("human").predict(body)
+    names = tab.page.locator("#legend .name").evaluate_all("rows => rows.map(r => r.value ?? r.textContent)")
+    assert names[: len(expected.names)] == list(expected.names)
+    seen = set(map(tuple, np.unique(tab.view("10-human").reshape(-1, 3), axis=0).tolist()))
+    for part in ("torso", "upper_leg", "lower_leg"):
+        label = expected.names.index(part)
+        assert (expected.labels == label).any()
+        assert tuple(expected.colors[label]) in seen
 
 
 def test_saved_labels_load_again(tab: Tab, ball: Path, folder: Path) -> None:
