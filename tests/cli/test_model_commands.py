@@ -68,5 +68,5 @@ def test_doctor_reports() -> None:
     assert "kernels  agree" in answer.stdout
     report = json.loads(run("doctor", "--json").stdout)
     assert report["versions"]["torch"] != "missing"
-    assert set(report["extras"]) == {"view", "export", "hub", "cluster", "figures", "track"}
+    assert set(report["extras"]) == {"view", "hub", "track"}
     assert "threads" in report["machine"]

@@ -18,14 +18,7 @@ _NEEDED = (
     "torch", "numpy", "scipy", "numba", "trimesh", "fast-simplification", "pydantic", "typer", "rich", "safetensors",
     "jaxtyping", "pillow",
 )  # fmt: skip
-_EXTRAS = {
-    "view": ("starlette", "uvicorn"),
-    "export": ("onnx", "onnxscript", "onnxruntime"),
-    "hub": ("huggingface_hub", "pooch"),
-    "cluster": ("ray",),
-    "figures": ("matplotlib", "pyvista"),
-    "track": ("tensorboard",),
-}
+_EXTRAS = {"view": ("starlette", "uvicorn"), "hub": ("huggingface_hub",), "track": ("tensorboard",)}
 _VARIABLES = ("HODGEFORMER_HOME", "HODGEFORMER_DATA", "HODGEFORMER_OFFLINE", "OMP_NUM_THREADS", "NO_COLOR")
 
 
