@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     model: Annotated[str, typer.Argument(help="A run folder, a checkpoint, or the name of a bundled model.")],
-    data: Annotated[str, typer.Argument(help="A data-set folder, or the name of a data set.")],
+    data: Annotated[str, typer.Argument(help="A data-set folder, the name of a data set, or a configuration.")],
     split: Annotated[str, typer.Option("--split", help="The split to score: train, val or test.")] = "test",
     rotations: Annotated[
         int, typer.Option("--tta", min=0, help="Average the answers over this many rotations of each mesh.")
@@ -25,13 +24,13 @@ def evaluate(
     import torch
 
     from hodgeformer.checkpoint import load_checkpoint
-    from hodgeformer.data.open import open_dataset
+    from hodgeformer.cli.data_argument import dataset_of
     from hodgeformer.models.bundled import locate_model
     from hodgeformer.train.evaluate import Evaluator, fitting
 
     path = locate_model(model)
     checkpoint = load_checkpoint(path)
-    dataset = fitting(open_dataset(Path(data) if Path(data).exists() else data), checkpoint)
+    dataset = fitting(dataset_of(data), checkpoint)
     evaluator = Evaluator(dataset, dataset.split(split), checkpoint.prepare, n_rotations=rotations)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     scores = evaluator.scores(checkpoint.build_model().to(device))

@@ -11,7 +11,6 @@ import typer
 from hodgeformer.cli.results import print_rows, save_rows
 
 if TYPE_CHECKING:
-    from hodgeformer.data.dataset import DataSet
     from hodgeformer.study.mutations import Mutation
 
 
@@ -40,6 +39,7 @@ def robustness(
     from rich.console import Console
 
     from hodgeformer.checkpoint import load_checkpoint
+    from hodgeformer.cli.data_argument import dataset_of
     from hodgeformer.cli.robustness_pictures import save_robustness_picture
     from hodgeformer.models.bundled import locate_model
     from hodgeformer.study.robustness import robustness as scored
@@ -47,7 +47,7 @@ def robustness(
 
     path = locate_model(model)
     checkpoint = load_checkpoint(path)
-    dataset = fitting(_dataset(data), checkpoint)
+    dataset = fitting(dataset_of(data), checkpoint)
     samples = dataset.split(split)[:meshes]
     mutations = _mutations(faces or [], paper_only)
     results = []
@@ -74,16 +74,6 @@ def robustness(
     print_rows(table, f"{about['score'].replace('_', ' ')} in percent, {len(samples)} meshes of {dataset.name} {split}")
     for file in files:
         print(file)
-
-
-def _dataset(data: str) -> DataSet:
-    from hodgeformer.data.open import DataConfig, open_dataset
-    from hodgeformer.train.toml import read_toml
-
-    path = Path(data)
-    if path.suffix == ".toml":
-        return open_dataset(DataConfig.parse(read_toml(path).get("data", {})))
-    return open_dataset(path if path.exists() else data)
 
 
 def _mutations(faces: list[int], paper_only: bool) -> list[Mutation]:
