@@ -68,3 +68,12 @@ def test_demo_learns(tmp_path: Path) -> None:
     assert answer.exit_code == 0, answer.output
     accuracy = Predictor.load(tmp_path / "out" / "run").checkpoint.metrics["test_face_accuracy"]
     assert accuracy >= 0.9
+
+
+def test_a_second_demo_finds_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("hodgeformer.cli.demo")
+    monkeypatch.chdir(tmp_path)
+    assert module._free_folder() == Path("demo")
+    for name in ("demo", "demo-2"):
+        (tmp_path / name).mkdir()
+    assert module._free_folder() == Path("demo-3")

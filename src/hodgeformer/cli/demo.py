@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,7 +31,10 @@ SETTINGS = (
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="The folder to make.")] = Path("demo"),
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="The folder to make; by default demo, or demo-2 and so on.", show_default=False),
+    ] = None,
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="How long to train.")] = EPOCHS,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Another data set, another model.")] = 0,
 ) -> None:
@@ -39,6 +43,7 @@ def demo(
     Needs no arguments, no downloads and under two minutes on two cores.
     """
     began = time.monotonic()
+    out = _free_folder() if out is None else out
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} exists and is not empty; choose another folder with --out")
     dataset = _make_data(out / "data", seed)
@@ -46,6 +51,11 @@ def demo(
     results = _predict(dataset, outcome.chosen, out / "results")
     _write_page(dataset, results, outcome, out / "page.html")
     _say(out, outcome, results, time.monotonic() - began)
+
+
+def _free_folder() -> Path:
+    names = ("demo" if i == 1 else f"demo-{i}" for i in count(1))
+    return next(path for path in map(Path, names) if not path.exists())
 
 
 def _make_data(folder: Path, seed: int) -> DataSet:
