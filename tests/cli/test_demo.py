@@ -51,7 +51,9 @@ def test_what_is_said_is_there(small_demo: tuple[Path, str]) -> None:
     for name in ("page.html", "results", "run", "data"):
         assert str(out / name) in said
         assert (out / name).exists()
-    assert (out / "run" / "report.html").is_file()
+    report = (out / "run" / "report.html").read_text()
+    assert "<iframe" in report
+    assert "ground truth" in report
     assert "face accuracy on 2 unseen meshes" in said
     assert "ground truth" in (out / "page.html").read_text()
 

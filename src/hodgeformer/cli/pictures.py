@@ -15,6 +15,7 @@ from hodgeformer.data.dataset import DataSet
 from hodgeformer.mesh.mesh import IntArray
 from hodgeformer.train.evaluate import Answer
 from hodgeformer.train.report import Figure
+from hodgeformer.view.html import frame, labeled_scene
 from hodgeformer.view.render import render
 
 _WIDTH = 900
@@ -47,7 +48,23 @@ def _labelled(dataset: DataSet, answer: Answer) -> Figure:
         for title, labels in (("predicted", predicted), ("true", answer.target))
     ]
     caption = f"{answer.mesh.name}: {dataset.element} accuracy {accuracy:.1%}"
-    return Figure(caption, _png(np.concatenate(pictures)))
+    return Figure(caption, _png(np.concatenate(pictures)), _page(dataset, answer))
+
+
+def _page(dataset: DataSet, answer: Answer) -> str:
+    """The mesh to turn, with prediction, truth, error and confidence as layers; edges are not drawn on such a page."""
+    if dataset.element not in ("face", "vertex"):
+        return ""
+    scene = labeled_scene(
+        answer.mesh,
+        labels=answer.output.argmax(axis=1),
+        classes=dataset.classes,
+        colors=dataset.colors,
+        element="face" if dataset.element == "face" else "vertex",
+        probabilities=answer.output,
+        truth=answer.target,
+    )
+    return frame([scene])
 
 
 def _face_colors(dataset: DataSet, answer: Answer, labels: IntArray) -> NDArray[np.int64]:

@@ -32,10 +32,11 @@ padding: 1rem; overflow-x: auto } .swatch { display: inline-block; width: 0.8em;
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture for the report."""
+    """A picture for the report. `interactive` is HTML shown below it, a mesh to turn for instance."""
 
     caption: str
     png: bytes
+    interactive: str = ""
 
 
 def write_report(path: Path, setup: Setup, rows: Sequence[Row], outcome: Outcome, figures: Sequence[Figure]) -> None:
@@ -115,9 +116,8 @@ def _confusion(scores: Scores) -> str:
 def _figure(figure: Figure) -> str:
     source = base64.b64encode(figure.png).decode()
     caption = html.escape(figure.caption)
-    return (
-        f'<figure><img alt="{caption}" src="data:image/png;base64,{source}"><figcaption>{caption}</figcaption></figure>'
-    )
+    picture = f'<img alt="{caption}" src="data:image/png;base64,{source}">'
+    return f"<figure>{picture}<figcaption>{caption}</figcaption>{figure.interactive}</figure>"
 
 
 def _table(head: list[str], lines: list[list[str]]) -> str:
