@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hodgeformer.data.augment import AugmentConfig, augmented, random_rotation, rotation_about, slide_along_edges
+from hodgeformer.data.augment import AugmentConfig, augmented, deformed, random_rotation, rotation_about
 from hodgeformer.data.convert import convert_labels, file_edges
 from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.geometry import face_vectors
@@ -15,7 +15,8 @@ NONE = {"rotation": "none", "slide": 0.0}
 def changed(mesh: Mesh, seed: int = 0, **settings: object) -> Mesh:
     labels = np.zeros(mesh.n_faces, dtype=np.int64)
     config = AugmentConfig(**{**NONE, **settings})
-    return augmented(mesh, labels, config, np.random.default_rng(seed), kind="f")[0]
+    rng = np.random.default_rng(seed)
+    return augmented(deformed(mesh, config, rng), labels, config, rng, kind="f")[0]
 
 
 def volume(mesh: Mesh) -> float:
@@ -65,22 +66,11 @@ def test_rotation_about_follows_the_right_hand() -> None:
     assert np.allclose(quarter @ [1, 0, 0], [0, 1, 0])
 
 
-def test_sliding_stays_on_edges_within_its_share(octahedron: Mesh) -> None:
-    moved = slide_along_edges(octahedron.vertices, octahedron.faces, 0.1, np.random.default_rng(1))
-    steps = moved - octahedron.vertices
-    # All edges of the octahedron have length sqrt(2).
-    lengths = np.linalg.norm(steps, axis=1)
-    assert 0 < lengths.max() <= 0.1 * np.sqrt(2)
-    neighbors = octahedron.vertices[None] - octahedron.vertices[:, None]
-    joined = np.abs(np.linalg.norm(neighbors, axis=-1) - np.sqrt(2)) < 1e-9
-    along = np.linalg.norm(np.cross(steps[:, None], neighbors), axis=-1) < 1e-12
-    assert (along & joined).any(axis=1).all()
-
-
-def test_isolated_vertices_do_not_slide(strip: Mesh) -> None:
-    vertices = np.concatenate([strip.vertices, [[9.0, 9.0, 9.0]]])
-    moved = slide_along_edges(vertices, strip.faces, 0.1, np.random.default_rng(0))
-    assert moved[-1].tolist() == [9, 9, 9]
+def test_one_setting_leaves_the_draws_of_another_alone(octahedron: Mesh) -> None:
+    slid = changed(octahedron, slide=0.1).vertices
+    both = changed(octahedron, slide=0.1, scale=0.2, mirror=1.0).vertices
+    factors = both[[0, 2, 4], [0, 1, 2]] / slid[[0, 2, 4], [0, 1, 2]]
+    assert np.allclose(both, factors * slid)
 
 
 def test_scale_and_noise_are_bounded(octahedron: Mesh) -> None:

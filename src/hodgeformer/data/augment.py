@@ -11,8 +11,8 @@ from pydantic import Field
 
 from hodgeformer.containers import ElementKind
 from hodgeformer.data.convert import mirrored_edge_order
+from hodgeformer.data.deform import add_noise, bend, slide_along_edges, warp
 from hodgeformer.errors import ConfigError
-from hodgeformer.mesh.geometry import norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.settings import Settings
 
@@ -22,12 +22,17 @@ Axis = Literal["x", "y", "z"]
 class AugmentConfig(Settings):
     """How a training mesh is changed, each time anew.
 
-    `rotation`: none, uniform on SO(3), or any angle about `axis`. `tilt`: then up to this many degrees about a random
-    axis. `slide`: vertices move along a random edge by up to this share of it. `scale`: each axis by a factor in
-    [1 - scale, 1 + scale]. `mirror`: the probability of a mirror image across `mirror_axis`; `swap` lists pairs of
-    classes that it exchanges, such as left and right. `noise`: standard deviation in mean edge lengths.
+    First the shape. `bend`: `joints` parts of the surface turn by up to this many degrees, as limbs do. `warp`: space
+    moves in long waves, standard deviation in sizes of the mesh. `slide`: vertices move along a random edge by up to
+    this share of it. `noise`: standard deviation in mean edge lengths. Then the pose is taken, and in it: `scale`: each
+    axis by a factor in [1 - scale, 1 + scale]. `mirror`: the probability of a mirror image across `mirror_axis`; `swap`
+    lists pairs of classes that it exchanges, such as left and right. `rotation`: none, uniform on SO(3), or any angle
+    about `axis`. `tilt`: then up to this many degrees about a random axis.
     """
 
+    bend: float = Field(default=0.0, ge=0.0, le=180.0)
+    joints: int = Field(default=3, ge=1)
+    warp: float = Field(default=0.0, ge=0.0)
     rotation: Literal["none", "so3", "axis"] = "so3"
     axis: Axis = "y"
     tilt: float = Field(default=0.0, ge=0.0, le=180.0)
@@ -53,6 +58,24 @@ class AugmentConfig(Settings):
         return number
 
 
+def deformed(mesh: Mesh, config: AugmentConfig, rng: np.random.Generator) -> Mesh:
+    """The mesh in another shape, before its pose is taken.
+
+    Every draw is made whether it is used or not, so that one setting does not change the draws of another.
+    """
+    bends, warps, slides, noise = rng.spawn(4)
+    vertices = mesh.vertices
+    if config.bend:
+        vertices = bend(vertices, mesh.faces, config.bend, config.joints, bends)
+    if config.warp:
+        vertices = warp(vertices, config.warp, warps)
+    if config.slide:
+        vertices = slide_along_edges(vertices, mesh.faces, config.slide, slides)
+    if config.noise:
+        vertices = add_noise(vertices, mesh.faces, config.noise, noise)
+    return mesh.with_vertices(vertices)
+
+
 def augmented(
     mesh: Mesh,
     target: NDArray[Any],
@@ -62,19 +85,11 @@ def augmented(
     kind: ElementKind | None,
     swapped: IntArray | None = None,
 ) -> tuple[Mesh, NDArray[Any]]:
-    """A changed mesh and its target; `kind` is the element kind of the target, None for the whole mesh.
-
-    Every draw is made whether it is used or not, so that one setting does not change the draws of another.
-    """
-    slides, scales, mirror, turn, noise = rng.spawn(5)
-    vertices = mesh.vertices
-    if config.slide:
-        vertices = slide_along_edges(vertices, mesh.faces, config.slide, slides)
-    if config.noise:
-        vertices = vertices + config.noise * _mean_edge(vertices, mesh.faces) * noise.standard_normal(vertices.shape)
+    """A mesh seen otherwise and its target; `kind` is the element kind of the target, None for the whole mesh."""
+    scales, mirror, turn = rng.spawn(3)
+    vertices, faces = mesh.vertices, mesh.faces
     if config.scale:
         vertices = vertices * scales.uniform(1 - config.scale, 1 + config.scale, 3)
-    faces = mesh.faces
     if config.mirror and mirror.random() < config.mirror:
         vertices = vertices * np.where(np.arange(3) == "xyz".index(config.mirror_axis), -1.0, 1.0)
         faces = faces[:, [0, 2, 1]]
@@ -82,17 +97,6 @@ def augmented(
         target = target[mirrored_edge_order(mesh)] if kind == "e" else target
     vertices = vertices @ _rotation(config, turn).T
     return replace(mesh, vertices=vertices, faces=faces), target
-
-
-def slide_along_edges(vertices: FloatArray, faces: IntArray, share: float, rng: np.random.Generator) -> FloatArray:
-    """Each vertex moves towards a random neighbor by up to `share` of the edge between them."""
-    start, end = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
-    start, end = np.concatenate([start, end]), np.concatenate([end, start])
-    neighbor = np.arange(len(vertices))
-    order = rng.permutation(len(start))
-    neighbor[start[order]] = end[order]  # the last write wins, which after a shuffle is any neighbor
-    amount = rng.uniform(0, share, (len(vertices), 1))
-    return vertices + amount * (vertices[neighbor] - vertices)
 
 
 def random_rotation(rng: np.random.Generator) -> FloatArray:
@@ -125,8 +129,3 @@ def _rotation(config: AugmentConfig, rng: np.random.Generator) -> FloatArray:
         axis = rng.standard_normal(3)
         turn = rotation_about(axis / np.linalg.norm(axis), np.radians(rng.uniform(0, config.tilt))) @ turn
     return turn
-
-
-def _mean_edge(vertices: FloatArray, faces: IntArray) -> float:
-    sides = vertices[np.roll(faces, -1, axis=1)] - vertices[faces]
-    return float(norms(sides.reshape(-1, 3)).mean())

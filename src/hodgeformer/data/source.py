@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset, get_worker_info
 
-from hodgeformer.data.augment import AugmentConfig, augmented
+from hodgeformer.data.augment import AugmentConfig, augmented, deformed
 from hodgeformer.data.cache import Cache, load_cached, prepared_arrays, prepared_from_arrays, prepared_key
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.plan import stream_seed
@@ -111,7 +111,9 @@ class BatchSource(Dataset[Any]):
             seed = int(stream_seed("connections", *place).generate_state(1, np.uint64)[0])
             config, frame = self._prepare, int(rng.integers(n_frames(self._prepare.pose)))
             if self._augment is not None:
-                # In the frame, not before it: a frame would undo every rotation.
+                # Shapes change before the frame, which follows them as it will follow unseen shapes. Turns come in it:
+                # a frame would undo every rotation.
+                mesh = deformed(mesh, self._augment, rng)
                 mesh = mesh.with_vertices(posed(mesh.vertices, mesh.faces, config.pose, frame))
                 config = config.replace(pose="file")
                 mesh, target = augmented(mesh, target, self._augment, rng, kind=kind, swapped=self._swapped)

@@ -1,0 +1,102 @@
+"""Random changes of shape that a living body could make itself: slides within the surface, warps, bent limbs."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from hodgeformer.mesh.geometry import norms
+from hodgeformer.mesh.mesh import FloatArray, IntArray
+
+_TIPS = 8  # ends of limbs that are looked for
+_REACH = (0.05, 0.5)  # of the farthest surface distance: how much of a body turns about a joint
+_JOINT = 0.5  # of that reach: the width of the belt in which the turn sets in
+_WAVES = 4
+_LONGEST, _SHORTEST = 2.0, 0.5  # wave lengths in sizes of the body
+
+
+def slide_along_edges(vertices: FloatArray, faces: IntArray, share: float, rng: np.random.Generator) -> FloatArray:
+    """Each vertex moves towards a random neighbor by up to `share` of the edge between them."""
+    start, end = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
+    start, end = np.concatenate([start, end]), np.concatenate([end, start])
+    neighbor = np.arange(len(vertices))
+    order = rng.permutation(len(start))
+    neighbor[start[order]] = end[order]  # the last write wins, which after a shuffle is any neighbor
+    amount = rng.uniform(0, share, (len(vertices), 1))
+    return vertices + amount * (vertices[neighbor] - vertices)
+
+
+def add_noise(vertices: FloatArray, faces: IntArray, deviation: float, rng: np.random.Generator) -> FloatArray:
+    """Gaussian noise with a standard deviation in mean edge lengths."""
+    sides = vertices[np.roll(faces, -1, axis=1)] - vertices[faces]
+    mean_edge = norms(sides.reshape(-1, 3)).mean()
+    noisy: FloatArray = vertices + deviation * mean_edge * rng.standard_normal(vertices.shape)
+    return noisy
+
+
+def warp(vertices: FloatArray, strength: float, rng: np.random.Generator) -> FloatArray:
+    """Space moves in a few long waves; `strength` is the standard deviation in sizes of the body."""
+    size = _size(vertices)
+    directions = rng.standard_normal((_WAVES, 3))
+    lengths = rng.uniform(_SHORTEST, _LONGEST, (_WAVES, 1))
+    waves = 2 * np.pi / (size * lengths) * directions / norms(directions)[:, None]
+    phases = rng.uniform(0, 2 * np.pi, _WAVES)
+    amplitudes = strength * size * np.sqrt(2 / _WAVES) * rng.standard_normal((_WAVES, 3))
+    moved: FloatArray = vertices + np.sin(vertices @ waves.T + phases) @ amplitudes
+    return moved
+
+
+def bend(vertices: FloatArray, faces: IntArray, degrees: float, n_joints: int, rng: np.random.Generator) -> FloatArray:
+    """Parts turn about joints by up to `degrees`.
+
+    A part is what lies within some distance of a tip on the surface: a hand, an arm, a tail. It turns about the middle
+    of the belt at its end, and the turn fades out over that belt.
+    """
+    graph = _edge_graph(vertices, faces)
+    for distance in _distances_from_tips(graph, rng)[:n_joints]:
+        reach = rng.uniform(*_REACH) * distance[np.isfinite(distance)].max()
+        axis = rng.standard_normal(3)
+        angle = np.radians(rng.uniform(0, degrees))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.clip((reach - distance) / (_JOINT * reach), 0, 1)
+        share = share * share * (3 - 2 * share)
+        belt = share * (1 - share)
+        if not belt.sum() > 0:
+            continue  # too coarse for a joint here
+        pivot = belt @ vertices / belt.sum()
+        vertices = pivot + _turned(vertices - pivot, axis / np.linalg.norm(axis), angle * share)
+    return vertices
+
+
+def _edge_graph(vertices: FloatArray, faces: IntArray) -> csr_array:
+    sides = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
+    start, end = np.sort(sides, axis=1).T
+    _, first = np.unique(start * len(vertices) + end, return_index=True)  # twice in a matrix would be twice as long
+    start, end = start[first], end[first]
+    lengths = norms(vertices[end] - vertices[start]) + 1e-9 * _size(vertices)
+    return csr_array((lengths, (start, end)), shape=(len(vertices), len(vertices)))
+
+
+def _distances_from_tips(graph: csr_array, rng: np.random.Generator) -> list[FloatArray]:
+    """Surface distances from points far from each other, which on a body are the ends of its limbs; shuffled."""
+    distance = dijkstra(graph, directed=False, indices=int(rng.integers(graph.shape[0])))
+    nearest = distance
+    found: list[FloatArray] = []
+    for _ in range(_TIPS):
+        tip = int(np.argmax(np.where(np.isfinite(nearest), nearest, -1.0)))
+        distance = dijkstra(graph, directed=False, indices=tip)
+        nearest = distance if not found else np.minimum(nearest, distance)
+        found.append(distance)
+    return [found[i] for i in rng.permutation(_TIPS)]
+
+
+def _turned(points: FloatArray, axis: FloatArray, angles: FloatArray) -> FloatArray:
+    """Each point turned about an axis through the origin by its own angle (Rodrigues)."""
+    cosine, sine = np.cos(angles)[:, None], np.sin(angles)[:, None]
+    along = (points @ axis)[:, None] * axis
+    return along + cosine * (points - along) + sine * np.cross(axis, points)
+
+
+def _size(vertices: FloatArray) -> float:
+    return float(np.linalg.norm(np.ptp(vertices, axis=0))) or 1.0

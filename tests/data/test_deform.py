@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hodgeformer.data.deform import add_noise, bend, slide_along_edges, warp
+from hodgeformer.mesh.mesh import Mesh
+from meshes import all_kinds, icosphere
+
+
+def lengths(vertices: np.ndarray, mesh: Mesh) -> np.ndarray:
+    sides = vertices[np.roll(mesh.faces, -1, axis=1)] - vertices[mesh.faces]
+    return np.linalg.norm(sides, axis=-1)
+
+
+def cross_of_tubes() -> Mesh:
+    """Four limbs that meet in the origin: a sphere drawn out along x and y."""
+    ball = icosphere(3)
+    stretch = 1 + 4 * np.abs(ball.vertices[:, :2]).max(axis=1, keepdims=True) ** 8
+    return ball.with_vertices(ball.vertices * stretch)
+
+
+def test_sliding_stays_on_edges_within_its_share(octahedron: Mesh) -> None:
+    moved = slide_along_edges(octahedron.vertices, octahedron.faces, 0.1, np.random.default_rng(1))
+    steps = moved - octahedron.vertices
+    # All edges of the octahedron have length sqrt(2).
+    lengths = np.linalg.norm(steps, axis=1)
+    assert 0 < lengths.max() <= 0.1 * np.sqrt(2)
+    neighbors = octahedron.vertices[None] - octahedron.vertices[:, None]
+    joined = np.abs(np.linalg.norm(neighbors, axis=-1) - np.sqrt(2)) < 1e-9
+    along = np.linalg.norm(np.cross(steps[:, None], neighbors), axis=-1) < 1e-12
+    assert (along & joined).any(axis=1).all()
+
+
+def test_isolated_vertices_do_not_slide(strip: Mesh) -> None:
+    vertices = np.concatenate([strip.vertices, [[9.0, 9.0, 9.0]]])
+    moved = slide_along_edges(vertices, strip.faces, 0.1, np.random.default_rng(0))
+    assert moved[-1].tolist() == [9, 9, 9]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_bent_body_keeps_most_of_its_edge_lengths(seed: int) -> None:
+    body = cross_of_tubes()
+    bent = bend(body.vertices, body.faces, 60, 1, np.random.default_rng(seed))
+    ratios = lengths(bent, body) / lengths(body.vertices, body)
+    moved = np.linalg.norm(bent - body.vertices, axis=1)
+    assert (np.abs(ratios - 1) < 1e-9).mean() > 0.4, "all but the belt moves rigidly"
+    assert (moved < 1e-12).mean() > 0.3, "the rest of the body stays"
+    assert moved.max() > 0.01
+
+
+def test_it_is_limbs_that_turn() -> None:
+    body = cross_of_tubes()
+    heights = []
+    for seed in range(40):
+        bent = bend(body.vertices, body.faces, 90, 1, np.random.default_rng(seed))
+        moved = np.linalg.norm(bent - body.vertices, axis=1)
+        heights.append(np.linalg.norm(body.vertices[moved.argmax()]))
+    on_limbs = np.linalg.norm(body.vertices, axis=1) > 2.5
+    assert on_limbs.mean() < 0.25
+    assert (np.array(heights) > 2.5).mean() > 0.6, "mostly it is the end of a limb that moves farthest"
+
+
+@pytest.mark.parametrize("mesh", all_kinds(), ids=lambda mesh: mesh.name)
+def test_any_mesh_can_be_bent_and_warped(mesh: Mesh) -> None:
+    with_stray = np.concatenate([mesh.vertices, [[5.0, 5.0, 5.0]]])
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        assert np.isfinite(warp(bend(with_stray, mesh.faces, 90, 5, rng), 0.05, rng)).all()
+
+
+def test_a_point_cloud_without_extent_stays_finite() -> None:
+    vertices = np.zeros((3, 3))
+    rng = np.random.default_rng(0)
+    with np.errstate(all="raise"):
+        assert np.isfinite(warp(bend(vertices, np.array([[0, 1, 2]]), 90, 3, rng), 0.05, rng)).all()
+
+
+def test_a_warp_is_smooth_and_as_strong_as_asked() -> None:
+    ball = icosphere(3)
+    size = np.linalg.norm(np.ptp(ball.vertices, axis=0))
+    steps = np.array([warp(ball.vertices, 0.03, np.random.default_rng(seed)) - ball.vertices for seed in range(200)])
+    assert np.sqrt((steps**2).mean()) == pytest.approx(0.03 * size, rel=0.1)
+    along_edges = steps[:, ball.faces[:, 0]] - steps[:, ball.faces[:, 1]]
+    assert np.sqrt((along_edges**2).mean()) < 0.2 * np.sqrt((steps**2).mean())
+
+
+def test_noise_is_counted_in_edges() -> None:
+    ball = icosphere(3)
+    noisy = add_noise(ball.vertices, ball.faces, 0.1, np.random.default_rng(0)) - ball.vertices
+    assert noisy.std() == pytest.approx(0.1 * lengths(ball.vertices, ball).mean(), rel=0.05)
