@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
+from hodgeformer.mesh.distances import EdgeGraph
 from hodgeformer.mesh.geometry import norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
@@ -53,8 +52,9 @@ def bend(vertices: FloatArray, faces: IntArray, degrees: float, n_joints: int, r
     A part is what lies within some distance of a tip on the surface: a hand, an arm, a tail. It turns about the middle
     of the belt at its end, and the turn fades out over that belt.
     """
-    graph = _edge_graph(vertices, faces)
-    for distance in _distances_from_tips(graph, rng)[:n_joints]:
+    # Points far from each other are the ends of limbs; the first is where the search began.
+    tips = EdgeGraph.from_faces(vertices, faces).spread_points(int(rng.integers(len(vertices))), 1 + _TIPS)[1][1:]
+    for distance in rng.permutation(tips)[:n_joints]:
         reach = rng.uniform(*_REACH) * distance[np.isfinite(distance)].max()
         axis = rng.standard_normal(3)
         angle = np.radians(rng.uniform(0, degrees))
@@ -67,28 +67,6 @@ def bend(vertices: FloatArray, faces: IntArray, degrees: float, n_joints: int, r
         pivot = belt @ vertices / belt.sum()
         vertices = pivot + _turned(vertices - pivot, axis / np.linalg.norm(axis), angle * share)
     return vertices
-
-
-def _edge_graph(vertices: FloatArray, faces: IntArray) -> csr_array:
-    sides = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
-    start, end = np.sort(sides, axis=1).T
-    _, first = np.unique(start * len(vertices) + end, return_index=True)  # twice in a matrix would be twice as long
-    start, end = start[first], end[first]
-    lengths = norms(vertices[end] - vertices[start]) + 1e-9 * _size(vertices)
-    return csr_array((lengths, (start, end)), shape=(len(vertices), len(vertices)))
-
-
-def _distances_from_tips(graph: csr_array, rng: np.random.Generator) -> list[FloatArray]:
-    """Surface distances from points far from each other, which on a body are the ends of its limbs; shuffled."""
-    distance = dijkstra(graph, directed=False, indices=int(rng.integers(graph.shape[0])))
-    nearest = distance
-    found: list[FloatArray] = []
-    for _ in range(_TIPS):
-        tip = int(np.argmax(np.where(np.isfinite(nearest), nearest, -1.0)))
-        distance = dijkstra(graph, directed=False, indices=tip)
-        nearest = distance if not found else np.minimum(nearest, distance)
-        found.append(distance)
-    return [found[i] for i in rng.permutation(_TIPS)]
 
 
 def _turned(points: FloatArray, axis: FloatArray, angles: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 
 from hodgeformer.containers import KINDS, ElementKind, PerElement, SparsityPattern
 from hodgeformer.errors import BatchError, MeshError
-from hodgeformer.mesh.features import GROUPS, FeatureGroup, feature_widths, input_features
+from hodgeformer.mesh.features import GROUPS, PAPER_GROUPS, FeatureGroup, feature_widths, input_features
 from hodgeformer.mesh.geometry import face_centers, to_unit_sphere
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import OrderName, canonical_faces, canonical_order, inverse
@@ -31,12 +31,13 @@ class PrepareConfig(Settings):
 
     `n_neighbors`: "sqrt", one number, or one per kind {"v": 32, "e": 48, "f": 32}. `max_neighbors` caps "sqrt"; None
     for no cap. `random_share` of each row are random connections. `seed` draws them.
+    `features`: the paper's "coords", "normals" and "areas"; "distances" along the surface help where poses differ.
     """
 
     n_neighbors: Literal["sqrt"] | Count | Counts = "sqrt"
     max_neighbors: Counts | None = Field(default_factory=lambda: dict(DEFAULT_CAPS))
     random_share: float = Field(default=0.2, ge=0.0, lt=1.0)
-    features: tuple[FeatureGroup, ...] = GROUPS
+    features: tuple[FeatureGroup, ...] = PAPER_GROUPS
     pose: PoseName = "file"
     order: OrderName = "morton"
     seed: int = Field(default=0, ge=0)

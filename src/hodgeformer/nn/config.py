@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement
-from hodgeformer.mesh.features import GROUPS, feature_widths
+from hodgeformer.mesh.features import PAPER_GROUPS, feature_widths
 from hodgeformer.settings import Settings
 
 Task = Literal["classification", "segmentation", "regression"]
@@ -41,7 +41,7 @@ class ModelConfig(Settings):
     n_heads: Size = 4
     dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     embedding: Literal["neighbor", "plain"] = "neighbor"
-    in_features: dict[ElementKind, Size] = Field(default_factory=lambda: dict(feature_widths(GROUPS).items()))
+    in_features: dict[ElementKind, Size] = Field(default_factory=lambda: dict(feature_widths(PAPER_GROUPS).items()))
     stars: Stars = "learned"
     checkpoint_activations: bool = False
     backend: Backend = "auto"

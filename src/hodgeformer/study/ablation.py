@@ -37,6 +37,7 @@ class StudyRow(Settings):
 
     name: str
     paper: dict[str, float] = Field(default_factory=dict)
+    data: dict[str, Any] = Field(default_factory=dict)
     prepare: dict[str, Any] = Field(default_factory=dict)
     augment: dict[str, Any] = Field(default_factory=dict)
     model: dict[str, Any] = Field(default_factory=dict)
@@ -44,7 +45,7 @@ class StudyRow(Settings):
 
     @property
     def tables(self) -> dict[str, Table]:
-        return {"prepare": self.prepare, "augment": self.augment, "model": self.model, "train": self.train}
+        return {name: getattr(self, name) for name in TABLES}
 
 
 class Study(Settings):

@@ -1,0 +1,153 @@
+"""Distances along the edges of a surface. They hardly change when a body takes another pose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hodgeformer.mesh.geometry import face_vectors, norms
+from hodgeformer.mesh.mesh import FloatArray, IntArray
+
+N_POINTS = 48
+RADII = (0.15, 0.25, 0.4, 0.6)
+"""In roots of the area of the surface. The points are about 0.14 apart."""
+N_DISTANCES = 2 + len(RADII)
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeGraph:
+    """Neighbors of vertex i: indices[offsets[i]:offsets[i + 1]], at `lengths`. An edge counts once for every face."""
+
+    offsets: IntArray
+    indices: IntArray
+    lengths: FloatArray
+
+    @classmethod
+    def from_faces(cls, vertices: FloatArray, faces: IntArray) -> EdgeGraph:
+        tail, head = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
+        tail, head = np.concatenate([tail, head]), np.concatenate([head, tail])
+        order = np.argsort(tail, kind="stable")
+        tail, head = tail[order], head[order]
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(tail, minlength=len(vertices)))])
+        return cls(offsets, head, norms(vertices[head] - vertices[tail]))
+
+    def spread_points(self, start: int, n_points: int) -> tuple[IntArray, FloatArray]:
+        """Points as far from each other as can be, beginning with `start`, and the distances from each, (n, n_v).
+
+        A part of the surface that no point reaches yet is infinitely far and comes next.
+        """
+        return _spread(self.offsets, self.indices, self.lengths, start, n_points)
+
+
+def distance_features(vertices: FloatArray, faces: IntArray) -> FloatArray:
+    """How each vertex lies within the surface, (n_v, N_DISTANCES).
+
+    Mean and maximum of its distances to points spread over the surface, in roots of the area, and how much of the
+    surface is near it: the mean of exp(-(d / r)²) for every radius r. Zero where no point is reached.
+    """
+    graph = EdgeGraph.from_faces(vertices, faces)
+    # Where to begin must not depend on the file, nor on how the mesh is turned.
+    used = np.diff(graph.offsets) > 0
+    start = int(np.argmax(np.where(used, norms(vertices), -1.0)))
+    _, distances = graph.spread_points(start, min(N_POINTS, int(used.sum())))
+    area = norms(face_vectors(vertices, faces)).sum() / 2
+    return _summary(distances / np.sqrt(area or 1.0), np.array(RADII))
+
+
+@njit(cache=True)
+def _summary(distances: FloatArray, radii: FloatArray) -> FloatArray:
+    n_points, n_vertices = distances.shape
+    out = np.zeros((n_vertices, 2 + len(radii)))
+    reached = np.zeros(n_vertices)
+    for i in range(n_points):
+        for j in range(n_vertices):
+            d = distances[i, j]
+            if d < np.inf:
+                reached[j] += 1
+                out[j, 0] += d
+                out[j, 1] = max(out[j, 1], d)
+                for r in range(len(radii)):
+                    out[j, 2 + r] += np.exp(-((d / radii[r]) ** 2))
+    for j in range(n_vertices):
+        out[j, 0] /= max(reached[j], 1.0)
+        for r in range(len(radii)):
+            out[j, 2 + r] /= n_points
+    return out
+
+
+@njit(cache=True)
+def _spread(
+    offsets: IntArray, indices: IntArray, lengths: FloatArray, start: int, n_points: int
+) -> tuple[IntArray, FloatArray]:
+    n = len(offsets) - 1
+    points = np.empty(n_points, dtype=np.int64)
+    distances = np.empty((n_points, n))
+    nearest = np.full(n, np.inf)
+    heap_keys, heap_items = np.empty(len(indices) + 1), np.empty(len(indices) + 1, dtype=np.int64)
+    point = start
+    for i in range(n_points):
+        points[i] = point
+        _dijkstra(offsets, indices, lengths, point, distances[i], heap_keys, heap_items)
+        farthest = -1.0
+        for j in range(n):
+            nearest[j] = min(nearest[j], distances[i, j])
+            # Vertices without a face are no part of the surface.
+            if nearest[j] > farthest and offsets[j] < offsets[j + 1]:
+                farthest, point = nearest[j], j
+    return points, distances
+
+
+@njit(cache=True)
+def _dijkstra(
+    offsets: IntArray,
+    indices: IntArray,
+    lengths: FloatArray,
+    source: int,
+    out: FloatArray,
+    keys: FloatArray,
+    items: NDArray[np.int64],
+) -> None:
+    """Distances from one vertex. The heap may hold a vertex more than once; only its first removal counts."""
+    out[:] = np.inf
+    out[source] = 0.0
+    keys[0], items[0], size = 0.0, source, 1
+    while size > 0:
+        key, vertex = keys[0], items[0]
+        size -= 1
+        _sift_down(keys, items, size)
+        if key > out[vertex]:
+            continue
+        for k in range(offsets[vertex], offsets[vertex + 1]):
+            distance, neighbor = key + lengths[k], indices[k]
+            if distance < out[neighbor]:
+                out[neighbor] = distance
+                _sift_up(keys, items, size, distance, neighbor)
+                size += 1
+
+
+@njit(cache=True)
+def _sift_up(keys: FloatArray, items: NDArray[np.int64], place: int, key: float, item: int) -> None:
+    while place > 0 and keys[(place - 1) // 2] > key:
+        parent = (place - 1) // 2
+        keys[place], items[place] = keys[parent], items[parent]
+        place = parent
+    keys[place], items[place] = key, item
+
+
+@njit(cache=True)
+def _sift_down(keys: FloatArray, items: NDArray[np.int64], size: int) -> None:
+    """Put the last entry, at `size`, where the first was taken."""
+    key, item = keys[size], items[size]
+    place = 0
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and keys[child + 1] < keys[child]:
+            child += 1
+        if keys[child] >= key:
+            break
+        keys[place], items[place] = keys[child], items[child]
+        place = child
+    keys[place], items[place] = key, item

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse.csgraph import dijkstra
+
+from hodgeformer.mesh.distances import N_DISTANCES, RADII, EdgeGraph, distance_features
+from hodgeformer.mesh.geometry import to_unit_sphere
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.prepare import PrepareConfig, prepare
+from meshes import all_kinds, icosphere, open_grid, two_components
+
+
+def dense_distances(mesh: Mesh) -> np.ndarray:
+    lengths = np.zeros((mesh.n_vertices, mesh.n_vertices))
+    for side in (mesh.faces[:, [0, 1]], mesh.faces[:, [1, 2]], mesh.faces[:, [2, 0]]):
+        tail, head = side.T
+        lengths[tail, head] = lengths[head, tail] = np.linalg.norm(mesh.vertices[head] - mesh.vertices[tail], axis=1)
+    return dijkstra(lengths)
+
+
+@pytest.mark.parametrize("mesh", all_kinds(), ids=lambda mesh: mesh.name)
+def test_distances_are_those_of_another_implementation(mesh: Mesh) -> None:
+    expected = dense_distances(mesh)
+    points, distances = EdgeGraph.from_faces(mesh.vertices, mesh.faces).spread_points(0, mesh.n_vertices)
+    assert np.allclose(distances, expected[points], rtol=1e-12)
+
+
+def test_each_point_is_the_farthest_from_those_before_it() -> None:
+    mesh = icosphere(2)
+    points, distances = EdgeGraph.from_faces(mesh.vertices, mesh.faces).spread_points(5, 12)
+    assert points[0] == 5
+    for i in range(1, 12):
+        nearest = distances[:i].min(axis=0)
+        assert nearest[points[i]] == nearest.max()
+
+
+def test_every_component_gets_points_before_any_gets_many() -> None:
+    mesh = two_components()
+    points, distances = EdgeGraph.from_faces(mesh.vertices, mesh.faces).spread_points(0, 2)
+    assert np.isinf(distances[0, points[1]])
+    assert np.isfinite(distance_features(mesh.vertices, mesh.faces)).all()
+
+
+def test_features_by_the_formula() -> None:
+    grid = open_grid(4, 5)
+    features = distance_features(grid.vertices, grid.faces)
+    assert features.shape == (grid.n_vertices, N_DISTANCES)
+    area = np.linalg.norm(
+        np.cross(*(grid.vertices[grid.faces[:, k]] - grid.vertices[grid.faces[:, 0]] for k in (1, 2))), axis=1
+    )
+    # Fewer vertices than points: every vertex is one.
+    d = dense_distances(grid) / np.sqrt(area.sum() / 2)
+    expected = [d.mean(axis=0), d.max(axis=0), *(np.exp(-((d / r) ** 2)).mean(axis=0) for r in RADII)]
+    assert np.allclose(features, np.stack(expected, axis=1))
+
+
+def test_size_and_rotation_do_not_matter() -> None:
+    ball = icosphere(2)
+    vertices = to_unit_sphere(ball.vertices * [3.0, 1.1, 1.7] + 0.1 * np.sin(5 * ball.vertices), ball.faces)
+    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]
+    assert np.allclose(distance_features(vertices, ball.faces), distance_features(7 * vertices @ turn, ball.faces))
+
+
+def test_a_stray_vertex_is_no_part_of_the_surface() -> None:
+    ball = icosphere(1)
+    vertices = np.concatenate([ball.vertices, [[9.0, 0.0, 0.0]]])
+    features = distance_features(vertices, ball.faces)
+    assert np.array_equal(features[:-1], distance_features(ball.vertices, ball.faces))
+    assert not features[-1].any()
+
+
+def test_renumbering_the_file_changes_no_bit() -> None:
+    rng = np.random.default_rng(1)
+    ball = icosphere(2)
+    mesh = ball.with_vertices(ball.vertices * [2.0, 1.0, 0.7] + 0.05 * rng.standard_normal(ball.vertices.shape))
+    config = PrepareConfig(features=("coords", "distances"))
+    numbers = rng.permutation(mesh.n_vertices)
+    vertices = np.empty_like(mesh.vertices)
+    vertices[numbers] = mesh.vertices
+    renumbered = Mesh(vertices, numbers[mesh.faces][rng.permutation(mesh.n_faces)], "renumbered")
+    for kind in "vef":
+        assert np.array_equal(prepare(mesh, config).x_in[kind], prepare(renumbered, config).x_in[kind])
+    assert prepare(mesh, config).x_in.v.shape[1] == 3 + N_DISTANCES == config.widths.v
