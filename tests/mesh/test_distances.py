@@ -11,24 +11,35 @@ from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from meshes import all_kinds, icosphere, open_grid, two_components
 
 
+def sides(mesh: Mesh) -> np.ndarray:
+    return mesh.faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2)
+
+
+def graph_of(mesh: Mesh) -> EdgeGraph:
+    return EdgeGraph.from_edges(mesh.vertices, sides(mesh))
+
+
+def features_of(mesh: Mesh) -> np.ndarray:
+    return distance_features(mesh.vertices, sides(mesh), mesh.faces)
+
+
 def dense_distances(mesh: Mesh) -> np.ndarray:
     lengths = np.zeros((mesh.n_vertices, mesh.n_vertices))
-    for side in (mesh.faces[:, [0, 1]], mesh.faces[:, [1, 2]], mesh.faces[:, [2, 0]]):
-        tail, head = side.T
-        lengths[tail, head] = lengths[head, tail] = np.linalg.norm(mesh.vertices[head] - mesh.vertices[tail], axis=1)
+    tail, head = sides(mesh).T
+    lengths[tail, head] = lengths[head, tail] = np.linalg.norm(mesh.vertices[head] - mesh.vertices[tail], axis=1)
     return dijkstra(lengths)
 
 
 @pytest.mark.parametrize("mesh", all_kinds(), ids=lambda mesh: mesh.name)
 def test_distances_are_those_of_another_implementation(mesh: Mesh) -> None:
     expected = dense_distances(mesh)
-    points, distances = EdgeGraph.from_faces(mesh.vertices, mesh.faces).spread_points(0, mesh.n_vertices)
+    points, distances = graph_of(mesh).spread_points(0, mesh.n_vertices)
     assert np.allclose(distances, expected[points], rtol=1e-12)
 
 
 def test_each_point_is_the_farthest_from_those_before_it() -> None:
     mesh = icosphere(2)
-    points, distances = EdgeGraph.from_faces(mesh.vertices, mesh.faces).spread_points(5, 12)
+    points, distances = graph_of(mesh).spread_points(5, 12)
     assert points[0] == 5
     for i in range(1, 12):
         nearest = distances[:i].min(axis=0)
@@ -37,14 +48,14 @@ def test_each_point_is_the_farthest_from_those_before_it() -> None:
 
 def test_every_component_gets_points_before_any_gets_many() -> None:
     mesh = two_components()
-    points, distances = EdgeGraph.from_faces(mesh.vertices, mesh.faces).spread_points(0, 2)
+    points, distances = graph_of(mesh).spread_points(0, 2)
     assert np.isinf(distances[0, points[1]])
-    assert np.isfinite(distance_features(mesh.vertices, mesh.faces)).all()
+    assert np.isfinite(features_of(mesh)).all()
 
 
 def test_features_by_the_formula() -> None:
     grid = open_grid(4, 5)
-    features = distance_features(grid.vertices, grid.faces)
+    features = features_of(grid)
     assert features.shape == (grid.n_vertices, N_DISTANCES)
     area = np.linalg.norm(
         np.cross(*(grid.vertices[grid.faces[:, k]] - grid.vertices[grid.faces[:, 0]] for k in (1, 2))), axis=1
@@ -59,14 +70,14 @@ def test_size_and_rotation_do_not_matter() -> None:
     ball = icosphere(2)
     vertices = to_unit_sphere(ball.vertices * [3.0, 1.1, 1.7] + 0.1 * np.sin(5 * ball.vertices), ball.faces)
     turn = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]
-    assert np.allclose(distance_features(vertices, ball.faces), distance_features(7 * vertices @ turn, ball.faces))
+    assert np.allclose(features_of(ball.with_vertices(vertices)), features_of(ball.with_vertices(7 * vertices @ turn)))
 
 
 def test_a_stray_vertex_is_no_part_of_the_surface() -> None:
     ball = icosphere(1)
     vertices = np.concatenate([ball.vertices, [[9.0, 0.0, 0.0]]])
-    features = distance_features(vertices, ball.faces)
-    assert np.array_equal(features[:-1], distance_features(ball.vertices, ball.faces))
+    features = features_of(Mesh(vertices, ball.faces, "stray"))
+    assert np.array_equal(features[:-1], features_of(ball))
     assert not features[-1].any()
 
 

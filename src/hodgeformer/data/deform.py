@@ -53,7 +53,8 @@ def bend(vertices: FloatArray, faces: IntArray, degrees: float, n_joints: int, r
     of the belt at its end, and the turn fades out over that belt.
     """
     # Points far from each other are the ends of limbs; the first is where the search began.
-    tips = EdgeGraph.from_faces(vertices, faces).spread_points(int(rng.integers(len(vertices))), 1 + _TIPS)[1][1:]
+    graph = EdgeGraph.from_edges(vertices, faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2))
+    tips = graph.spread_points(int(rng.integers(len(vertices))), 1 + _TIPS)[1][1:]
     for distance in rng.permutation(tips)[:n_joints]:
         reach = rng.uniform(*_REACH) * distance[np.isfinite(distance)].max()
         axis = rng.standard_normal(3)

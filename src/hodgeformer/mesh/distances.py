@@ -19,20 +19,16 @@ N_DISTANCES = 2 + len(RADII)
 
 @dataclass(frozen=True, eq=False)
 class EdgeGraph:
-    """Neighbors of vertex i: indices[offsets[i]:offsets[i + 1]], at `lengths`. An edge counts once for every face."""
+    """Neighbors of vertex i: indices[offsets[i]:offsets[i + 1]], at `lengths`."""
 
     offsets: IntArray
     indices: IntArray
     lengths: FloatArray
 
     @classmethod
-    def from_faces(cls, vertices: FloatArray, faces: IntArray) -> EdgeGraph:
-        tail, head = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
-        tail, head = np.concatenate([tail, head]), np.concatenate([head, tail])
-        order = np.argsort(tail, kind="stable")
-        tail, head = tail[order], head[order]
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(tail, minlength=len(vertices)))])
-        return cls(offsets, head, norms(vertices[head] - vertices[tail]))
+    def from_edges(cls, vertices: FloatArray, edges: IntArray) -> EdgeGraph:
+        """Edges are pairs of vertices, in any direction; it does no harm to name one twice."""
+        return cls(*_adjacency(edges, norms(vertices[edges[:, 1]] - vertices[edges[:, 0]]), len(vertices)))
 
     def spread_points(self, start: int, n_points: int) -> tuple[IntArray, FloatArray]:
         """Points as far from each other as can be, beginning with `start`, and the distances from each, (n, n_v).
@@ -42,19 +38,37 @@ class EdgeGraph:
         return _spread(self.offsets, self.indices, self.lengths, start, n_points)
 
 
-def distance_features(vertices: FloatArray, faces: IntArray) -> FloatArray:
+def distance_features(vertices: FloatArray, edges: IntArray, faces: IntArray) -> FloatArray:
     """How each vertex lies within the surface, (n_v, N_DISTANCES).
 
     Mean and maximum of its distances to points spread over the surface, in roots of the area, and how much of the
     surface is near it: the mean of exp(-(d / r)²) for every radius r. Zero where no point is reached.
     """
-    graph = EdgeGraph.from_faces(vertices, faces)
+    graph = EdgeGraph.from_edges(vertices, edges)
     # Where to begin must not depend on the file, nor on how the mesh is turned.
     used = np.diff(graph.offsets) > 0
     start = int(np.argmax(np.where(used, norms(vertices), -1.0)))
     _, distances = graph.spread_points(start, min(N_POINTS, int(used.sum())))
     area = norms(face_vectors(vertices, faces)).sum() / 2
     return _summary(distances / np.sqrt(area or 1.0), np.array(RADII))
+
+
+@njit(cache=True)
+def _adjacency(edges: IntArray, lengths: FloatArray, n_vertices: int) -> tuple[IntArray, IntArray, FloatArray]:
+    offsets = np.zeros(n_vertices + 1, dtype=np.int64)
+    for i in range(len(edges)):
+        offsets[edges[i, 0] + 1] += 1
+        offsets[edges[i, 1] + 1] += 1
+    offsets = np.cumsum(offsets)
+    free = offsets[:-1].copy()
+    indices = np.empty(2 * len(edges), dtype=np.int64)
+    sorted_lengths = np.empty(2 * len(edges))
+    for i in range(len(edges)):
+        for side in range(2):
+            place = free[edges[i, side]]
+            indices[place], sorted_lengths[place] = edges[i, 1 - side], lengths[i]
+            free[edges[i, side]] += 1
+    return offsets, indices, sorted_lengths
 
 
 @njit(cache=True)

@@ -58,7 +58,7 @@ def input_features(
         lengths = [norms(quad[i] - quad[j])[:, None] for i in range(4) for j in range(i + 1, 4)]
         columns["areas"] = PerElement([vertex_areas], lengths, [double_areas[:, None] / 2])
     if "distances" in groups:
-        within = distance_features(vertices, faces)
+        within = distance_features(vertices, edges, faces)
         edge_means = (within[edges[:, 0]] + within[edges[:, 1]]) / 2
         columns["distances"] = PerElement([within], [edge_means], [face_centers(within, faces)])
     return PerElement.build(
