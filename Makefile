@@ -4,7 +4,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 EXTRAS ?= dev
 
-.PHONY: demo test lint types setup clean
+.PHONY: demo test lint types results setup clean
 
 demo: setup
 	$(BIN)/hodgeformer demo
@@ -18,6 +18,9 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy
+
+results: setup
+	$(BIN)/python tests/results_tables.py
 
 setup: .venv/.installed
 

@@ -58,7 +58,7 @@ def robustness(
             status.update(f"{len(results)} of {len(mutations) + 1} scored: {result.mutation.name}")
     table = [result.row(results[0]) for result in results]
     about: dict[str, Any] = {
-        "model": str(path),
+        "model": model,
         "data": dataset.name,
         "split": split,
         "n_meshes": len(samples),

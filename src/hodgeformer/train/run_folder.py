@@ -7,6 +7,7 @@ import io
 import json
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -94,12 +95,27 @@ class RunFolder:
         write_atomically(self.metrics, text.getvalue().encode())
 
 
+def commit() -> str | None:
+    """The commit of the checkout this code runs from, with a + if files were changed since; None when installed."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return None
+    try:
+        git = ["git", "-C", str(root)]
+        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+        changes = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "src"], capture_output=True, check=False)
+    except (OSError, subprocess.CalledProcessError):
+        return None  # no git, or a repository of somebody else
+    return head.stdout.strip() + ("+" if changes.returncode else "")
+
+
 def environment() -> dict[str, object]:
     """What the run runs on, for the record."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "versions": versions(),
+        "commit": commit(),
         "platform": platform.platform(),
         "processor": platform.processor() or platform.machine(),
         "threads": thread_count(),

@@ -1,0 +1,37 @@
+"""The tables of RESULTS.md, each written from the CSV that its command left in results/.
+
+A table follows a line such as `<!-- results/mixing.csv: row, mean, std -->`; `column = title` renames a column.
+`make results` writes them anew, and a test compares.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "RESULTS.md"
+_TABLE = re.compile(r"(<!-- (?P<file>results/[\w./-]+\.csv): (?P<columns>.+?) -->\n)(?P<table>(?:\|.*\n)*)")
+
+
+def filled(text: str) -> str:
+    """The page with every table as its file has it."""
+    return _TABLE.sub(lambda found: found[1] + _markdown(ROOT / found["file"], found["columns"]), text)
+
+
+def tables_of(text: str) -> list[str]:
+    return [found["file"] for found in _TABLE.finditer(text)]
+
+
+def _markdown(path: Path, columns: str) -> str:
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    pairs = [re.split(r"\s*=\s*", column.strip(), maxsplit=1) for column in columns.split(",")]
+    lines = [[pair[-1].replace("_", " ") for pair in pairs], ["---" if i == 0 else "---:" for i in range(len(pairs))]]
+    lines += [[row[pair[0]] or "" for pair in pairs] for row in rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
