@@ -57,13 +57,30 @@ def test_features_by_the_formula() -> None:
     grid = open_grid(4, 5)
     features = features_of(grid)
     assert features.shape == (grid.n_vertices, N_DISTANCES)
-    area = np.linalg.norm(
-        np.cross(*(grid.vertices[grid.faces[:, k]] - grid.vertices[grid.faces[:, 0]] for k in (1, 2))), axis=1
-    )
-    # Fewer vertices than points: every vertex is one.
-    d = dense_distances(grid) / np.sqrt(area.sum() / 2)
-    expected = [d.mean(axis=0), d.max(axis=0), *(np.exp(-((d / r) ** 2)).mean(axis=0) for r in RADII)]
+    corners = grid.vertices[grid.faces]
+    areas = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1) / 2
+    weights = np.bincount(grid.faces.ravel(), weights=np.repeat(areas / 3, 3)) / areas.sum()
+    # Fewer vertices than points: every vertex is one, and stands for its own area.
+    d = dense_distances(grid) / np.sqrt(areas.sum())
+    expected = [weights @ d, d.max(axis=0), *(weights @ np.exp(-((d / r) ** 2)) for r in RADII)]
     assert np.allclose(features, np.stack(expected, axis=1))
+
+
+def split_faces(vertices: np.ndarray, faces: np.ndarray, chosen: np.ndarray) -> Mesh:
+    """Chosen faces cut in three about their centers."""
+    a, b, c = faces[chosen].T
+    center = len(vertices) + np.arange(len(a))
+    new = np.concatenate([np.stack(corners, axis=1) for corners in ((a, b, center), (b, c, center), (c, a, center))])
+    centers = vertices[faces[chosen]].mean(axis=1)
+    return Mesh(np.concatenate([vertices, centers]), np.concatenate([faces[~chosen], new]), "finer")
+
+
+def test_it_hardly_matters_how_finely_a_part_is_meshed() -> None:
+    grid = open_grid(14, 14)
+    middle = np.median(grid.vertices[:, 0])
+    finer = split_faces(grid.vertices, grid.faces, grid.vertices[grid.faces].mean(axis=1)[:, 0] < middle)
+    before, after = features_of(grid), features_of(finer)[: grid.n_vertices]
+    assert np.abs(after[:, 0] / before[:, 0] - 1).max() < 0.05
 
 
 def test_size_and_rotation_do_not_matter() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hodgeformer.mesh.geometry import face_vectors, norms
+from hodgeformer.mesh.geometry import face_vectors, norms, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 N_POINTS = 48
@@ -41,16 +41,19 @@ class EdgeGraph:
 def distance_features(vertices: FloatArray, edges: IntArray, faces: IntArray) -> FloatArray:
     """How each vertex lies within the surface, (n_v, N_DISTANCES).
 
-    Mean and maximum of its distances to points spread over the surface, in roots of the area, and how much of the
-    surface is near it: the mean of exp(-(d / r)²) for every radius r. Zero where no point is reached.
+    Mean and maximum of its distances to the rest of the surface, in roots of the area, and how much of the surface is
+    near it: the mean of exp(-(d / r)²) for every radius r. Means are integrals over the surface: each of some points
+    spread over it stands for the area that is nearest to it. Zero where no point is reached.
     """
     graph = EdgeGraph.from_edges(vertices, edges)
     # Where to begin must not depend on the file, nor on how the mesh is turned.
     used = np.diff(graph.offsets) > 0
     start = int(np.argmax(np.where(used, norms(vertices), -1.0)))
     _, distances = graph.spread_points(start, min(N_POINTS, int(used.sum())))
-    area = norms(face_vectors(vertices, faces)).sum() / 2
-    return _summary(distances / np.sqrt(area or 1.0), np.array(RADII))
+    double_areas = norms(face_vectors(vertices, faces))
+    area = double_areas.sum() / 2
+    shares = vertex_sums(double_areas[:, None] / 6, faces, len(vertices))[:, 0] / (area or 1.0)
+    return _summary(distances / np.sqrt(area or 1.0), shares, np.array(RADII))
 
 
 @njit(cache=True)
@@ -72,23 +75,24 @@ def _adjacency(edges: IntArray, lengths: FloatArray, n_vertices: int) -> tuple[I
 
 
 @njit(cache=True)
-def _summary(distances: FloatArray, radii: FloatArray) -> FloatArray:
+def _summary(distances: FloatArray, shares: FloatArray, radii: FloatArray) -> FloatArray:
     n_points, n_vertices = distances.shape
+    weights = np.zeros(n_points)
+    for j in range(n_vertices):
+        weights[np.argmin(distances[:, j])] += shares[j]
     out = np.zeros((n_vertices, 2 + len(radii)))
     reached = np.zeros(n_vertices)
     for i in range(n_points):
         for j in range(n_vertices):
-            d = distances[i, j]
+            d, weight = distances[i, j], weights[i]
             if d < np.inf:
-                reached[j] += 1
-                out[j, 0] += d
+                reached[j] += weight
+                out[j, 0] += weight * d
                 out[j, 1] = max(out[j, 1], d)
                 for r in range(len(radii)):
-                    out[j, 2 + r] += np.exp(-((d / radii[r]) ** 2))
+                    out[j, 2 + r] += weight * np.exp(-((d / radii[r]) ** 2))
     for j in range(n_vertices):
-        out[j, 0] /= max(reached[j], 1.0)
-        for r in range(len(radii)):
-            out[j, 2 + r] /= n_points
+        out[j, 0] /= reached[j] if reached[j] > 0 else 1.0
     return out
 
 
