@@ -13,11 +13,13 @@ from hodgeformer.mesh.geometry import (
     face_vectors,
     norms,
     opposite_vertices,
+    to_disk_area,
     to_unit_sphere,
     unit,
     vertex_sums,
 )
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.mesh.topology import MeshComplex
 from soups import soups, usable
 
@@ -134,3 +136,28 @@ def test_features_of_any_soup_are_finite(mesh: Mesh) -> None:
     topology = MeshComplex.from_faces(usable(mesh), mesh.n_vertices)
     for x in input_features(mesh.vertices, topology):
         assert np.isfinite(x).all()
+
+
+def test_any_surface_is_scaled_to_the_area_of_the_disk() -> None:
+    ball = meshes.icosphere(2)
+    for vertices in (ball.vertices * [3.0, 1.0, 1.0], 1e-3 * ball.vertices):
+        scaled = to_disk_area(vertices, ball.faces)
+        assert norms(face_vectors(scaled, ball.faces)).sum() / 2 == pytest.approx(np.pi)
+        np.testing.assert_allclose(scaled * np.abs(vertices).max(), vertices * np.abs(scaled).max(), rtol=1e-12)
+    point = np.zeros((3, 3))
+    assert np.array_equal(to_disk_area(point, np.array([[0, 1, 2]])), point)
+
+
+def test_a_body_scaled_by_area_keeps_its_size_when_a_far_limb_moves() -> None:
+    ball = meshes.icosphere(3)
+    config = PrepareConfig(size="area", features=("areas",))
+    near = ball.with_vertices(
+        np.where(ball.vertices[:, :1] > 0.9, ball.vertices + np.array([0.4, 0, 0]), ball.vertices)
+    )
+    far = near.with_vertices(
+        np.where(ball.vertices[:, :1] > 0.95, near.vertices + np.array([0, 0.2, 0]), near.vertices)
+    )
+    areas = [np.sort(prepare(mesh, config).x_in.v[:, 0]) for mesh in (near, far)]
+    by_sphere = [np.sort(prepare(mesh, config.replace(size="sphere")).x_in.v[:, 0]) for mesh in (near, far)]
+    drift, drift_by_sphere = (abs(np.median(b) / np.median(a) - 1) for a, b in (areas, by_sphere))
+    assert drift < 0.3 * drift_by_sphere

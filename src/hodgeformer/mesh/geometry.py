@@ -80,6 +80,15 @@ def to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
     return scaled
 
 
+def to_disk_area(vertices: FloatArray, faces: IntArray) -> FloatArray:
+    """Scale the surface to the area of the unit disk; one without area stays as it is.
+
+    A body that stretches its arms leaves a sphere around it but keeps its area, so parts keep their size.
+    """
+    area = norms(face_vectors(vertices, faces)).sum() / 2
+    return vertices * np.sqrt(np.pi / area) if area > 0 else vertices
+
+
 def opposite_vertices(
     vertices: FloatArray, topology: MeshComplex, double_areas: FloatArray
 ) -> tuple[FloatArray, FloatArray]:

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from hodgeformer.containers import KINDS, ElementKind, PerElement, SparsityPattern
 from hodgeformer.errors import BatchError, MeshError
 from hodgeformer.mesh.features import GROUPS, PAPER_GROUPS, FeatureGroup, feature_widths, input_features
-from hodgeformer.mesh.geometry import face_centers, to_unit_sphere
+from hodgeformer.mesh.geometry import face_centers, to_disk_area, to_unit_sphere
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import OrderName, canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.patterns import pattern_sizes, sparsity_patterns
@@ -23,6 +23,7 @@ from hodgeformer.threads import thread_count
 
 Count = Annotated[int, Field(ge=1)]
 Counts = dict[ElementKind, Count]
+SizeName = Literal["sphere", "area"]
 DEFAULT_CAPS: Counts = {"v": 64, "e": 96, "f": 96}
 
 
@@ -31,6 +32,7 @@ class PrepareConfig(Settings):
 
     `n_neighbors`: "sqrt", one number, or one per kind {"v": 32, "e": 48, "f": 32}. `max_neighbors` caps "sqrt"; None
     for no cap. `random_share` of each row are random connections. `seed` draws them.
+    `size`: scaled to the unit sphere, or to the area of the unit disk, which no pose changes.
     `features`: the paper's "coords", "normals" and "areas"; "distances" along the surface help where poses differ.
     """
 
@@ -39,6 +41,7 @@ class PrepareConfig(Settings):
     random_share: float = Field(default=0.2, ge=0.0, lt=1.0)
     features: tuple[FeatureGroup, ...] = PAPER_GROUPS
     pose: PoseName = "file"
+    size: SizeName = "sphere"
     order: OrderName = "morton"
     seed: int = Field(default=0, ge=0)
 
@@ -122,6 +125,8 @@ def prepare(
         raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")
     vertices, faces, order_v, face_order = _canonical(mesh, mesh.faces[kept], config, frame)
     vertices = to_unit_sphere(vertices, faces)
+    if config.size == "area":
+        vertices = to_disk_area(vertices, faces)
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
     order_f = kept[face_order]
     order = PerElement(order_v, _edge_order(topology, mesh.faces, order_v, order_f), order_f)
