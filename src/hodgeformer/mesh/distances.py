@@ -58,8 +58,9 @@ def distance_features(vertices: FloatArray, edges: IntArray, faces: IntArray) ->
     double_areas = norms(face_vectors(vertices, faces))
     area = double_areas.sum() / 2
     shares = vertex_sums(double_areas[:, None] / 6, faces, len(vertices))[:, 0] / (area or 1.0)
-    summary: FloatArray = _summary(distances / np.sqrt(area or 1.0), shares, np.array(RADII))
-    return (summary - TYPICAL) / SPREAD
+    summary = _summary(distances / np.sqrt(area or 1.0), shares, np.array(RADII))
+    standard: FloatArray = (summary - TYPICAL) / SPREAD
+    return standard
 
 
 @njit(cache=True)
