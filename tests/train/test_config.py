@@ -32,6 +32,8 @@ def test_configurations_of_the_project_parse_and_build(path: Path) -> None:
     if path.stem in PAPER:
         assert "The paper's figure: " in path.read_text()
         assert config.model["d_model"] == 256 and config.model["blocks"].count("H") == 6
+        said = read_tables(path)["prepare"]
+        assert said["features"] == ["coords", "normals", "areas"] and said["size"] == "sphere", "else they are planned"
     assert HodgeFormer(config.model_for(dataset)).n_parameters > 100_000
     assert (config.train.epochs is None) != (config.train.minutes is None)
 
@@ -100,6 +102,7 @@ def test_a_plan_fills_what_is_open_and_keeps_what_is_said() -> None:
     assert train.batch_size == 10 and train.epochs == 300 and train.class_weights is True
     assert train.lr == learning_rate(open_plan.model["d_model"])
     assert open_plan.prepare.pose == "frame" and open_plan.augment.rotation == "none"
+    assert open_plan.prepare.size == "area" and "distances" in open_plan.prepare.features
     assert plan(parts(), prepare={"pose": "file"}).augment.rotation == "so3"
     assert plan(parts(), train={"minutes": 2}).model["d_model"] < open_plan.model["d_model"]
     said = plan(

@@ -69,11 +69,12 @@ def _sizes(exponents: range, capped: bool) -> list[dict[str, Any]]:
 
 
 def _runtime(data: str | None, settings: list[str], n_batches: int, n_meshes: int) -> list[dict[str, Any]]:
-    from hodgeformer.study.efficiency import HUMAN_BATCH, HUMAN_MODEL, runtime_rows
+    from hodgeformer.study.efficiency import HUMAN_BATCH, HUMAN_MODEL, HUMAN_PREPARE, runtime_rows
     from hodgeformer.train.toml import parse_override
 
     source = _FIGURES if data is None else {"name": "folder", "path": data} if Path(data).exists() else {"name": data}
-    tables: dict[str, Any] = {"data": source, "model": HUMAN_MODEL, "train": {"batch_size": HUMAN_BATCH, "workers": 0}}
+    train = {"batch_size": HUMAN_BATCH, "workers": 0}
+    tables: dict[str, Any] = {"data": source, "prepare": HUMAN_PREPARE, "model": HUMAN_MODEL, "train": train}
     for text in settings:
         name, key, value = parse_override(text)
         tables[name] = {**tables.get(name, {}), key: value}

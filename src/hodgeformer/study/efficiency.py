@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
+from hodgeformer.mesh.features import PAPER_GROUPS
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import ModelConfig
@@ -52,6 +53,7 @@ PAPER_RUNTIME = {
 """On one RTX 4090, Human, batch size 12 in training and 1 in testing; `model_seconds` are those of the GPU."""
 ONE_LAYER = ModelConfig(task="segmentation", n_classes=8, element="face", blocks="H", updates="v")
 HUMAN_MODEL: Table = {"blocks": "HHTHHTHH", "updates": "v", "d_model": 256, "d_hidden": 512, "n_heads": 4}
+HUMAN_PREPARE: Table = {"size": "sphere", "features": list(PAPER_GROUPS)}
 HUMAN_BATCH = 12
 ENOUGH_SECONDS = 1.0  # after which a median needs no more repetitions
 
