@@ -45,7 +45,7 @@ def ablation(
     Finished runs are skipped, stopped ones go on. Started twice, the two processes share the runs; with
     OMP_NUM_THREADS=1 that uses two cores best. The score is that of the last weights, in percent.
     """
-    from hodgeformer.study.ablation import load_study, plan_study, study_table
+    from hodgeformer.study.ablation import finished_result, load_study, plan_study, study_table
 
     if epochs is not None and minutes is not None:
         raise ConfigError("a run is as long as --epochs or as --minutes say, not both")
@@ -58,9 +58,10 @@ def ablation(
     found: _Results = {}
     for number, run in enumerate(runs, 1):
         _carry_out(run, found, f"{number} of {len(runs)}")
-        table = study_table(loaded, found)
-        if table:
-            save_rows(results, name, table, about)
+        # Others may have finished runs that were theirs when we came by.
+        found |= {(other.row.name, other.seed): result for other in runs if (result := finished_result(other))}
+        if found:
+            save_rows(results, name, study_table(loaded, found), about)
     if as_json:
         print(json.dumps({**about, "rows": study_table(loaded, found)}, indent=2))
         return
