@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -95,8 +96,12 @@ class RunFolder:
         write_atomically(self.metrics, text.getvalue().encode())
 
 
+@cache
 def commit() -> str | None:
-    """The commit of the checkout this code runs from, with a + if files were changed since; None when installed."""
+    """The commit of the checkout this code runs from, with a + if files were changed since; None when installed.
+
+    Asked once: what is committed while a study runs is not what it runs.
+    """
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
