@@ -1,4 +1,4 @@
-"""The tables of RESULTS.md, each written from the CSV that its command left in results/.
+"""The tables of RESULTS.md and docs/recipes.md, each written from the CSV that its command left in results/.
 
 A table follows a line such as `<!-- results/mixing.csv: row, mean, std -->`; `column = title` renames a column.
 `make results` writes them anew, and a test compares.
@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "RESULTS.md"
+PAGES = (ROOT / "RESULTS.md", ROOT / "docs" / "recipes.md")
 _TABLE = re.compile(r"(<!-- (?P<file>results/[\w./-]+\.csv): (?P<columns>.+?) -->\n)(?P<table>(?:\|.*\n)*)")
 
 
@@ -34,4 +34,5 @@ def _markdown(path: Path, columns: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")

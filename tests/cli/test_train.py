@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import sys
@@ -85,6 +86,17 @@ def test_rotations_are_averaged(trained: Path, folder: Path) -> None:
         json.loads(run("evaluate", trained, folder, "--json", *extra).stdout) for extra in ((), ("--tta", 4))
     )
     assert turned["rotations"] == 4 and turned["confusion"] != plain["confusion"]
+
+
+def test_evaluate_writes_a_table_with_what_it_was_made_of(trained: Path, folder: Path, tmp_path: Path) -> None:
+    scores = json.loads(run("evaluate", trained, folder, "--json", "--out", tmp_path / "new" / "scores.csv").stdout)
+    with (tmp_path / "new" / "scores.csv").open() as stream:
+        rows = {row["score"]: row for row in csv.DictReader(stream)}
+    assert float(rows["face accuracy"]["value"]) == round(scores["metrics"]["face_accuracy"], 4)
+    assert float(rows["face accuracy"]["interval_low"]) <= float(rows["face accuracy"]["value"])
+    assert sum(name.startswith("IoU of ") for name in rows) == len(scores["per_class"])
+    record = json.loads((tmp_path / "new" / "scores.json").read_text())
+    assert record["confusion"] == scores["confusion"] and record["environment"]["versions"]["torch"]
 
 
 def test_evaluate_refuses_other_tasks_and_classes(trained: Path, folder: Path, tmp_path: Path) -> None:

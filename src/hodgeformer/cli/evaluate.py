@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from hodgeformer.cli.results import save_rows
 
 if TYPE_CHECKING:
     from hodgeformer.train.metrics import Scores
@@ -18,6 +21,10 @@ def evaluate(
     rotations: Annotated[
         int, typer.Option("--tta", min=0, help="Average the answers over this many rotations of each mesh.")
     ] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Also write a table here, as CSV, and all there is beside it.", show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Score a model: accuracy per element, weighted by area, per mesh, mean IoU, per class, confusion, interval."""
@@ -34,11 +41,26 @@ def evaluate(
     evaluator = Evaluator(dataset, dataset.split(split), checkpoint.prepare, n_rotations=rotations)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     scores = evaluator.scores(checkpoint.build_model().to(device))
+    about = {"model": model, "data": dataset.name, "split": split, "rotations": rotations}
+    about |= {"n_meshes": len(dataset.split(split)), **scores.as_json()}
+    if out is not None:
+        save_rows(out.parent, out.stem, score_rows(scores), about)
     if as_json:
-        about = {"model": str(path), "data": dataset.name, "split": split, "rotations": rotations}
-        print(json.dumps({**about, "n_meshes": len(dataset.split(split)), **scores.as_json()}, indent=2))
+        print(json.dumps(about, indent=2))
     else:
         print_scores(scores, split)
+
+
+def score_rows(scores: Scores) -> list[dict[str, Any]]:
+    """Every named score, and the IoU of every class."""
+    low, high = scores.interval or (None, None)
+    rows: list[dict[str, Any]] = []
+    for name, value in scores.values.items():
+        row: dict[str, Any] = {"score": name.replace("_", " "), "value": round(value, 4)}
+        if name == scores.main_name and low is not None and high is not None:
+            row |= {"interval_low": round(low, 4), "interval_high": round(high, 4)}
+        rows.append(row)
+    return rows + [{"score": f"IoU of {row['class']}", "value": round(row["iou"], 4)} for row in scores.per_class()]
 
 
 def print_scores(scores: Scores, split: str) -> None:

@@ -1,0 +1,19 @@
+"""The record of what a run ran on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from hodgeformer.train.run_folder import commit, environment
+
+
+def test_a_record_names_program_and_commit_but_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/somewhere/bin/hodgeformer", "train", "data"])
+    record = environment()
+    assert record["command"] == ["hodgeformer", "train", "data"]
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    found = commit()
+    assert found is None or head.startswith(found.rstrip("+"))
