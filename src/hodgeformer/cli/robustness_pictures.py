@@ -11,7 +11,7 @@ from hodgeformer.data.convert import convert_labels
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.study.robustness import Robustness
 from hodgeformer.train.evaluate import Answer
-from hodgeformer.view.camera import View
+from hodgeformer.view.camera import UpAxis, View
 from hodgeformer.view.colormap import Bytes, label_colors
 from hodgeformer.view.lettering import Legend, Picture, key_band, title_band
 from hodgeformer.view.render import render, save_png, stacked
@@ -21,9 +21,9 @@ _PANEL = 260
 _TEXT = 15
 
 
-def save_robustness_picture(results: Sequence[Robustness], dataset: DataSet, path: Path) -> Path:
+def save_robustness_picture(results: Sequence[Robustness], dataset: DataSet, path: Path, *, up: UpAxis = "y") -> Path:
     """The first answer of every row in a grid, with its accuracy, and a legend of the classes."""
-    panels = [_panel(result, dataset) for result in results if result.pictured]
+    panels = [_panel(result, dataset, up) for result in results if result.pictured]
     height = max(len(panel) for panel in panels)
     blank = np.full((height, _PANEL, 3), 255, dtype=np.uint8)
     cells = [_of_height(panel, height) for panel in panels]
@@ -35,14 +35,15 @@ def save_robustness_picture(results: Sequence[Robustness], dataset: DataSet, pat
     return path
 
 
-def _panel(result: Robustness, dataset: DataSet) -> Picture:
+def _panel(result: Robustness, dataset: DataSet, up: UpAxis) -> Picture:
     answer = result.pictured[0]
     predicted = answer.output.argmax(axis=1)
     right = float((predicted == answer.target)[answer.target >= 0].mean())
     lines = [result.mutation.name, f"{100 * right:.1f} %, {answer.mesh.n_faces} faces"]
     bands = [title_band(line, _PANEL, _TEXT) for line in lines]
     colors = _face_colors(answer, dataset)
-    return np.concatenate([*bands, render(answer.mesh, face_colors=colors, views=[View(20)], width=_PANEL, edges=0.35)])
+    seen = render(answer.mesh, face_colors=colors, views=[View(20)], width=_PANEL, up=up, edges=0.35)
+    return np.concatenate([*bands, seen])
 
 
 def _face_colors(answer: Answer, dataset: DataSet) -> Bytes:

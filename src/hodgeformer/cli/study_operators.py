@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hodgeformer.cli.results import table_console, write_json
+from hodgeformer.cli.up_axis import Axis
 
 if TYPE_CHECKING:
     from hodgeformer.containers import ElementKind
@@ -29,14 +30,6 @@ class Side(StrEnum):
 
     largest = "largest"
     smallest = "smallest"
-
-
-class Axis(StrEnum):
-    """What points up in the pictures."""
-
-    x = "x"
-    y = "y"
-    z = "z"
 
 
 def operators(

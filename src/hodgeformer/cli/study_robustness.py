@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hodgeformer.cli.results import print_rows, save_rows
+from hodgeformer.cli.up_axis import Axis
 
 if TYPE_CHECKING:
     from hodgeformer.study.mutations import Mutation
@@ -27,6 +28,7 @@ def robustness(
         typer.Option("--faces", min=4, help="Also remesh to this many faces; repeatable.", show_default=False),
     ] = None,
     paper_only: Annotated[bool, typer.Option("--paper-only", help="Only what the paper has figures for.")] = False,
+    up: Annotated[Axis, typer.Option("--up", help="What points up in the picture.")] = Axis.y,
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("robustness"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
@@ -67,7 +69,7 @@ def robustness(
     }
     out.mkdir(parents=True, exist_ok=True)
     files = save_rows(out, "robustness", table, about)
-    files.append(save_robustness_picture(results, dataset, out / "robustness.png"))
+    files.append(save_robustness_picture(results, dataset, out / "robustness.png", up=up.value))
     if as_json:
         print(json.dumps({**about, "rows": table}, indent=2))
         return
