@@ -144,3 +144,12 @@ def test_the_table_has_mean_spread_paper_and_cost(tmp_path: Path) -> None:
     lines = (tmp_path / "results" / "t.csv").read_text().splitlines()
     assert lines[0].startswith("row,score,split,seeds,mean,std")
     assert lines[2] == "H" + "," * 11
+
+
+@pytest.mark.parametrize("name", ["recipe", "shrec11"])
+def test_studies_of_our_own_results_are_valid_runs(name: str, tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    _, study = load_study(str(root / "configs" / "results" / f"{name}.toml"))
+    runs = plan_study(study, data={"name": "shrec11"}, seeds=[0], out=tmp_path)
+    assert len({run.folder for run in runs}) == len(study.rows)
+    assert all(RunConfig.parse(run.tables).data.train_per_class for run in runs)
