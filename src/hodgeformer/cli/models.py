@@ -73,6 +73,7 @@ def _facts(checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
         "stars": model.stars,
         "parameters": sum(weight.numel() for weight in checkpoint.weights.values()),
         "pose": prepare.pose,
+        "size": prepare.size,
         "n_neighbors": prepare.n_neighbors,
         "features": list(prepare.features),
         "seed": prepare.seed,
