@@ -37,13 +37,26 @@ def assert_identical(a: PreparedMesh, b: PreparedMesh) -> None:
         np.testing.assert_array_equal(getattr(a.topology, name), getattr(b.topology, name))
 
 
+def looks(x_in: np.ndarray, kind: str) -> np.ndarray:
+    """Features that do not depend on which corner of a face is named first.
+
+    Two faces that a symmetry of the mesh exchanges look alike, but nothing can say which of them comes first, and where
+    vertices coincide their first corners may lie in different places.
+    """
+    if kind != "f":
+        return x_in
+    turns = [np.roll(x_in[:, :9], 3 * k, axis=1) for k in range(3)]
+    corners = [min(rows, key=tuple) for rows in zip(*turns, strict=True)]
+    return np.concatenate([corners, x_in[:, 9:]], axis=1)
+
+
 def assert_renumbering_changes_nothing(mesh: Mesh, config: PrepareConfig, seed: int) -> None:
     other, new_vertex, new_face = renumbered(mesh, seed)
     before, after = prepare(mesh, config), prepare(other, config)
     assert_identical(before, after)
     for kind, new_number in (("v", new_vertex), ("f", new_face)):
         n = before.n[kind]
-        features = before.x_in[kind]  # equal elements may swap places, so compare what they look like
+        features = looks(before.x_in[kind], kind)  # equal elements may swap places, so compare what they look like
         np.testing.assert_array_equal(
             before.to_file_order(features, kind), after.to_file_order(features, kind)[new_number]
         )
@@ -58,6 +71,14 @@ def test_renumbering_gives_the_identical_prepared_mesh(mesh: Mesh, config: Prepa
         assert_renumbering_changes_nothing(mesh, config, seed)
 
 
+EXCHANGEABLE = Mesh(
+    np.array([[2.0, 1, 0], [0, 1, 2], [2, 1, 0]]),
+    np.array([[1, 2, 2], [0, 1, 2], [1, 0, 2], [2, 2, 2]]),
+    "exchangeable",
+)
+
+
+@example(EXCHANGEABLE, 0)
 @given(soups(), st.integers(0, 1000))
 def test_renumbering_any_soup_changes_nothing(mesh: Mesh, seed: int) -> None:
     assert_renumbering_changes_nothing(mesh, PrepareConfig(), seed)
