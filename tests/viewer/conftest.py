@@ -25,7 +25,7 @@ def client(out: Path) -> Iterator[Any]:
     """A client of a viewer whose model goes by the sign of x."""
     from starlette.testclient import TestClient
 
-    from hodgeformer.view.app import create_app
+    from hodgeformer.viewer.app import create_app
     from viewer_parts import BASE, make_viewer
 
     with TestClient(create_app(make_viewer(out)), base_url=BASE) as opened:
@@ -66,13 +66,13 @@ def model(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def address(folder: Path, model: Path) -> Iterator[str]:
     """A running viewer that saves into folder/out."""
-    from hodgeformer.cli.view_models import model_entries
-    from hodgeformer.cli.view_operators import LearnedEigenfunctions
-    from hodgeformer.view.app import Viewer
-    from hodgeformer.view.server.attention import Attention
-    from hodgeformer.view.server.fields import Eigenfunctions
-    from hodgeformer.view.server.models import Shelf
-    from hodgeformer.view.server.outbox import Outbox
+    from hodgeformer.viewer.app import Viewer
+    from hodgeformer.viewer.attention import Attention
+    from hodgeformer.viewer.fields import Eigenfunctions
+    from hodgeformer.viewer.learned import LearnedEigenfunctions
+    from hodgeformer.viewer.models import Shelf
+    from hodgeformer.viewer.outbox import Outbox
+    from hodgeformer.viewer.trained import model_entries
     from viewer_parts import running
 
     shelf = Shelf(model_entries(str(model), max_faces=None))

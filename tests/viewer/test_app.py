@@ -12,8 +12,8 @@ pytest.importorskip("httpx2", reason="needs a client for the server: pip install
 
 from starlette.testclient import TestClient
 
-from hodgeformer.view.app import create_app
-from hodgeformer.view.server.scenes import Scene, SceneStore
+from hodgeformer.viewer.app import create_app
+from hodgeformer.viewer.scenes import Scene, SceneStore
 from meshes import icosphere
 from viewer_parts import BASE, make_viewer, upload
 

@@ -17,20 +17,20 @@ import httpx2
 import torch
 from starlette.testclient import TestClient
 
-from hodgeformer.cli.view_models import model_entries
-from hodgeformer.cli.view_operators import LearnedEigenfunctions
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import prepare
 from hodgeformer.ops.star_attention import star_attention_weights
 from hodgeformer.packed.pack import pack
-from hodgeformer.view.app import Viewer, create_app
-from hodgeformer.view.server.attention import Attention, nearest_element
-from hodgeformer.view.server.fields import Eigenfunctions, Pick, ScalarField, eigenfunctions
-from hodgeformer.view.server.frames import decode_frame
-from hodgeformer.view.server.models import Shelf
-from hodgeformer.view.server.outbox import Outbox
-from hodgeformer.view.server.scenes import Scene
-from hodgeformer.view.server.surface import face_neighbors
+from hodgeformer.viewer.app import Viewer, create_app
+from hodgeformer.viewer.attention import Attention, nearest_element
+from hodgeformer.viewer.fields import Eigenfunctions, Pick, ScalarField, eigenfunctions
+from hodgeformer.viewer.frames import decode_frame
+from hodgeformer.viewer.learned import LearnedEigenfunctions
+from hodgeformer.viewer.models import Shelf
+from hodgeformer.viewer.outbox import Outbox
+from hodgeformer.viewer.scenes import Scene
+from hodgeformer.viewer.surface import face_neighbors
+from hodgeformer.viewer.trained import model_entries
 from meshes import icosphere
 from viewer_parts import BASE, file_bytes, make_viewer, predicted, running, upload
 

@@ -10,9 +10,9 @@ pytest.importorskip("httpx2", reason="needs a client for the server: pip install
 
 from starlette.testclient import TestClient
 
-from hodgeformer.view.server.frames import decode_frame, encode_frame
-from hodgeformer.view.server.guard import Hosts
-from hodgeformer.view.server.refusal import Refusal
+from hodgeformer.viewer.frames import decode_frame, encode_frame
+from hodgeformer.viewer.guard import Hosts
+from hodgeformer.viewer.refusal import Refusal
 
 
 def test_frames_survive() -> None:

@@ -19,8 +19,8 @@ from starlette.testclient import TestClient
 
 from hodgeformer.data.folder import open_folder
 from hodgeformer.mesh.io import load_mesh, save_mesh
-from hodgeformer.view.server.frames import decode_frame, encode_frame
-from hodgeformer.view.server.uploads import safe_file_name
+from hodgeformer.viewer.frames import decode_frame, encode_frame
+from hodgeformer.viewer.uploads import safe_file_name
 from meshes import icosphere
 from viewer_parts import CLASSES, COLORS, annotation, upload
 

@@ -15,15 +15,15 @@ pytest.importorskip("httpx2", reason="needs a client for the server: pip install
 
 from starlette.testclient import TestClient
 
-from hodgeformer.cli.view_models import ViewerModel, model_entries
 from hodgeformer.errors import MeshError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict import Predictor
-from hodgeformer.view.app import Viewer, create_app
-from hodgeformer.view.server.frames import decode_frame
-from hodgeformer.view.server.models import Shelf
-from hodgeformer.view.server.outbox import Outbox
-from hodgeformer.view.server.scenes import SceneStore
+from hodgeformer.viewer.app import Viewer, create_app
+from hodgeformer.viewer.frames import decode_frame
+from hodgeformer.viewer.models import Shelf
+from hodgeformer.viewer.outbox import Outbox
+from hodgeformer.viewer.scenes import SceneStore
+from hodgeformer.viewer.trained import ViewerModel, model_entries
 from meshes import icosphere
 from tiny_models import tiny_checkpoint
 from viewer_parts import BASE, CLASSES, COLORS, SidedModel, make_viewer, predicted, upload

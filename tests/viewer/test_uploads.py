@@ -16,9 +16,9 @@ pytest.importorskip("httpx2", reason="needs a client for the server: pip install
 import httpx2
 from starlette.testclient import TestClient
 
-from hodgeformer.view.app import create_app
-from hodgeformer.view.server.frames import decode_frame
-from hodgeformer.view.server.uploads import Uploads
+from hodgeformer.viewer.app import create_app
+from hodgeformer.viewer.frames import decode_frame
+from hodgeformer.viewer.uploads import Uploads
 from meshes import icosphere
 from viewer_parts import BASE, file_bytes, make_viewer, running, upload
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.data.colors import RGB
-from hodgeformer.view.colormap import ColormapName, colormap_table
+from hodgeformer.draw.colormap import ColormapName, colormap_table
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont, ImageFont

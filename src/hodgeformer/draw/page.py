@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.data.colors import RGB, hex_color
+from hodgeformer.draw.colormap import ColormapName, colormap_table, field_limits
 from hodgeformer.errors import MeshError
 from hodgeformer.mesh.mesh import FloatArray, Mesh
-from hodgeformer.view.colormap import ColormapName, colormap_table, field_limits
 
 PaintedElement = Literal["face", "vertex"]
 _SCRIPTS = ("geometry.js", "painter.js", "camera.js", "panel.js", "main.js")
@@ -107,7 +107,7 @@ def frame(scenes: Sequence[Scene], *, height: int = 480) -> str:
 
 @lru_cache(maxsize=16)
 def _part(name: str) -> str:
-    return (resources.files("hodgeformer.view") / "page" / name).read_text(encoding="utf-8")
+    return (resources.files("hodgeformer.draw") / "page" / name).read_text(encoding="utf-8")
 
 
 def _scene_data(scene: Scene) -> dict[str, Any]:

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import uniform_filter
 
+from hodgeformer.draw.camera import AROUND, UpAxis, View, as_views, rotation, seen_from, view_extents
+from hodgeformer.draw.lettering import ColorBar, Legend, Picture, key_band, title_band
+from hodgeformer.draw.raster import Floats, corner_normals, rasterize, shade
 from hodgeformer.errors import ConfigError, MeshError
 from hodgeformer.mesh.geometry import face_vectors
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.threads import for_row_ranges, thread_count
-from hodgeformer.view.camera import AROUND, UpAxis, View, as_views, rotation, seen_from, view_extents
-from hodgeformer.view.lettering import ColorBar, Legend, Picture, key_band, title_band
-from hodgeformer.view.raster import Floats, corner_normals, rasterize, shade
 
 _PLAIN = (196, 201, 210)
 _MARGIN = 0.05  # between views and around them, as a share of the width

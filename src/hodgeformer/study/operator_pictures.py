@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
+from hodgeformer.draw.camera import UpAxis, View, rotation
+from hodgeformer.draw.colormap import field_colors, field_limits
+from hodgeformer.draw.lettering import ColorBar, Picture, title_band
+from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.mesh.geometry import face_centers, face_vectors
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
 from hodgeformer.study.eigen import Eigenpairs
 from hodgeformer.study.operator_report import OperatorReport
-from hodgeformer.view.camera import UpAxis, View, rotation
-from hodgeformer.view.colormap import field_colors, field_limits
-from hodgeformer.view.lettering import ColorBar, Picture, title_band
-from hodgeformer.view.render import render, save_png, stacked
 
 _MARK = (20, 22, 26)
 _PANEL = 240

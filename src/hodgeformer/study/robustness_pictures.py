@@ -9,12 +9,12 @@ import numpy as np
 
 from hodgeformer.data.convert import convert_labels
 from hodgeformer.data.dataset import DataSet
+from hodgeformer.draw.camera import UpAxis, View
+from hodgeformer.draw.colormap import Bytes, label_colors
+from hodgeformer.draw.lettering import Legend, Picture, key_band, title_band
+from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.study.robustness import Robustness
 from hodgeformer.train.evaluate import Answer
-from hodgeformer.view.camera import UpAxis, View
-from hodgeformer.view.colormap import Bytes, label_colors
-from hodgeformer.view.lettering import Legend, Picture, key_band, title_band
-from hodgeformer.view.render import render, save_png, stacked
 
 _COLUMNS = 6
 _PANEL = 260

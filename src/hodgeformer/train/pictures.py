@@ -12,11 +12,11 @@ from PIL import Image
 from hodgeformer.data.colors import UNLABELLED_COLOR
 from hodgeformer.data.convert import convert_labels
 from hodgeformer.data.dataset import DataSet
+from hodgeformer.draw.page import frame, labeled_scene
+from hodgeformer.draw.render import render
 from hodgeformer.mesh.mesh import IntArray
 from hodgeformer.train.evaluate import Answer
 from hodgeformer.train.report import Figure
-from hodgeformer.view.html import frame, labeled_scene
-from hodgeformer.view.render import render
 
 _WIDTH = 900
 

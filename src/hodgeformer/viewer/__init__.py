@@ -1,1 +1,1 @@
-"""The parts of the web viewer's server; `hodgeformer.view.app` puts them together."""
+"""The web viewer: a page, and a small server beside it; `hodgeformer.viewer.app` puts the parts together."""

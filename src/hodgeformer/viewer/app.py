@@ -26,21 +26,21 @@ from hodgeformer import __version__
 from hodgeformer.data.colors import parse_color
 from hodgeformer.errors import HodgeFormerError
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
-from hodgeformer.view.server.fields import Eigenfunctions, FieldSource
-from hodgeformer.view.server.frames import MEDIA_TYPE, decode_frame, encode_frame
-from hodgeformer.view.server.guard import Guard, Hosts
-from hodgeformer.view.server.messages import described, mesh_frame, parsed_pick, read_label_file
-from hodgeformer.view.server.models import Shelf
-from hodgeformer.view.server.outbox import Annotation, Outbox
-from hodgeformer.view.server.predictions import Predictions
-from hodgeformer.view.server.refusal import Refusal
-from hodgeformer.view.server.scenes import Scene, SceneStore
-from hodgeformer.view.server.threads import Threads
-from hodgeformer.view.server.uploads import Uploads
+from hodgeformer.viewer.fields import Eigenfunctions, FieldSource
+from hodgeformer.viewer.frames import MEDIA_TYPE, decode_frame, encode_frame
+from hodgeformer.viewer.guard import Guard, Hosts
+from hodgeformer.viewer.messages import described, mesh_frame, parsed_pick, read_label_file
+from hodgeformer.viewer.models import Shelf
+from hodgeformer.viewer.outbox import Annotation, Outbox
+from hodgeformer.viewer.predictions import Predictions
+from hodgeformer.viewer.refusal import Refusal
+from hodgeformer.viewer.scenes import Scene, SceneStore
+from hodgeformer.viewer.threads import Threads
+from hodgeformer.viewer.uploads import Uploads
 
 SAMPLE_FACES = 8000
 _MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-_log = logging.getLogger("hodgeformer.view")
+_log = logging.getLogger("hodgeformer.viewer")
 
 
 @dataclass(eq=False)
@@ -197,7 +197,7 @@ def create_app(viewer: Viewer, *, host: str = "127.0.0.1") -> Starlette:
 
 def static_files() -> dict[str, tuple[bytes, str]]:
     """Address -> content and media type of the page: a fixed table, so that no request reaches the file system."""
-    root = resources.files("hodgeformer.view") / "static"
+    root = resources.files("hodgeformer.viewer") / "static"
     found: dict[str, tuple[bytes, str]] = {}
     for folder, prefix in ((root, "/"), (root / "assets", "/assets/")):
         for item in folder.iterdir() if folder.is_dir() else ():

@@ -19,10 +19,10 @@ from hodgeformer.mesh.prepare import PreparedMesh, prepare
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import pack
-from hodgeformer.view.server.fields import Choice, Pick, ScalarField, chosen_option
-from hodgeformer.view.server.models import Shelf
-from hodgeformer.view.server.refusal import Refusal
-from hodgeformer.view.server.scenes import Scene
+from hodgeformer.viewer.fields import Choice, Pick, ScalarField, chosen_option
+from hodgeformer.viewer.models import Shelf
+from hodgeformer.viewer.refusal import Refusal
+from hodgeformer.viewer.scenes import Scene
 
 _TITLES = {"star0_inv": "⋆₀⁻¹", "star1": "⋆₁", "star1_inv": "⋆₁⁻¹", "star2": "⋆₂"}
 _MAX_KEPT = 3

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from hodgeformer.mesh.geometry import cross, norms
 from hodgeformer.mesh.mesh import FloatArray, Mesh
-from hodgeformer.view.server.refusal import Refusal
-from hodgeformer.view.server.scenes import Scene
+from hodgeformer.viewer.refusal import Refusal
+from hodgeformer.viewer.scenes import Scene
 
 N_EIGENFUNCTIONS = 16
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.view.server.refusal import Refusal
+from hodgeformer.viewer.refusal import Refusal
 
 MEDIA_TYPE = "application/octet-stream"
 _DTYPES = {"float32": "<f4", "int32": "<i4", "uint32": "<u4", "uint8": "|u1"}

@@ -12,10 +12,10 @@ from hodgeformer.mesh.prepare import prepare
 from hodgeformer.predict.elements import carry
 from hodgeformer.study.eigen import Eigenpairs, eigenpairs
 from hodgeformer.study.operators import head_operators
-from hodgeformer.view.server.fields import Choice, Pick, ScalarField, chosen_option
-from hodgeformer.view.server.models import Shelf
-from hodgeformer.view.server.refusal import Refusal
-from hodgeformer.view.server.scenes import Scene
+from hodgeformer.viewer.fields import Choice, Pick, ScalarField, chosen_option
+from hodgeformer.viewer.models import Shelf
+from hodgeformer.viewer.refusal import Refusal
+from hodgeformer.viewer.scenes import Scene
 
 N_FUNCTIONS = 8
 MAX_FACES = 20_000  # an iteration applies the operator hundreds of times

@@ -12,11 +12,11 @@ from hodgeformer.data.convert import UNLABELLED, convert_labels
 from hodgeformer.data.labels import Codes, LabelFile
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
-from hodgeformer.view.server.fields import Pick
-from hodgeformer.view.server.frames import encode_frame
-from hodgeformer.view.server.refusal import Refusal
-from hodgeformer.view.server.scenes import Scene
-from hodgeformer.view.server.surface import face_neighbors
+from hodgeformer.viewer.fields import Pick
+from hodgeformer.viewer.frames import encode_frame
+from hodgeformer.viewer.refusal import Refusal
+from hodgeformer.viewer.scenes import Scene
+from hodgeformer.viewer.surface import face_neighbors
 
 MAX_CLASSES = 2**12
 

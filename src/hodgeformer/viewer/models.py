@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.view.server.refusal import Refusal
-from hodgeformer.view.server.scenes import Prediction
+from hodgeformer.viewer.refusal import Refusal
+from hodgeformer.viewer.scenes import Prediction
 
 if TYPE_CHECKING:
     from hodgeformer.mesh.prepare import PrepareConfig

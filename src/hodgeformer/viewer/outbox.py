@@ -17,9 +17,9 @@ from hodgeformer.data.folder_spec import FILE_NAME, read_spec
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
-from hodgeformer.view.server.refusal import Refusal
-from hodgeformer.view.server.scenes import Scene
-from hodgeformer.view.server.uploads import safe_file_name
+from hodgeformer.viewer.refusal import Refusal
+from hodgeformer.viewer.scenes import Scene
+from hodgeformer.viewer.uploads import safe_file_name
 
 
 @dataclass(frozen=True, eq=False)

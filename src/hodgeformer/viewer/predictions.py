@@ -6,9 +6,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from hodgeformer.errors import HodgeFormerError
-from hodgeformer.view.server.models import Shelf
-from hodgeformer.view.server.refusal import Refusal
-from hodgeformer.view.server.scenes import Progress, Scene, SceneStore
+from hodgeformer.viewer.models import Shelf
+from hodgeformer.viewer.refusal import Refusal
+from hodgeformer.viewer.scenes import Progress, Scene, SceneStore
 
 MAX_AT_ONCE = 2
 MAX_WAITING = 32

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.data.colors import RGB
 from hodgeformer.mesh.mesh import IntArray, Mesh
-from hodgeformer.view.server.refusal import Refusal
+from hodgeformer.viewer.refusal import Refusal
 
 
 @dataclass(frozen=True, eq=False)

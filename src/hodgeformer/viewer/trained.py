@@ -18,8 +18,8 @@ from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.models.bundled import bundled_models
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict import PredictOptions, Predictor
-from hodgeformer.view.server.models import Entry
-from hodgeformer.view.server.scenes import Prediction
+from hodgeformer.viewer.models import Entry
+from hodgeformer.viewer.scenes import Prediction
 
 Report = Callable[[float], None]
 

@@ -13,8 +13,8 @@ from typing import TypeVar
 from starlette.requests import ClientDisconnect, Request
 
 from hodgeformer.errors import HodgeFormerError
-from hodgeformer.view.server.refusal import Refusal
-from hodgeformer.view.server.threads import Threads
+from hodgeformer.viewer.refusal import Refusal
+from hodgeformer.viewer.threads import Threads
 
 MIB = 2**20
 MAX_UPLOAD = 256 * MIB
