@@ -21,9 +21,10 @@ LEVELS = [
     {"packed"},
     {"nn"},
     {"data", "checkpoint", "models"},
-    {"view"},
+    {"draw"},
     {"train", "predict"},
     {"study", "bench"},
+    {"viewer"},
     {"cli"},
 ]
 LEVEL = {room: i for i, rooms in enumerate(LEVELS) for room in rooms}

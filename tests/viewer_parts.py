@@ -16,11 +16,11 @@ from starlette.testclient import TestClient
 
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.view.app import Viewer, create_app
-from hodgeformer.view.server.frames import encode_frame
-from hodgeformer.view.server.models import Entry, Shelf
-from hodgeformer.view.server.outbox import Outbox
-from hodgeformer.view.server.scenes import Prediction
+from hodgeformer.viewer.app import Viewer, create_app
+from hodgeformer.viewer.frames import encode_frame
+from hodgeformer.viewer.models import Entry, Shelf
+from hodgeformer.viewer.outbox import Outbox
+from hodgeformer.viewer.scenes import Prediction
 
 BASE = "http://127.0.0.1:8765"
 CLASSES = ("left", "right")

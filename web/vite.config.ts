@@ -4,7 +4,7 @@ import { defineConfig } from "vite";
 export default defineConfig({
   base: "./",
   build: {
-    outDir: "../src/hodgeformer/view/static",
+    outDir: "../src/hodgeformer/viewer/static",
     emptyOutDir: true,
     target: "es2022",
     modulePreload: { polyfill: false },

@@ -71,10 +71,10 @@ def _make_data(folder: Path, seed: int) -> DataSet:
 
 
 def _train(data: Path, run_folder: Path, epochs: int, seed: int) -> Outcome:
-    from hodgeformer.cli.pictures import paint_answers
     from hodgeformer.cli.train_display import display
     from hodgeformer.train.distributed import Processes
     from hodgeformer.train.loop import Run
+    from hodgeformer.train.pictures import paint_answers
     from hodgeformer.train.session import finish, start_run
 
     settings = [*SETTINGS, f"train.epochs={epochs}", f"train.seed={seed}"]
@@ -103,7 +103,7 @@ def _predict(dataset: DataSet, model: Path, folder: Path) -> list[Result]:
 def _write_page(dataset: DataSet, results: list[Result], outcome: Outcome, path: Path) -> None:
     from dataclasses import replace
 
-    from hodgeformer.view.html import page
+    from hodgeformer.draw.page import page
 
     scenes = []
     for sample, result in zip(dataset.split("test"), results, strict=True):

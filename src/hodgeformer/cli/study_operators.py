@@ -59,9 +59,9 @@ def operators(
     import numpy as np
 
     from hodgeformer.checkpoint import load_checkpoint
-    from hodgeformer.cli.operator_pictures import save_operator_pictures
     from hodgeformer.mesh.io import load_mesh
     from hodgeformer.models.bundled import locate_model
+    from hodgeformer.study.operator_pictures import save_operator_pictures
     from hodgeformer.study.operator_report import study_operators
 
     path = locate_model(model)

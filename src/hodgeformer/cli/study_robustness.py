@@ -42,9 +42,9 @@ def robustness(
 
     from hodgeformer.checkpoint import load_checkpoint
     from hodgeformer.cli.data_argument import dataset_of
-    from hodgeformer.cli.robustness_pictures import save_robustness_picture
     from hodgeformer.models.bundled import locate_model
     from hodgeformer.study.robustness import robustness as scored
+    from hodgeformer.study.robustness_pictures import save_robustness_picture
     from hodgeformer.train.evaluate import fitting
 
     path = locate_model(model)

@@ -108,8 +108,8 @@ def _train(
 
 def _run(setup: Setup, listener: Listener, start: Checkpoint | None, *, resumed: bool) -> None:
     from hodgeformer.allocator import keep_freed_memory
-    from hodgeformer.cli.pictures import paint_answers
     from hodgeformer.train.loop import Run, Stopped
+    from hodgeformer.train.pictures import paint_answers
     from hodgeformer.train.session import finish
 
     if setup.config.train.tensorboard and setup.processes.is_first:

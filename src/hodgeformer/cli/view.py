@@ -14,7 +14,7 @@ import typer
 from hodgeformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hodgeformer.view.app import Viewer
+    from hodgeformer.viewer.app import Viewer
 
 _FIRST_PORT = 8765
 _TRIES = 20
@@ -63,20 +63,20 @@ def _told_apart(model: str | None, mesh: Path | None) -> tuple[str | None, Path 
 
 def _make_viewer(model: str | None, mesh: Path | None, out: Path, max_faces: int) -> Viewer:
     try:
-        from hodgeformer.view.app import Viewer
+        from hodgeformer.viewer.app import Viewer
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("starlette", "uvicorn", "anyio"):
             raise
         raise ConfigError("the viewer needs a small web server: pip install 'hodgeformer[view]'") from None
-    from hodgeformer.cli.view_models import model_entries, shelf_name
-    from hodgeformer.cli.view_operators import LearnedEigenfunctions
     from hodgeformer.mesh.io import load_mesh
     from hodgeformer.models.bundled import locate_model
-    from hodgeformer.view.server.attention import Attention
-    from hodgeformer.view.server.fields import Eigenfunctions
-    from hodgeformer.view.server.models import Shelf
-    from hodgeformer.view.server.outbox import Outbox
-    from hodgeformer.view.server.scenes import SceneStore
+    from hodgeformer.viewer.attention import Attention
+    from hodgeformer.viewer.fields import Eigenfunctions
+    from hodgeformer.viewer.learned import LearnedEigenfunctions
+    from hodgeformer.viewer.models import Shelf
+    from hodgeformer.viewer.outbox import Outbox
+    from hodgeformer.viewer.scenes import SceneStore
+    from hodgeformer.viewer.trained import model_entries, shelf_name
 
     if model is not None:
         locate_model(model)  # a wrong name is told here, not in the browser
@@ -126,8 +126,8 @@ def _shown(host: str) -> str:
 def _serve(viewer: Viewer, host: str, listening: socket.socket, address: str | None) -> None:
     import uvicorn
 
-    from hodgeformer.view.app import create_app
-    from hodgeformer.view.server.guard import is_local
+    from hodgeformer.viewer.app import create_app
+    from hodgeformer.viewer.guard import is_local
 
     if not is_local(host):
         print(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hodgeformer.draw.colormap import field_colors, field_limits, label_colors
+from hodgeformer.draw.lettering import ColorBar, Legend, Picture
+from hodgeformer.draw.page import FieldLayer, Scene, frame, labeled_scene, page
+from hodgeformer.draw.render import render, save_png
 from hodgeformer.errors import DataError
-from hodgeformer.view.colormap import field_colors, field_limits, label_colors
-from hodgeformer.view.html import FieldLayer, Scene, frame, labeled_scene, page
-from hodgeformer.view.lettering import ColorBar, Legend, Picture
-from hodgeformer.view.render import render, save_png
 
 if TYPE_CHECKING:
     from hodgeformer.predict.result import Result

@@ -22,8 +22,8 @@ from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.predict.elements import carry
 
 if TYPE_CHECKING:
-    from hodgeformer.view.html import Scene
-    from hodgeformer.view.lettering import Picture
+    from hodgeformer.draw.lettering import Picture
+    from hodgeformer.draw.page import Scene
 
 Task = Literal["classification", "segmentation", "regression"]
 

@@ -1,0 +1,1 @@
+"""Pictures of meshes: pixels without a display, and one self-contained page."""

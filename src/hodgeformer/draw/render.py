@@ -1,0 +1,185 @@
+"""Pictures of a mesh without a display: several views side by side, shaded, with title and legend."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.ndimage import uniform_filter
+
+from hodgeformer.draw.camera import AROUND, UpAxis, View, as_views, rotation, seen_from, view_extents
+from hodgeformer.draw.lettering import ColorBar, Legend, Picture, key_band, title_band
+from hodgeformer.draw.raster import Floats, corner_normals, rasterize, shade
+from hodgeformer.errors import ConfigError, MeshError
+from hodgeformer.mesh.geometry import face_vectors
+from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.threads import for_row_ranges, thread_count
+
+_PLAIN = (196, 201, 210)
+_MARGIN = 0.05  # between views and around them, as a share of the width
+_TALLEST = 0.9
+_MOST_SAMPLES = 3
+
+
+def render(
+    mesh: Mesh,
+    *,
+    face_colors: ArrayLike | None = None,
+    vertex_colors: ArrayLike | None = None,
+    blend: bool = True,
+    views: Sequence[View | str] | int = AROUND,
+    width: int = 1600,
+    up: UpAxis = "y",
+    title: str = "",
+    key: Legend | ColorBar | None = None,
+    edges: float = 0.0,
+) -> Picture:
+    """Views of the mesh side by side on white, (height, width, 3) uint8.
+
+    Colors are (n, 3) whole numbers 0..255; those of vertices flow into each other, or with `blend` false each paints
+    the pixels it is nearest to, as labels want. `edges` from 0 to 1 darkens the edges of the triangles. The colors of
+    the `key` appear exactly as given, those on the mesh shaded.
+    """
+    chosen = as_views(views)
+    if width < 64 * len(chosen):
+        raise ConfigError(f"a picture of {len(chosen)} views needs a width of at least {64 * len(chosen)}, got {width}")
+    colors = _corner_colors(mesh, face_colors, vertex_colors)
+    panels = _panels(mesh, chosen, width, up, colors, blend, edges)
+    size = max(11, round(width / 75))
+    bands = [title_band(title, width, round(1.25 * size))] if title else []
+    bands.append(np.concatenate(panels, axis=1))
+    if key is not None:
+        bands.append(key_band(key, width, size))
+    return np.concatenate(bands)
+
+
+def save_png(picture: Picture, path: str | os.PathLike[str]) -> None:
+    """Write a picture (height, width, 3) uint8 as PNG."""
+    from PIL import Image
+
+    path = Path(path)
+    try:
+        Image.fromarray(picture).save(path, format="PNG")
+    except OSError as error:
+        raise MeshError(f"{path}: cannot be written ({error.strerror}); does its folder exist?") from error
+
+
+def stacked(pictures: Sequence[Picture]) -> Picture:
+    """Pictures one below another, narrower ones filled up with white."""
+    width = max(picture.shape[1] for picture in pictures)
+    filled = [
+        np.pad(picture, ((0, 0), (0, width - picture.shape[1]), (0, 0)), constant_values=255) for picture in pictures
+    ]
+    return np.concatenate(filled)
+
+
+def _corner_colors(mesh: Mesh, face_colors: ArrayLike | None, vertex_colors: ArrayLike | None) -> Floats:
+    if face_colors is not None and vertex_colors is not None:
+        raise MeshError(f"{mesh.name}: give face_colors or vertex_colors, not both")
+    given, n = (face_colors, mesh.n_faces) if vertex_colors is None else (vertex_colors, mesh.n_vertices)
+    colors = np.full((n, 3), _PLAIN) if given is None else np.asarray(given)
+    if colors.shape != (n, 3):
+        raise MeshError(f"{mesh.name}: colors must have shape ({n}, 3), got {colors.shape}")
+    scaled = (colors / 255).astype(np.float32)
+    corners: Floats = np.repeat(scaled[:, None], 3, axis=1) if vertex_colors is None else scaled[mesh.faces]
+    return corners
+
+
+def _panels(
+    mesh: Mesh, views: Sequence[View], width: int, up: UpAxis, colors: Floats, blend: bool, edges: float
+) -> list[Picture]:
+    """One picture per view, all of one height and one scale, each as wide as its view needs; `width` together."""
+    seen = seen_from(mesh, views, up)
+    extents = view_extents(seen, np.unique(mesh.faces))
+    scale, height = _layout(extents, width)
+    left_over = width - scale * extents[:, 0].sum()
+    ends = np.round(np.cumsum(scale * extents[:, 0] + left_over / len(views))).astype(int)
+    widths = np.diff(ends, prepend=0)
+    samples = _MOST_SAMPLES if width * height < 4_000_000 else 2
+    normals = corner_normals(mesh.vertices, mesh.faces)
+    panels: list[Picture] = [np.empty(0, dtype=np.uint8)] * len(views)
+
+    def draw(first: int, last: int) -> None:
+        for i in range(first, last):
+            turned = (normals.reshape(-1, 3) @ rotation(views[i], up).T.astype(np.float32)).reshape(normals.shape)
+            shape = (height, int(widths[i]))
+            panels[i] = _panel(seen[i], mesh, turned, colors, shape, scale, samples, blend, edges)
+
+    for_row_ranges(draw, len(views), n_threads=thread_count(), min_rows=1)
+    return panels
+
+
+def _layout(extents: FloatArray, width: int) -> tuple[float, int]:
+    """Pixels per radius of the mesh and the height: as large as the width allows, but not a tower."""
+    margin = _MARGIN * width
+    across, tall = float(extents[:, 0].sum()) or 1e-9, float(extents[:, 1].max()) or 1e-9
+    scale = (width - margin * (len(extents) + 1) / 2) / across
+    scale = min(scale, (_TALLEST * width / len(extents) ** 0.5 - margin) / tall)
+    return scale, round(scale * tall + margin)
+
+
+def _panel(
+    seen: FloatArray,
+    mesh: Mesh,
+    normals: Floats,
+    colors: Floats,
+    shape: tuple[int, int],
+    scale: float,
+    samples: int,
+    blend: bool,
+    edges: float,
+) -> Picture:
+    height, width = shape
+    points = np.empty(seen.shape, dtype=np.float32)
+    points[:, 0] = (width / 2 + scale * seen[:, 0]) * samples
+    points[:, 1] = (height / 2 - scale * seen[:, 1]) * samples
+    points[:, 2] = seen[:, 2]
+    fine = (height * samples, width * samples)
+    owner = np.full(fine, -1, dtype=np.int32)
+    depth = np.full(fine, -np.inf, dtype=np.float32)
+    weights = np.zeros((*fine, 2), dtype=np.float32)
+    rasterize(points, mesh.faces, owner, depth, weights)
+    flat = points.astype(np.float64)
+    flat[:, 2] = 0
+    double_areas = -face_vectors(flat, mesh.faces)[:, 2]  # rows grow downward
+    facing = np.where(double_areas < 0, -1, 1).astype(np.float32)
+    heights = _heights(flat, mesh, np.abs(double_areas)) if edges > 0 else np.zeros((1, 3), dtype=np.float32)
+    total = np.zeros((height, width, 3), dtype=np.float32)
+    lit = np.zeros((height, width), dtype=np.float32)
+    shade(owner, weights, normals, colors, facing, heights, edges, not blend, samples, total, lit)
+    covered = lit / samples**2
+    middle = depth[samples // 2 :: samples, samples // 2 :: samples]
+    light = _openness(middle, radius=scale)[..., None]
+    squared = total / samples**2 * light**2 + (1 - covered)[..., None]
+    pixels: Picture = (255 * np.sqrt(np.clip(squared, 0, 1)) + 0.5).astype(np.uint8)
+    return pixels
+
+
+def _heights(flat: FloatArray, mesh: Mesh, double_areas: FloatArray) -> Floats:
+    """Of each corner over the side opposite to it, in pixels."""
+    corners = flat[mesh.faces]
+    sides = np.linalg.norm(np.roll(corners, -1, axis=1) - np.roll(corners, -2, axis=1), axis=2)
+    heights: Floats = (double_areas[:, None] / np.maximum(sides, 1e-9)).astype(np.float32)
+    return heights
+
+
+def _openness(nearness: Floats, radius: float) -> NDArray[np.float32]:
+    """How much light reaches a pixel, at most 1: less where its surroundings lie closer to the eye than it does."""
+    covered = np.isfinite(nearness)
+    height = np.where(covered, nearness, 0).astype(np.float32)
+    mask = covered.astype(np.float32)
+    light = np.ones_like(mask)
+    for reach, strength in ((0.03, 2.2), (0.10, 1.3)):
+        size = 2 * max(1, round(reach * radius)) + 1
+        around = _blurred(height, size) / np.maximum(_blurred(mask, size), 1e-6)
+        light -= strength * np.clip(around - height - 0.004, 0, 0.15) * mask
+    return np.clip(light, 0.45, 1)
+
+
+def _blurred(image: Floats, size: int) -> Floats:
+    """Two box filters: close to a Gaussian, at a cost that does not grow with its width."""
+    blurred: Floats = uniform_filter(uniform_filter(image, size, mode="constant"), size, mode="constant")
+    return blurred

@@ -1,1 +1,0 @@
-"""Pictures of meshes: pixels without a display, one self-contained page."""

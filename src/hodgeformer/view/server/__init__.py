@@ -1,1 +1,0 @@
-"""The parts of the web viewer's server; `hodgeformer.view.app` puts them together."""

@@ -1,0 +1,1 @@
+"""The web viewer: a page, and a small server beside it; `hodgeformer.viewer.app` puts the parts together."""

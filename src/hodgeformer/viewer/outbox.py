@@ -1,0 +1,177 @@
+"""Everything the viewer writes: labels, colored meshes and data sets, all below one chosen folder."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from hodgeformer.data.colors import RGB, UNLABELLED_COLOR, hex_color
+from hodgeformer.data.convert import UNLABELLED
+from hodgeformer.data.folder_spec import FILE_NAME, read_spec
+from hodgeformer.errors import DataError
+from hodgeformer.files import write_atomically
+from hodgeformer.mesh.io import load_mesh, save_mesh
+from hodgeformer.mesh.mesh import IntArray, Mesh
+from hodgeformer.viewer.refusal import Refusal
+from hodgeformer.viewer.scenes import Scene
+from hodgeformer.viewer.uploads import safe_file_name
+
+
+@dataclass(frozen=True, eq=False)
+class Annotation:
+    """Labels per face (-1 unlabelled) and what they mean."""
+
+    labels: IntArray
+    classes: tuple[str, ...]
+    colors: tuple[RGB, ...]
+
+    def check(self, mesh: Mesh) -> None:
+        """Refuse what does not fit the mesh."""
+        if self.labels.shape != (mesh.n_faces,):
+            raise Refusal(400, f"{self.labels.size} labels for {mesh.n_faces} faces; open the mesh again.")
+        if len(self.classes) != len(self.colors) or len(set(self.classes)) < len(self.classes):
+            raise Refusal(400, "Every class needs a color and a name of its own.")
+        if any(not name.strip() or not name.isprintable() for name in self.classes):
+            raise Refusal(400, "A class has no name, or a name with line breaks; type one in the list of classes.")
+        if self.labels.min() < UNLABELLED or self.labels.max() >= len(self.classes):
+            raise Refusal(400, f"Labels must lie in -1..{len(self.classes) - 1}.")
+
+    @property
+    def face_colors(self) -> IntArray:
+        # The last row answers for -1.
+        return np.array([*self.colors, UNLABELLED_COLOR], dtype=np.int64)[self.labels]
+
+
+@dataclass(frozen=True, eq=False)
+class Outbox:
+    """Writes below `folder` and nowhere else. An earlier file of another mesh is never overwritten."""
+
+    folder: Path
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def save(self, scene: Scene, annotation: Annotation) -> list[str]:
+        """Labels as text and JSON, the colored mesh as PLY and GLB; their names."""
+        annotation.check(scene.mesh)
+        with self._lock:
+            folder = self._inside(self.folder)
+            stem = scene.saved_as or _free_stem(folder, Path(safe_file_name(scene.mesh.name)).name)
+            files = [folder / f"{stem}{suffix}" for suffix in (".txt", ".json", ".ply", ".glb")]
+            text, described, ply, glb = files
+            write_text(text, label_lines(annotation.labels))
+            write_text(described, _description(scene, annotation))
+            for path in (ply, glb):
+                save_mesh(scene.mesh, path, face_colors=annotation.face_colors, face_labels=annotation.labels)
+            scene.saved_as = stem
+        return [path.name for path in files]
+
+    def add_to_data_set(self, scene: Scene, annotation: Annotation, name: str) -> tuple[Path, int]:
+        """The mesh and its labels as a member of the data set `name`; its folder and how many meshes it has now."""
+        annotation.check(scene.mesh)
+        if len(annotation.classes) < 2:
+            raise Refusal(400, "A data set needs at least two classes; add one to the list of classes.")
+        if (annotation.labels == UNLABELLED).all():
+            raise Refusal(400, "Nothing is labelled yet; paint or predict first.")
+        with self._lock:
+            root = self._inside(self.folder / safe_file_name(name or "dataset"))
+            meshes, labels = self._inside(root / "meshes"), self._inside(root / "labels")
+            _check_classes(root, annotation.classes)
+            stem = _stem_in_data_set(meshes, scene.mesh)
+            save_mesh(scene.mesh, meshes / f"{stem}.ply")
+            write_text(labels / f"{stem}.txt", label_lines(annotation.labels))
+            n = sum(1 for _ in meshes.glob("*.ply"))
+            write_text(root / FILE_NAME, _data_set_text(annotation, n))
+        return root, n
+
+    def _inside(self, folder: Path) -> Path:
+        """The folder, made if need be; refused where a link leads out."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Refusal(409, f"{folder} cannot be made ({error.strerror}); give another name or --out.") from None
+        if not folder.resolve().is_relative_to(self.folder.resolve()):
+            raise Refusal(403, f"{folder.name} leads out of the output folder; nothing was written.")
+        return folder
+
+
+def label_lines(labels: IntArray) -> str:
+    """One label per line, in the order of the faces."""
+    return "\n".join(map(str, labels.tolist())) + "\n"
+
+
+def write_text(path: Path, text: str) -> None:
+    write_atomically(path, text.encode(), lambda message: Refusal(500, message))
+
+
+def _free_stem(folder: Path, name: str) -> str:
+    taken = {path.stem for path in folder.iterdir()}
+    return next(stem for stem in _numbered(name) if stem not in taken)
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}_{number}" for number in itertools.count(2))
+
+
+def _stem_in_data_set(meshes: Path, mesh: Mesh) -> str:
+    """The name the same mesh has there already, so that new labels replace old ones; else a free name."""
+    for stem in _numbered(safe_file_name(mesh.name)):
+        path = meshes / f"{stem}.ply"
+        if not path.exists():
+            return stem
+        held = load_mesh(path)
+        if np.array_equal(held.vertices, mesh.vertices) and np.array_equal(held.faces, mesh.faces):
+            return stem
+    raise AssertionError("names never run out")
+
+
+def _check_classes(root: Path, classes: tuple[str, ...]) -> None:
+    if not (root / FILE_NAME).exists():
+        return
+    try:
+        held = read_spec(root).classes
+    except DataError as error:
+        raise Refusal(409, f"{error}; give the data set another name.") from None
+    if classes[: len(held)] != held:
+        raise Refusal(
+            409,
+            f"The data set '{root.name}' has the classes {', '.join(held)}, not {', '.join(classes)}; give the "
+            "new one another name, or use the same classes in the same order.",
+        )
+
+
+def _description(scene: Scene, annotation: Annotation) -> str:
+    counts = np.bincount(annotation.labels + 1, minlength=len(annotation.classes) + 1)
+    content = {
+        "mesh": scene.mesh.name,
+        "element": "face",
+        "classes": list(annotation.classes),
+        "colors": [hex_color(color) for color in annotation.colors],
+        "faces": dict(zip(("unlabelled", *annotation.classes), counts.tolist(), strict=True)),
+        "model": None if scene.prediction is None else scene.prediction.model,
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _data_set_text(annotation: Annotation, n_meshes: int) -> str:
+    """`dataset.toml`; with few meshes the fractions are such that no split is empty."""
+    split = {"train": 1.0} if n_meshes == 1 else {"train": 0.5, "test": 0.5} if n_meshes < 4 else None
+    split = split or {"train": 0.75, "test": 0.25}
+    lines = [
+        'task = "segmentation"',
+        'element = "face"',
+        # JSON strings and lists of strings are TOML as well.
+        f"classes = {json.dumps(annotation.classes, ensure_ascii=False)}",
+        f"colors = {json.dumps([hex_color(color) for color in annotation.colors])}",
+        'meshes = "meshes"',
+        'labels = "labels"',
+        "[split]",
+        *(f"{name} = {fraction}" for name, fraction in split.items()),
+        "seed = 0",
+    ]
+    return "\n".join(lines) + "\n"

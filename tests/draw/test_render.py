@@ -1,0 +1,162 @@
+"""Pictures: the right color at the right place, from every side, for every kind of mesh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hodgeformer.data.colors import class_colors
+from hodgeformer.draw.camera import VIEWS, as_views, rotation
+from hodgeformer.draw.colormap import colormap_table, field_colors, field_limits, label_colors
+from hodgeformer.draw.lettering import ColorBar, Legend
+from hodgeformer.draw.render import render, save_png, stacked
+from hodgeformer.errors import ConfigError, MeshError
+from hodgeformer.mesh.mesh import Mesh
+from meshes import all_kinds, icosphere, open_grid
+
+RED, BLUE = (200, 30, 30), (30, 60, 200)
+
+
+def dominant(pixels: np.ndarray) -> str:
+    """Which of red and blue prevails among the pixels that are not background."""
+    drawn = pixels.reshape(-1, 3)[(pixels.reshape(-1, 3) < 250).any(axis=1)].mean(axis=0)
+    return "red" if drawn[0] > drawn[2] else "blue"
+
+
+def two_halves(axis: int) -> tuple[Mesh, np.ndarray]:
+    """A sphere that is red where the coordinate is positive and blue elsewhere."""
+    mesh = icosphere(3)
+    positive = mesh.vertices[mesh.faces].mean(axis=1)[:, axis] > 0
+    return mesh, np.where(positive[:, None], RED, BLUE)
+
+
+@pytest.mark.parametrize(
+    ("view", "axis", "expected"),
+    [
+        ("front", 2, "red"),
+        ("back", 2, "blue"),
+        ("right", 0, "red"),
+        ("left", 0, "blue"),
+        ("top", 1, "red"),
+        ("bottom", 1, "blue"),
+    ],
+)
+def test_each_view_shows_its_side(view: str, axis: int, expected: str) -> None:
+    mesh, colors = two_halves(axis)
+    assert dominant(render(mesh, face_colors=colors, views=[view], width=128)) == expected
+
+
+def test_right_is_right_and_up_is_up() -> None:
+    for axis, part in ((0, np.s_[:, 64:]), (1, np.s_[:48])):
+        mesh, colors = two_halves(axis)
+        assert dominant(render(mesh, face_colors=colors, views=["front"], width=128)[part]) == "red"
+
+
+@pytest.mark.parametrize("up", ["x", "y", "z"])
+def test_up_axis_points_up_and_views_are_rotations(up: str) -> None:
+    mesh, colors = two_halves("xyz".index(up))
+    assert dominant(render(mesh, face_colors=colors, views=["front"], up=up, width=128)[:48]) == "red"
+    for view in VIEWS.values():
+        turn = rotation(view, up)
+        np.testing.assert_allclose(turn @ turn.T, np.eye(3), atol=1e-12)
+        assert np.linalg.det(turn) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("mesh", all_kinds(), ids=lambda mesh: mesh.name)
+def test_any_mesh_is_drawn_inside_the_frame(mesh: Mesh) -> None:
+    picture = render(mesh, width=400, edges=0.3)
+    assert picture.shape[1:] == (400, 3)
+    assert (picture < 250).any()
+    border = np.concatenate([picture[0], picture[-1], picture[:, 0], picture[:, -1]])
+    assert (border == 255).all()
+
+
+def test_winding_does_not_darken() -> None:
+    mesh = icosphere(2)
+    half_turned = np.where(np.arange(mesh.n_faces)[:, None] % 2 == 0, mesh.faces, mesh.faces[:, ::-1])
+    there = render(mesh, width=200, views=2).astype(int)
+    back = render(Mesh(mesh.vertices, half_turned), width=200, views=2).astype(int)
+    assert np.abs(there - back).mean() < 1
+
+
+def test_nearer_faces_hide_farther_ones() -> None:
+    near, far = open_grid(), open_grid()
+    vertices = np.concatenate([near.vertices + np.array([0, 0, 3]), far.vertices])
+    mesh = Mesh(vertices, np.concatenate([far.faces + near.n_vertices, near.faces]))
+    colors = np.repeat([BLUE, RED], near.n_faces, axis=0)
+    picture = render(mesh, face_colors=colors, views=["front"], width=160)
+    assert dominant(picture[40:-40, 40:-40]) == "red"
+
+
+def test_vertex_labels_keep_their_colors_apart() -> None:
+    mesh = icosphere(3)
+    colors = np.where(mesh.vertices[:, :1] > 0, RED, BLUE)
+
+    def mixed(blend: bool) -> int:
+        picture = render(mesh, vertex_colors=colors, blend=blend, views=["front"], width=128).astype(int)
+        return int((np.abs(picture[..., 0] - picture[..., 2])[30:-30, 30:-30] < 60).sum())
+
+    assert mixed(blend=False) < 0.5 * mixed(blend=True)
+
+
+def test_legend_colors_are_exact_and_many_classes_wrap() -> None:
+    colors = class_colors(30)
+    names = [f"a class with number {i}" for i in range(30)]
+    picture = render(icosphere(1), key=Legend.of(names, colors), title="thirty " * 40, width=600)
+    present = {tuple(map(int, color)) for color in np.unique(picture.reshape(-1, 3), axis=0)}
+    assert set(colors) <= present
+    assert picture.shape[1] == 600
+
+
+def test_color_bar_has_both_ends() -> None:
+    bar = ColorBar((-1.0, 1.0), "diverging", "height")
+    picture = render(icosphere(1), key=bar, width=400).reshape(-1, 3).tolist()
+    table = colormap_table("diverging").tolist()
+    assert table[0] in picture
+    assert table[-1] in picture
+
+
+def test_fields_become_colors() -> None:
+    values = np.array([-2.0, 0.0, 1.0, np.nan])
+    assert field_limits(values) == (-2.0, 1.0)
+    assert field_limits(values, "diverging") == (-2.0, 2.0)
+    assert field_limits([np.nan]) == (0.0, 1.0)
+    low, high = field_limits([3.0, 3.0])
+    assert low == 3.0 < high
+    colors = field_colors(values)
+    table = colormap_table()
+    assert colors[0].tolist() == table[0].tolist()
+    assert colors[2].tolist() == table[-1].tolist()
+    assert len({tuple(color) for color in colors.tolist()}) == 4
+    lightness = table @ [0.21, 0.72, 0.07]
+    assert (np.diff(lightness) > -0.5).all()
+
+
+def test_unlabelled_is_gray() -> None:
+    painted = label_colors(np.array([1, -1]), class_colors(2))
+    assert painted[0].tolist() == list(class_colors(2)[1])
+    assert len(set(painted[1].tolist())) == 1
+
+
+def test_png_reads_back(tmp_path: Path) -> None:
+    picture = stacked([render(icosphere(1), width=256), render(icosphere(1), width=300)])
+    save_png(picture, tmp_path / "a.png")
+    np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "a.png")), picture)
+    with pytest.raises(MeshError, match="cannot be written"):
+        save_png(picture, tmp_path / "no" / "a.png")
+
+
+def test_wrong_use_is_explained() -> None:
+    mesh = icosphere(0)
+    with pytest.raises(ConfigError, match="unknown view"):
+        render(mesh, views=["frnt"])
+    with pytest.raises(ConfigError, match="at least 256"):
+        render(mesh, width=200)
+    with pytest.raises(MeshError, match="must have shape"):
+        render(mesh, face_colors=np.zeros((3, 3), dtype=int))
+    with pytest.raises(MeshError, match="not both"):
+        render(mesh, face_colors=np.zeros((20, 3)), vertex_colors=np.zeros((12, 3)))
+    assert len(as_views(6)) == 6

@@ -1,0 +1,146 @@
+"""The layers that the viewer computes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("starlette", reason="needs the viewer's server: pip install 'hodgeformer[view]'")
+pytest.importorskip("httpx2", reason="needs a client for the server: pip install httpx2")
+
+import httpx2
+import torch
+from starlette.testclient import TestClient
+
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.prepare import prepare
+from hodgeformer.ops.star_attention import star_attention_weights
+from hodgeformer.packed.pack import pack
+from hodgeformer.viewer.app import Viewer, create_app
+from hodgeformer.viewer.attention import Attention, nearest_element
+from hodgeformer.viewer.fields import Eigenfunctions, Pick, ScalarField, eigenfunctions
+from hodgeformer.viewer.frames import decode_frame
+from hodgeformer.viewer.learned import LearnedEigenfunctions
+from hodgeformer.viewer.models import Shelf
+from hodgeformer.viewer.outbox import Outbox
+from hodgeformer.viewer.scenes import Scene
+from hodgeformer.viewer.surface import face_neighbors
+from hodgeformer.viewer.trained import model_entries
+from meshes import icosphere
+from viewer_parts import BASE, file_bytes, make_viewer, predicted, running, upload
+
+
+def test_neighbors_lead_back() -> None:
+    ball = icosphere(2)
+    neighbors = face_neighbors(ball)
+    for face in range(0, ball.n_faces, 37):
+        for side in range(3):
+            other = neighbors[face, side]
+            ends = {ball.faces[face, side], ball.faces[face, (side + 1) % 3]}
+            assert ends <= set(ball.faces[other].tolist())
+            assert face in neighbors[other]
+    soup = Mesh(ball.vertices[ball.faces].reshape(-1, 3), np.arange(3 * ball.n_faces).reshape(-1, 3))
+    np.testing.assert_array_equal(face_neighbors(soup), neighbors)
+    single = Mesh(np.eye(3), np.array([[0, 1, 2]]))
+    assert (face_neighbors(single) == -1).all()
+
+
+def test_eigenfunctions_of_the_sphere_come_in_ones_threes_and_fives() -> None:
+    ball = icosphere(3)
+    round_ball = ball.with_vertices(ball.vertices / np.linalg.norm(ball.vertices, axis=1, keepdims=True))
+    values, vectors = eigenfunctions(round_ball, 9)
+    np.testing.assert_allclose(values / (values[1:4].mean() / 2), [0, 2, 2, 2, 6, 6, 6, 6, 6], atol=0.1)
+    assert np.ptp(vectors[:, 0]) < 1e-6
+
+
+def test_fields_are_offered_and_computed(out: Path, tmp_path: Path, tiny: Path) -> None:
+    shelf = Shelf(model_entries(str(tiny), max_faces=None))
+    sources = (Attention(shelf), Eigenfunctions(), LearnedEigenfunctions(shelf))
+    viewer = Viewer(shelf=shelf, outbox=Outbox(out), sources=sources)
+    with TestClient(create_app(viewer), base_url=BASE) as client:
+        scene = upload(client, icosphere(2), tmp_path)
+        fields = f"/api/scenes/{scene}/fields"
+        assert [field["name"] for field in client.get(fields).json()] == ["eigenfunction"]
+        assert predicted(client, scene, "tiny")["stage"] == "done"
+        offered = {field["name"]: field for field in client.get(fields).json()}
+        assert list(offered) == ["attention", "eigenfunction", "learned-eigenfunction"]
+        for name, field in offered.items():
+            answer = client.get(f"{fields}/{name}", params={"face": 17, "weights": "1,2,1"})
+            assert answer.status_code == 200, answer.text
+            header, arrays = decode_frame(answer.content)
+            assert len(arrays["values"]) == (320 if header["element"] == "face" else 162)
+            finite = arrays["values"][np.isfinite(arrays["values"])]
+            assert name == "attention" or len(finite) == len(arrays["values"])
+            assert np.ptp(finite) > 0
+            wrong = client.get(f"{fields}/{name}", params={field["choices"][0]["key"]: "99", "face": 0})
+            assert wrong.status_code == 400
+        assert client.get(f"{fields}/attention", params={"face": 320}).status_code == 400
+        assert client.get(f"{fields}/attention").status_code == 400
+        assert client.get(f"{fields}/no-such").status_code == 404
+
+
+def test_slow_layers_block_nobody(out: Path, tmp_path: Path) -> None:
+    go_on = threading.Event()
+
+    class Slow:
+        name, title, picks = "slow", "Slow", False
+
+        def choices(self, scene: Scene) -> tuple[()]:
+            return ()
+
+        def field(self, scene: Scene, chosen: Any, pick: Any) -> ScalarField:
+            go_on.wait(20)
+            return ScalarField(np.zeros(80, dtype=np.float32), "face", signed=False, note="")
+
+    with (
+        running(make_viewer(out, sources=(Slow(),))) as port,
+        httpx2.Client(base_url=f"http://127.0.0.1:{port}") as client,
+    ):
+        content = file_bytes(icosphere(1), tmp_path)
+        scene = client.post("/api/scenes", params={"name": "a.ply"}, content=content).json()["id"]
+        field = f"http://127.0.0.1:{port}/api/scenes/{scene}/fields/slow"
+        waiting = [threading.Thread(target=httpx2.get, args=(field,), kwargs={"timeout": 30}) for _ in range(12)]
+        for thread in waiting:
+            thread.start()
+        time.sleep(0.2)
+        assert client.get(f"/api/scenes/{scene}/mesh", timeout=10).status_code == 200
+        assert all(thread.is_alive() for thread in waiting)
+        go_on.set()
+        for thread in waiting:
+            thread.join()
+
+
+@pytest.mark.parametrize("star", ["v.star0_inv", "v.star1"])
+def test_attention_is_the_row_of_the_learned_star(tiny: Path, star: str) -> None:
+    shelf = Shelf(model_entries(str(tiny), max_faces=None))
+    model = shelf.model("tiny")
+    ball = icosphere(2)
+    scene = Scene(ball, prediction=model.predict(ball, lambda fraction: None))
+    pick = Pick(40, tuple(ball.vertices[ball.faces[40]].mean(axis=0)))
+    found = Attention(shelf).field(scene, {"layer": "1", "head": "2", "star": star}, pick)
+
+    prepared = prepare(ball, model.preparation)
+    batch = pack([prepared])
+    block = model.network.encoder.blocks[0]
+    caught = []
+    hook = block.attention.register_forward_pre_hook(lambda _, given: caught.append(given[0]))
+    with torch.no_grad():
+        model.network(batch)
+    hook.remove()
+    module = getattr(block.attention.laplacian["v"], star.partition(".")[2])
+    pattern = batch.topology.patterns[module.kind]
+    q, k = module.queries_and_keys(caught[0][module.kind])
+    weights = star_attention_weights(q=q, k=k, pattern=pattern)[:, 1].detach().numpy()
+    row = nearest_element(prepared, scene, pick, module.kind)
+    entries = slice(int(pattern.offsets[row]), int(pattern.offsets[row + 1]))
+    np.testing.assert_allclose(weights[entries].sum(), 1, rtol=1e-5)
+    np.testing.assert_allclose(np.nanmax(found.values), weights[entries].max(), rtol=1e-4)
+    touched = np.zeros(prepared.n[module.kind], dtype=bool)
+    touched[pattern.indices[entries].numpy()] = True
+    members = prepared.topology.faces if module.kind == "v" else prepared.topology.face_edges
+    np.testing.assert_array_equal(~np.isnan(found.values), prepared.to_file_order(touched[members].any(axis=1), "f"))

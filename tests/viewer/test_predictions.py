@@ -1,0 +1,114 @@
+"""Predictions of the viewer: everyone gets their own, and memory stays."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+pytest.importorskip("starlette", reason="needs the viewer's server: pip install 'hodgeformer[view]'")
+pytest.importorskip("httpx2", reason="needs a client for the server: pip install httpx2")
+
+from starlette.testclient import TestClient
+
+from hodgeformer.errors import MeshError
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.predict import Predictor
+from hodgeformer.viewer.app import Viewer, create_app
+from hodgeformer.viewer.frames import decode_frame
+from hodgeformer.viewer.models import Shelf
+from hodgeformer.viewer.outbox import Outbox
+from hodgeformer.viewer.scenes import SceneStore
+from hodgeformer.viewer.trained import ViewerModel, model_entries
+from meshes import icosphere
+from tiny_models import tiny_checkpoint
+from viewer_parts import BASE, CLASSES, COLORS, SidedModel, make_viewer, predicted, upload
+
+
+def test_prediction_arrives_with_classes_and_colors(client: TestClient, tmp_path: Path) -> None:
+    ball = icosphere(2)
+    scene = upload(client, ball, tmp_path)
+    assert client.get(f"/api/scenes/{scene}/prediction").status_code == 404
+    assert predicted(client, scene) == {"stage": "done", "fraction": 1.0, "error": None}
+    header, arrays = decode_frame(client.get(f"/api/scenes/{scene}/prediction").content)
+    assert header["classes"] == list(CLASSES)
+    assert header["colors"] == [list(color) for color in COLORS]
+    right = ball.vertices[ball.faces].mean(axis=1)[:, 0] > 0
+    np.testing.assert_array_equal(arrays["labels"], right)
+    assert arrays["probabilities"].shape == (320, 2)
+
+
+@pytest.mark.parametrize("name", ["", "no such", "../tiny.safetensors", "/etc/passwd"])
+def test_only_models_on_the_shelf_are_run(client: TestClient, tmp_path: Path, name: str) -> None:
+    scene = upload(client, icosphere(0), tmp_path)
+    assert client.post(f"/api/scenes/{scene}/predict", params={"model": name}).status_code == 404
+
+
+def test_two_people_get_their_own_results(out: Path, tmp_path: Path) -> None:
+    both = threading.Barrier(2, timeout=20)
+    viewer = make_viewer(out, SidedModel(before=lambda mesh: both.wait() and None))
+    balls = [icosphere(1), icosphere(2)]
+    with TestClient(create_app(viewer), base_url=BASE) as client:
+        scenes = [upload(client, ball, tmp_path) for ball in balls]
+        for scene in scenes:  # neither can end before both have begun
+            client.post(f"/api/scenes/{scene}/predict", params={"model": "sided"})
+        rows = []
+        for scene in scenes:
+            while client.get(f"/api/scenes/{scene}/progress").json()["stage"] != "done":
+                time.sleep(0.01)
+            rows.append(decode_frame(client.get(f"/api/scenes/{scene}/prediction").content)[1]["labels"])
+    assert [len(row) for row in rows] == [80, 320]
+
+
+def test_a_failing_prediction_is_told_and_the_next_one_works(out: Path, tmp_path: Path) -> None:
+    def refuse_small(mesh: Mesh) -> None:
+        if mesh.n_faces < 50:
+            raise MeshError("ball: too small")
+
+    with TestClient(create_app(make_viewer(out, SidedModel(refuse_small))), base_url=BASE) as client:
+        small, large = upload(client, icosphere(0), tmp_path), upload(client, icosphere(1), tmp_path)
+        assert predicted(client, small) == {"stage": "failed", "fraction": None, "error": "ball: too small"}
+        assert predicted(client, large)["stage"] == "done"
+
+
+def test_fifty_predictions_do_not_grow_memory(out: Path, tiny: Path) -> None:
+    shelf = Shelf(model_entries(str(tiny), max_faces=None))
+    viewer = Viewer(shelf=shelf, outbox=Outbox(out), scenes=SceneStore(max_scenes=4))
+    ball = icosphere(3)
+    process = psutil.Process()
+    used = []
+    with TestClient(create_app(viewer), base_url=BASE) as client:
+        for _ in range(65):
+            scene = viewer.scenes.add(ball.with_vertices(ball.vertices))
+            assert predicted(client, scene.id, "tiny")["stage"] == "done"
+            used.append(process.memory_info().rss)
+    assert len(viewer.scenes) == 4
+    # One prediction works on more than a megabyte; fifty that were kept would show.
+    assert max(used[-10:]) - max(used[10:15]) < 10 * 2**20
+
+
+def test_models_of_every_kind_answer_for_faces(tmp_path: Path) -> None:
+    ball = icosphere(2)
+    fractions: list[float] = []
+    for task, element, rows in (
+        ("segmentation", "face", 320),
+        ("segmentation", "vertex", 320),
+        ("segmentation", "edge", 320),
+        ("classification", "mesh", 1),
+    ):
+        predictor = Predictor(tiny_checkpoint(task, element))
+        model = ViewerModel("tiny", predictor, max_faces=None)
+        prediction = model.predict(ball, fractions.append)
+        assert prediction.probabilities.shape == (rows, 4)
+        np.testing.assert_allclose(prediction.probabilities.sum(axis=1), 1, rtol=1e-5)
+        assert fractions[0] == 0.0
+        assert fractions[-1] == 1.0
+        assert sorted(fractions) == fractions
+        fractions.clear()
+    simplified = ViewerModel("tiny", Predictor(tiny_checkpoint()), max_faces=100).predict(ball, fractions.append)
+    assert simplified.probabilities.shape == (320, 4)
+    assert any("100 faces" in warning for warning in simplified.warnings)
