@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hodgeformer.data.colors import class_colors, hex_color
 from hodgeformer.draw.page import FieldLayer, LabelLayer, Scene, frame, labeled_scene, page
 from hodgeformer.errors import MeshError
+from hodgeformer.palette import class_colors, hex_color
 from meshes import all_kinds, icosphere
 
 CLASSES = ("nose & ears", "</script><b>", "rest")

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hodgeformer.data.colors import class_colors
 from hodgeformer.draw.camera import VIEWS, as_views, rotation
 from hodgeformer.draw.colormap import colormap_table, field_colors, field_limits, label_colors
 from hodgeformer.draw.lettering import ColorBar, Legend
 from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.errors import ConfigError, MeshError
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.palette import class_colors
 from meshes import all_kinds, icosphere, open_grid
 
 RED, BLUE = (200, 30, 30), (30, 60, 200)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from hodgeformer.data.convert import convert_labels
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Values, WholeMesh
 from hodgeformer.errors import DataError
+from hodgeformer.mesh.elements import convert_labels, element_centers
 from hodgeformer.mesh.geometry import face_centers
 from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.mesh.prepare import PrepareConfig
@@ -24,7 +24,7 @@ from hodgeformer.study.mutations import (
     scale,
     subdivision,
 )
-from hodgeformer.study.robustness import element_centers, mutated_sample, nearest_labels, robustness
+from hodgeformer.study.robustness import mutated_sample, nearest_labels, robustness
 from meshes import icosphere
 
 

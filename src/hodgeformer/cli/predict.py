@@ -19,7 +19,8 @@ from hodgeformer.errors import ConfigError, HodgeFormerError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from hodgeformer.predict import Predictor, Result
+    from hodgeformer.predict.predictor import Predictor
+    from hodgeformer.predict.result import Result
 
 
 class Element(StrEnum):
@@ -75,7 +76,7 @@ def predict(
 
     Exit code 0: all done. 1: some files could not be used, each is named. 2: wrong use, or nothing could be done.
     """
-    from hodgeformer.predict import Predictor
+    from hodgeformer.predict.predictor import Predictor
 
     inputs = resolve_inputs(paths)
     predictor = Predictor.load(model, device)
@@ -91,7 +92,7 @@ def predict(
 
 
 def _suffixes(formats: str | None, predictor: Predictor, split_parts: bool) -> list[str]:
-    from hodgeformer.predict.saving import FORMATS
+    from hodgeformer.predict.result import FORMATS
 
     whole = predictor.checkpoint.model.target_kind is None
     if split_parts and (whole or predictor.checkpoint.model.task != "segmentation"):
@@ -156,9 +157,7 @@ def _write(result: Result, target: Path, suffixes: list[str], split_parts: bool,
 
 
 def _record(result: Result, written: list[Path]) -> dict[str, Any]:
-    from hodgeformer.predict.saving import as_dict
-
-    record = as_dict(result)
+    record = result.to_dict()
     if result.task == "segmentation":
         # Long; --format json writes them.
         del record["probabilities"]

@@ -69,7 +69,7 @@ def _make_viewer(model: str | None, mesh: Path | None, out: Path, max_faces: int
             raise
         raise ConfigError("the viewer needs a small web server: pip install 'hodgeformer[view]'") from None
     from hodgeformer.mesh.io import load_mesh
-    from hodgeformer.models.bundled import locate_model
+    from hodgeformer.predict.pretrained import locate_model
     from hodgeformer.viewer.attention import Attention
     from hodgeformer.viewer.fields import Eigenfunctions
     from hodgeformer.viewer.learned import LearnedEigenfunctions

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hodgeformer.data.colors import RGB, UNLABELLED_COLOR
 from hodgeformer.errors import ConfigError
+from hodgeformer.palette import RGB, UNLABELLED_COLOR
 
 ColormapName = Literal["sequential", "diverging", "warmth"]
 Bytes = NDArray[np.uint8]

@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.data.colors import RGB, hex_color
 from hodgeformer.draw.colormap import ColormapName, colormap_table, field_limits
 from hodgeformer.errors import MeshError
 from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.palette import RGB, hex_color
 
 PaintedElement = Literal["face", "vertex"]
 _SCRIPTS = ("geometry.js", "painter.js", "camera.js", "panel.js", "main.js")

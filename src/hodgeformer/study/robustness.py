@@ -14,10 +14,9 @@ from hodgeformer.containers import ElementKind
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Values
 from hodgeformer.errors import DataError
-from hodgeformer.mesh.geometry import edge_centers, face_centers
-from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.elements import element_centers
+from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.mesh.prepare import PrepareConfig
-from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.study.mutations import ORIGINAL, Mutation
 from hodgeformer.train.evaluate import Answer, Evaluator
@@ -95,17 +94,6 @@ def nearest_labels(original: Mesh, labels: IntArray, mesh: Mesh, kind: ElementKi
     nearest = cKDTree(element_centers(original, kind)).query(element_centers(mesh, kind))[1]
     result: IntArray = labels[nearest]
     return result
-
-
-def element_centers(mesh: Mesh, kind: ElementKind) -> FloatArray:
-    """Vertices, centers of faces, or middles of edges, in the order of the file."""
-    if kind == "v":
-        return mesh.vertices
-    if kind == "f":
-        return face_centers(mesh.vertices, mesh.faces)
-    topology = MeshComplex.from_faces(mesh.faces[~repeats_a_vertex(mesh.faces)], mesh.n_vertices)
-    order = edges_by_first_appearance(topology.face_edges, topology.n.e)
-    return edge_centers(mesh.vertices, topology.edges[order])
 
 
 def _scored(

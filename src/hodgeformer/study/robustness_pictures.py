@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from hodgeformer.data.convert import convert_labels
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.draw.camera import UpAxis, View
 from hodgeformer.draw.colormap import Bytes, label_colors
 from hodgeformer.draw.lettering import Legend, Picture, key_band, title_band
 from hodgeformer.draw.render import render, save_png, stacked
+from hodgeformer.mesh.elements import convert_labels
 from hodgeformer.study.robustness import Robustness
 from hodgeformer.train.evaluate import Answer
 

@@ -23,9 +23,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from hodgeformer import __version__
-from hodgeformer.data.colors import parse_color
 from hodgeformer.errors import HodgeFormerError
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
+from hodgeformer.palette import parse_color
 from hodgeformer.viewer.fields import Eigenfunctions, FieldSource
 from hodgeformer.viewer.frames import MEDIA_TYPE, decode_frame, encode_frame
 from hodgeformer.viewer.guard import Guard, Hosts

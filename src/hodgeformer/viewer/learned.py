@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from hodgeformer.containers import ElementKind
+from hodgeformer.mesh.elements import carry
 from hodgeformer.mesh.prepare import prepare
-from hodgeformer.predict.elements import carry
 from hodgeformer.study.eigen import Eigenpairs, eigenpairs
 from hodgeformer.study.operators import head_operators
 from hodgeformer.viewer.fields import Choice, Pick, ScalarField, chosen_option

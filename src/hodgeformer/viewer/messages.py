@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hodgeformer.data.convert import UNLABELLED, convert_labels
 from hodgeformer.data.labels import Codes, LabelFile
+from hodgeformer.mesh.elements import UNLABELLED, convert_labels
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.viewer.fields import Pick
