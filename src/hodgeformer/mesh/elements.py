@@ -71,8 +71,8 @@ def element_areas(mesh: Mesh, kind: ElementKind) -> FloatArray:
     if kind == "f":
         return areas
     faces, owners = incidences(mesh, "f", kind)
-    shares: FloatArray = areas[faces] / 3
-    return np.bincount(owners, weights=shares, minlength=element_counts(mesh)[kind])
+    sums = np.bincount(owners, weights=areas[faces] / 3, minlength=element_counts(mesh)[kind])
+    return np.asarray(sums, dtype=np.float64)
 
 
 def incidences(mesh: Mesh, source: ElementKind, to: ElementKind) -> tuple[IntArray, IntArray]:

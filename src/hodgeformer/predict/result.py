@@ -221,9 +221,11 @@ class Result:
 
     def _colors(self) -> NDArray[np.uint8]:
         """One color per row: of the class, or of the first value of a regression."""
-        from hodgeformer.draw.colormap import field_colors, label_colors
+        if self.task != "regression":
+            return np.array(self.colors, dtype=np.uint8)[self.labels]
+        from hodgeformer.draw.colormap import field_colors
 
-        return field_colors(self.values[:, 0]) if self.task == "regression" else label_colors(self.labels, self.colors)
+        return field_colors(self.values[:, 0])
 
     def _paint(self) -> dict[str, Any]:
         """Colors and their key as `render` takes them."""
