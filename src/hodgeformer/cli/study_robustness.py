@@ -44,7 +44,7 @@ def robustness(
     from hodgeformer.cli.data_argument import dataset_of
     from hodgeformer.predict.pretrained import locate_model
     from hodgeformer.study.robustness import robustness as scored
-    from hodgeformer.study.robustness_pictures import save_robustness_picture
+    from hodgeformer.study.robustness import save_robustness_picture
     from hodgeformer.train.evaluate import fitting
 
     checkpoint = load_checkpoint(locate_model(model))
