@@ -1,14 +1,27 @@
-// Everything together: one state, one draw.
+/** The page without a server: one state, one draw. What it shows stands in the page as JSON. */
 
-const scenes = JSON.parse(byId("data").textContent);
-const canvas = byId("canvas");
+import { colorScale, GRAY, parseHex, type RGB } from "../shared/colors";
+import { byId, el } from "../shared/dom";
+import { look } from "../shared/look";
+import { Camera, steer } from "./camera";
+import { decodedLayer, PageMesh, type Layer, type WrittenScene } from "./mesh";
+import { painterFor } from "./painter";
+import { described, showLayers, showLegend, showScores, showTip } from "./panel";
+import "./page.css";
+
+const scenes = JSON.parse(byId("data").textContent) as WrittenScene[];
+const canvas = byId<HTMLCanvasElement>("canvas");
 const painter = painterFor(canvas);
 const camera = new Camera();
-const state = { scene: 0, layer: 0, hovered: -1, edges: false, smooth: true, dark: matchMedia("(prefers-color-scheme: dark)").matches, hidden: new Set() };
-let geometry = null;
+const state = { scene: 0, layer: 0, hovered: -1, edges: false, smooth: true, dark: false };
+const hidden = new Set<number>();
+let mesh: PageMesh;
+let layers: Layer[] = [];
 let waiting = false;
 
-function redraw() {
+const currentLayer = (): Layer | undefined => layers[state.layer];
+
+function redraw(): void {
   if (waiting) return;
   waiting = true;
   requestAnimationFrame(() => {
@@ -16,8 +29,8 @@ function redraw() {
     const layer = currentLayer();
     painter.draw(camera, {
       ground: state.dark ? [0.082, 0.094, 0.114] : [1, 1, 1],
-      ghost: state.dark ? [0.30, 0.33, 0.37] : [0.88, 0.89, 0.91],
-      blend: Boolean(layer) && layer.kind === "field" && layer.element === "vertex",
+      ghost: state.dark ? [0.3, 0.33, 0.37] : [0.88, 0.89, 0.91],
+      blend: layer?.kind === "field" && layer.element === "vertex",
       edges: state.edges,
       hovered: state.hovered,
     });
@@ -25,155 +38,130 @@ function redraw() {
   });
 }
 
-const currentLayer = () => scenes[state.scene].layers[state.layer];
-
-function unpack(layer) {
-  if (layer.numbers) return;
-  layer.numbers = layer.kind === "labels" ? decode(layer.labels, Int16Array) : decode(layer.values, Float32Array);
-  if (layer.nBest) {
-    layer.bestNumbers = decode(layer.best, Int16Array);
-    layer.shareNumbers = decode(layer.shares, Uint8Array);
-  }
+function colorsOf(layer: Layer): (at: number) => RGB {
+  if (layer.kind === "labels") return (at) => layer.colors[layer.numbers[at]] ?? GRAY;
+  const color = colorScale(layer.colormap, ...layer.limits);
+  return (at) => color(layer.numbers[at]);
 }
 
-function colorOf(layer, at) {
-  const value = layer.numbers[at], table = layer.parsed;
-  if (layer.kind === "labels") return value < 0 ? [150, 150, 150, 255] : [...table[value], state.hidden.has(value) ? 0 : 255];
-  if (!Number.isFinite(value)) return [150, 150, 150, 255];
-  const [low, high] = layer.limits, share = Math.min(1, Math.max(0, (value - low) / (high - low || 1))) * (table.length - 1);
-  const i = Math.min(table.length - 2, Math.floor(share));
-  return [...table[i].map((part, k) => part + (share - i) * (table[i + 1][k] - part)), 255];
-}
-
-function paint() {
+function paint(): void {
   const layer = currentLayer();
-  const colors = new Uint8Array(4 * geometry.faces.length).fill(255);
-  if (layer) {
-    unpack(layer);
-    layer.parsed = layer.colors.map(parseColor);
-    for (let i = 0; i < geometry.faces.length; i++) {
-      colors.set(colorOf(layer, layer.element === "face" ? Math.floor(i / 3) : geometry.faces[i]), 4 * i);
-    }
-  } else {
-    for (let i = 0; i < colors.length; i += 4) colors.set([186, 193, 204], i);
+  const plain = parseHex(look.plain);
+  const color = layer ? colorsOf(layer) : () => plain;
+  const colors = new Uint8Array(4 * mesh.faces.length).fill(255);
+  for (let corner = 0; corner < mesh.faces.length; corner++) {
+    const at = layer?.element === "vertex" ? mesh.faces[corner] : Math.floor(corner / 3);
+    colors.set(color(at), 4 * corner);
+    if (layer?.kind === "labels" && hidden.has(layer.numbers[at])) colors[4 * corner + 3] = 0;
   }
   painter.setColors(colors);
   redraw();
 }
 
-// The share of the surface that each class covers.
-function shares(layer) {
-  if (!layer || layer.kind !== "labels") return [];
-  unpack(layer);
-  const totals = layer.classes.map(() => 0), areas = geometry.areas();
-  let all = 0;
-  areas.forEach((area, f) => {
-    for (let c = 0; c < 3; c++) {
-      const label = layer.numbers[layer.element === "face" ? f : geometry.faces[3 * f + c]];
-      if (label >= 0) totals[label] += area;
-      all += area;
-    }
-  });
-  return totals.map((total) => total / (all || 1));
-}
+const classNames = (layer: Layer | undefined): string => (layer?.kind === "labels" ? layer.classes.join("\n") : "");
 
-function chooseLayer(i) {
-  const keep = currentLayer();
-  state.layer = Math.min(i, Math.max(0, scenes[state.scene].layers.length - 1));
+function chooseLayer(i: number, before = classNames(currentLayer())): void {
+  state.layer = Math.min(i, Math.max(0, layers.length - 1));
   const layer = currentLayer();
-  if (!keep || !layer || String(keep.classes) !== String(layer.classes)) state.hidden.clear();
-  showLayers(scenes[state.scene].layers, state.layer, chooseLayer);
-  refreshLegend(shares(layer));
+  if (classNames(layer) !== before) hidden.clear();
+  showLayers(layers, state.layer, chooseLayer);
+  showLegend(layer, layer?.kind === "labels" ? mesh.shares(layer) : [], hidden, paint);
   paint();
 }
 
-function refreshLegend(covered) {
-  showLegend(currentLayer(), covered, state.hidden, (change) => {
-    change(state.hidden);
-    byId("legend").querySelectorAll(".class").forEach((row, i) => row.setAttribute("aria-pressed", String(!state.hidden.has(i))));
-    paint();
-  });
-}
-
-function shape() {
-  painter.setShape(geometry, state.smooth ? geometry.smoothNormals() : geometry.flatNormals());
+function shape(): void {
+  painter.setShape(mesh, state.smooth);
   redraw();
 }
 
-function chooseScene(i) {
+function chooseScene(i: number): void {
+  const before = classNames(currentLayer());
   state.scene = (i + scenes.length) % scenes.length;
-  const scene = scenes[state.scene];
-  geometry = new Geometry(scene);
   state.hovered = -1;
-  byId("scene").selectedIndex = state.scene;
+  const scene = scenes[state.scene];
+  mesh = new PageMesh(scene);
+  layers = scene.layers.map(decodedLayer);
+  byId<HTMLSelectElement>("scene").selectedIndex = state.scene;
   byId("name").textContent = scene.name;
-  byId("caption").textContent = [scene.caption, `${scene.nVertices.toLocaleString("en")} vertices, ${scene.nFaces.toLocaleString("en")} faces`].filter(Boolean).join(" · ");
+  const size = `${scene.nVertices.toLocaleString("en")} vertices, ${scene.nFaces.toLocaleString("en")} faces`;
+  byId("caption").textContent = [scene.caption, size].filter(Boolean).join(" · ");
   showScores(scene.scores);
   shape();
-  chooseLayer(state.layer);
+  chooseLayer(state.layer, before);
 }
 
-function hover(event) {
-  const box = canvas.getBoundingClientRect();
-  const { origin, direction } = camera.ray((2 * (event.clientX - box.left)) / box.width - 1, 1 - (2 * (event.clientY - box.top)) / box.height);
-  const hit = geometry.pick(origin, direction);
-  const face = hit ? hit.face : -1;
-  if (face !== state.hovered) {
-    state.hovered = face;
-    redraw();
-  }
+function hover({ clientX, clientY }: PointerEvent): void {
+  const { left, top, width, height } = canvas.getBoundingClientRect();
+  const { origin, direction } = camera.ray((2 * (clientX - left)) / width - 1, 1 - (2 * (clientY - top)) / height);
+  const hit = mesh.pick(origin, direction);
+  mark(hit?.face ?? -1);
   byId("tip").hidden = !hit;
   if (!hit) return;
-  const layer = currentLayer(), vertex = geometry.faces[3 * face + hit.corner];
-  const onVertex = layer && layer.element === "vertex";
-  showTip(event.clientX, event.clientY, describe(layer, onVertex ? vertex : face, onVertex ? `vertex ${vertex}` : `face ${face}`));
+  const layer = currentLayer();
+  const [kind, at] = layer?.element === "vertex" ? ["vertex", hit.vertex] as const : ["face", hit.face] as const;
+  showTip(clientX, clientY, described(layer, at, `${kind} ${at}`));
 }
 
-function setTheme(dark) {
+function mark(face: number): void {
+  if (face === state.hovered) return;
+  state.hovered = face;
+  redraw();
+}
+
+function setTheme(dark: boolean): void {
   state.dark = dark;
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   byId("theme").textContent = dark ? "Light" : "Dark";
   redraw();
 }
 
-function toggle(name, after) {
+function toggle(name: "edges" | "smooth", after: () => void): void {
   state[name] = !state[name];
   byId(name).setAttribute("aria-pressed", String(state[name]));
   after();
 }
 
-function resize() {
+function resize(): void {
   const scale = Math.min(2, devicePixelRatio || 1);
   canvas.width = Math.max(1, Math.round(canvas.clientWidth * scale));
   canvas.height = Math.max(1, Math.round(canvas.clientHeight * scale));
   camera.aspect = canvas.width / canvas.height;
   // The mesh stands in the middle of what the panel leaves free.
-  const wide = innerWidth > 620;
-  camera.shift = wide ? [272 / Math.max(545, canvas.clientWidth), 0] : [0, 0.35];
+  camera.shift = innerWidth > 620 ? [272 / Math.max(545, canvas.clientWidth), 0] : [0, 0.35];
   redraw();
 }
 
-const actions = {
+const actions: Record<string, () => void> = {
   edges: () => toggle("edges", redraw),
   smooth: () => toggle("smooth", shape),
-  reset: () => { camera.reset(); redraw(); },
+  reset: () => {
+    camera.reset();
+    redraw();
+  },
   theme: () => setTheme(!state.dark),
   previous: () => chooseScene(state.scene - 1),
   next: () => chooseScene(state.scene + 1),
 };
-const keys = { e: "edges", s: "smooth", r: "reset", t: "theme", PageUp: "previous", PageDown: "next" };
+const keys: Record<string, string> = {
+  e: "edges", s: "smooth", r: "reset", t: "theme", PageUp: "previous", PageDown: "next",
+};
 
-const busy = steer(canvas, camera, redraw);
-canvas.addEventListener("pointermove", (event) => busy() || hover(event));
-canvas.addEventListener("pointerleave", () => { byId("tip").hidden = true; state.hovered = -1; redraw(); });
-for (const [id, act] of Object.entries(actions)) byId(id).addEventListener("click", act);
+const held = steer(canvas, camera, redraw);
+canvas.addEventListener("pointermove", (event) => held() || hover(event));
+canvas.addEventListener("pointerleave", () => {
+  byId("tip").hidden = true;
+  mark(-1);
+});
+for (const [id, act] of Object.entries(actions)) byId(id).onclick = act;
 addEventListener("keydown", (event) => {
-  if (!event.ctrlKey && !event.metaKey && !event.altKey && event.target.tagName !== "SELECT" && keys[event.key]) actions[keys[event.key]]();
+  const typing = event.target instanceof HTMLSelectElement;
+  if (!event.ctrlKey && !event.metaKey && !event.altKey && !typing) actions[keys[event.key]]?.();
 });
 addEventListener("resize", resize);
 byId("scenes").hidden = scenes.length < 2;
-byId("scene").replaceChildren(...scenes.map((scene) => element("option", {}, scene.name)));
-byId("scene").addEventListener("change", (event) => chooseScene(event.target.selectedIndex));
+const list = byId<HTMLSelectElement>("scene");
+list.replaceChildren(...scenes.map((scene) => el("option", {}, scene.name)));
+list.onchange = () => chooseScene(list.selectedIndex);
 resize();
-setTheme(state.dark);
+setTheme(matchMedia("(prefers-color-scheme: dark)").matches);
 chooseScene(0);

@@ -1,6 +1,10 @@
-// Puts a mesh on the canvas: WebGL where there is some, else sorted triangles on a plain canvas.
+/** Puts a mesh on the canvas: WebGL where there is some, else sorted triangles on a plain canvas. */
 
-const VERTEX_SHADER = `#version 300 es
+import { lightOn, SHADING, type Vector } from "../shared/look";
+import type { Camera } from "./camera";
+import type { PageMesh } from "./mesh";
+
+const VERTEX_SHADER = /* glsl */ `#version 300 es
 in vec3 position;
 in vec3 normal;
 uniform mat4 toScreen;
@@ -16,7 +20,7 @@ void main() {
   face = gl_VertexID / 3;
 }`;
 
-const FRAGMENT_SHADER = `#version 300 es
+const FRAGMENT_SHADER = /* glsl */ `#version 300 es
 precision highp float;
 in vec3 seen;
 in vec3 weight;
@@ -27,6 +31,7 @@ uniform bool edges;
 uniform int hovered;
 uniform vec3 ghost;
 out vec4 pixel;
+${SHADING}
 vec4 corner(int i) {
   int at = 3 * face + i;
   int width = textureSize(colors, 0).x;
@@ -37,66 +42,59 @@ void main() {
   if (!blend) w = w.x >= w.y && w.x >= w.z ? vec3(1, 0, 0) : w.y >= w.z ? vec3(0, 1, 0) : vec3(0, 0, 1);
   vec4 color = w.x * corner(0) + w.y * corner(1) + w.z * corner(2);
   vec3 base = mix(ghost, color.rgb, color.a);
-  vec3 n = dot(seen, seen) > 0.0 ? normalize(gl_FrontFacing ? seen : -seen) : vec3(0);
-  float key = max(0.0, dot(n, vec3(-0.38, 0.57, 0.73)));
-  float fill = max(0.0, dot(n, vec3(0.80, 0.10, 0.59)));
-  float light = 0.50 + 0.08 * n.y + 0.53 * key + 0.15 * fill;
-  if (face == hovered) light *= 1.18;
-  if (edges) {
-    vec3 step = fwidth(weight);
-    vec3 far = smoothstep(vec3(0.0), 1.2 * step, weight);
-    light *= mix(0.62, 1.0, min(far.x, min(far.y, far.z)));
-  }
-  float gloss = 0.08 * pow(max(0.0, dot(n, vec3(-0.204, 0.306, 0.930))), 32.0);
-  pixel = vec4(base * light + gloss, 1.0);
+  if (face == hovered) base *= 1.18;
+  if (edges) base *= 1.0 - EDGE_DARKNESS * edgeAt(weight, 1.2);
+  pixel = vec4(lit(base, dot(seen, seen) > 0.0 ? normalize(gl_FrontFacing ? seen : -seen) : vec3(0)), 1.0);
 }`;
 
 const COLORS_PER_ROW = 3 * 512;
 
-class GlPainter {
-  constructor(canvas, gl) {
-    this.canvas = canvas;
-    this.gl = gl;
+export interface Look {
+  ground: Vector;
+  /** In place of the color of what is switched off. */
+  ghost: Vector;
+  blend: boolean;
+  edges: boolean;
+  hovered: number;
+}
+
+export interface Painter {
+  setShape(mesh: PageMesh, smooth: boolean): void;
+  /** Four bytes per corner; alpha 0 marks what is switched off. */
+  setColors(colors: Uint8Array): void;
+  draw(camera: Camera, look: Look): void;
+}
+
+export function painterFor(canvas: HTMLCanvasElement): Painter {
+  const plain = new URLSearchParams(location.search).has("plain");
+  const gl = plain ? null : canvas.getContext("webgl2", { antialias: true, preserveDrawingBuffer: true });
+  return gl ? new GlPainter(canvas, gl) : new PlainPainter(canvas, canvas.getContext("2d")!);
+}
+
+class GlPainter implements Painter {
+  private readonly program: WebGLProgram;
+  private readonly buffers: Record<string, WebGLBuffer>;
+  private readonly texture: WebGLTexture;
+  private nCorners = 0;
+
+  constructor(
+    private readonly canvas: HTMLCanvasElement,
+    private readonly gl: WebGL2RenderingContext,
+  ) {
     this.program = this.link();
-    this.at = Object.fromEntries(
-      ["toScreen", "toView", "colors", "blend", "edges", "hovered", "ghost"].map((name) => [name, gl.getUniformLocation(this.program, name)]),
-    );
     this.buffers = { position: gl.createBuffer(), normal: gl.createBuffer() };
     this.texture = gl.createTexture();
     gl.enable(gl.DEPTH_TEST);
   }
 
-  link() {
-    const gl = this.gl, program = gl.createProgram();
-    for (const [kind, source] of [[gl.VERTEX_SHADER, VERTEX_SHADER], [gl.FRAGMENT_SHADER, FRAGMENT_SHADER]]) {
-      const shader = gl.createShader(kind);
-      gl.shaderSource(shader, source);
-      gl.compileShader(shader);
-      if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new Error(gl.getShaderInfoLog(shader));
-      gl.attachShader(program, shader);
-    }
-    gl.linkProgram(program);
-    if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new Error(gl.getProgramInfoLog(program));
-    return program;
+  setShape(mesh: PageMesh, smooth: boolean): void {
+    this.nCorners = mesh.faces.length;
+    this.load("position", mesh.corners);
+    this.load("normal", mesh.normals(smooth));
   }
 
-  setShape(geometry, normals) {
-    this.nCorners = geometry.faces.length;
-    this.load("position", geometry.corners);
-    this.load("normal", normals);
-  }
-
-  load(name, values) {
-    const gl = this.gl, place = gl.getAttribLocation(this.program, name);
-    gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers[name]);
-    gl.bufferData(gl.ARRAY_BUFFER, values, gl.STATIC_DRAW);
-    gl.enableVertexAttribArray(place);
-    gl.vertexAttribPointer(place, 3, gl.FLOAT, false, 0, 0);
-  }
-
-  // Four bytes per corner; alpha 0 marks what is switched off.
-  setColors(colors) {
-    const gl = this.gl, rows = Math.ceil(colors.length / 4 / COLORS_PER_ROW);
+  setColors(colors: Uint8Array): void {
+    const { gl } = this, rows = Math.ceil(colors.length / 4 / COLORS_PER_ROW);
     const filled = new Uint8Array(4 * rows * COLORS_PER_ROW);
     filled.set(colors);
     gl.bindTexture(gl.TEXTURE_2D, this.texture);
@@ -105,49 +103,74 @@ class GlPainter {
     gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MAG_FILTER, gl.NEAREST);
   }
 
-  draw(camera, look) {
-    const gl = this.gl;
+  draw(camera: Camera, look: Look): void {
+    const { gl, program } = this;
+    const at = (name: string) => gl.getUniformLocation(program, name);
     gl.viewport(0, 0, this.canvas.width, this.canvas.height);
     gl.clearColor(...look.ground, 1);
     gl.clear(gl.COLOR_BUFFER_BIT | gl.DEPTH_BUFFER_BIT);
-    gl.useProgram(this.program);
-    gl.uniformMatrix4fv(this.at.toScreen, false, camera.toScreen());
-    gl.uniformMatrix3fv(this.at.toView, false, camera.toView());
-    gl.uniform1i(this.at.blend, look.blend);
-    gl.uniform1i(this.at.edges, look.edges);
-    gl.uniform1i(this.at.hovered, look.hovered);
-    gl.uniform3fv(this.at.ghost, look.ghost);
+    gl.useProgram(program);
+    gl.uniformMatrix4fv(at("toScreen"), false, camera.toScreen());
+    gl.uniformMatrix3fv(at("toView"), false, camera.toView());
+    gl.uniform1i(at("blend"), Number(look.blend));
+    gl.uniform1i(at("edges"), Number(look.edges));
+    gl.uniform1i(at("hovered"), look.hovered);
+    gl.uniform3fv(at("ghost"), look.ghost);
     gl.drawArrays(gl.TRIANGLES, 0, this.nCorners);
+  }
+
+  private link(): WebGLProgram {
+    const { gl } = this, program = gl.createProgram();
+    for (const [kind, source] of [[gl.VERTEX_SHADER, VERTEX_SHADER], [gl.FRAGMENT_SHADER, FRAGMENT_SHADER]] as const) {
+      const shader = gl.createShader(kind)!;
+      gl.shaderSource(shader, source);
+      gl.compileShader(shader);
+      if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new Error(gl.getShaderInfoLog(shader) ?? "");
+      gl.attachShader(program, shader);
+    }
+    gl.linkProgram(program);
+    if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new Error(gl.getProgramInfoLog(program) ?? "");
+    return program;
+  }
+
+  private load(name: "position" | "normal", values: Float32Array): void {
+    const { gl } = this, place = gl.getAttribLocation(this.program, name);
+    gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers[name]);
+    gl.bufferData(gl.ARRAY_BUFFER, values, gl.STATIC_DRAW);
+    gl.enableVertexAttribArray(place);
+    gl.vertexAttribPointer(place, 3, gl.FLOAT, false, 0, 0);
   }
 }
 
-class PlainPainter {
-  constructor(canvas) {
-    this.canvas = canvas;
-    this.context = canvas.getContext("2d");
+class PlainPainter implements Painter {
+  private mesh: PageMesh | null = null;
+  private colors = new Uint8Array();
+
+  constructor(
+    private readonly canvas: HTMLCanvasElement,
+    private readonly pen: CanvasRenderingContext2D,
+  ) {}
+
+  setShape(mesh: PageMesh): void {
+    this.mesh = mesh;
   }
 
-  setShape(geometry) {
-    this.geometry = geometry;
+  setColors(colors: Uint8Array): void {
+    this.colors = colors as Uint8Array<ArrayBuffer>;
   }
 
-  setColors(colors) {
-    this.colors = colors;
-  }
-
-  draw(camera, look) {
-    const { geometry, context: pen, canvas } = this;
+  draw(camera: Camera, look: Look): void {
+    const { mesh, pen, canvas, colors } = this;
     pen.fillStyle = `rgb(${look.ground.map((part) => 255 * part)})`;
     pen.fillRect(0, 0, canvas.width, canvas.height);
-    const view = camera.toView(), spots = camera.project(geometry.corners, canvas.width, canvas.height);
-    const depth = (f) => spots[9 * f + 2] + spots[9 * f + 5] + spots[9 * f + 8];
-    const order = Uint32Array.from({ length: geometry.nFaces }, (_, f) => f).sort((f, g) => depth(g) - depth(f));
+    if (!mesh) return;
+    const view = camera.toView(), spots = camera.project(mesh.corners, canvas.width, canvas.height);
+    const depth = (f: number) => spots[9 * f + 2] + spots[9 * f + 5] + spots[9 * f + 8];
+    const order = Uint32Array.from({ length: mesh.nFaces }, (_, f) => f).sort((f, g) => depth(g) - depth(f));
     for (const f of order) {
-      const [x, y, z] = geometry.vectors.subarray(3 * f, 3 * f + 3);
-      const slope = (view[2] * x + view[5] * y + view[8] * z) / (Math.hypot(x, y, z) || 1);
-      const light = 0.45 + 0.55 * Math.abs(slope), at = 12 * f;
-      const ghost = this.colors[at + 3] === 0;
-      const rgb = [0, 1, 2].map((k) => light * (ghost ? 255 * look.ghost[k] : this.colors[at + k]));
+      const [light, gloss] = lightOn(towardEye(mesh.vectors.subarray(3 * f, 3 * f + 3), view)), at = 12 * f;
+      const ghost = colors[at + 3] === 0;
+      const rgb = [0, 1, 2].map((k) => light * (ghost ? 255 * look.ghost[k] : colors[at + k]) + gloss);
       pen.fillStyle = pen.strokeStyle = `rgb(${rgb})`;
       pen.beginPath();
       for (let c = 0; c < 3; c++) pen.lineTo(spots[9 * f + 3 * c], spots[9 * f + 3 * c + 1]);
@@ -158,7 +181,9 @@ class PlainPainter {
   }
 }
 
-function painterFor(canvas) {
-  const gl = new URLSearchParams(location.search).has("plain") ? null : canvas.getContext("webgl2", { antialias: true, preserveDrawingBuffer: true });
-  return gl ? new GlPainter(canvas, gl) : new PlainPainter(canvas);
+/** A normal in the frame of the eye, of unit length and on its side. */
+function towardEye([x, y, z]: Float32Array, view: Float32Array): Vector {
+  const seen = [0, 1, 2].map((k) => view[k] * x + view[3 + k] * y + view[6 + k] * z);
+  const scale = (seen[2] < 0 ? -1 : 1) / (Math.hypot(x, y, z) || 1);
+  return [seen[0] * scale, seen[1] * scale, seen[2] * scale];
 }

@@ -1,81 +1,88 @@
-// What stands beside the mesh: layers, legend, scores, and the note under the pointer.
+/** What stands beside the mesh: layers, legend, scores, and the note under the pointer. */
 
-const byId = (id) => document.getElementById(id);
+import { GRAY, type RGB } from "../shared/colors";
+import { byId, el, percent, short, swatch } from "../shared/dom";
+import { look } from "../shared/look";
+import type { LabelLayer, Layer } from "./mesh";
 
-function element(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
-}
-
-const percent = (share) => (share > 0 && share < 0.01 ? "<1" : Math.round(100 * share)) + " %";
-const short = (number) => (Number.isFinite(number) ? Number(number.toPrecision(3)).toString() : "none");
-
-function showLayers(layers, chosen, choose) {
+export function showLayers(layers: Layer[], chosen: number, choose: (i: number) => void): void {
   const buttons = layers.map((layer, i) => {
-    const button = element("button", { type: "button", role: "radio", "aria-checked": String(i === chosen) }, layer.name);
-    button.addEventListener("click", () => choose(i));
-    return button;
+    const aria = { role: "radio", checked: String(i === chosen) };
+    return el("button", { type: "button", onclick: () => choose(i), aria }, layer.name);
   });
   byId("layers").replaceChildren(...(layers.length > 1 ? buttons : []));
 }
 
-// A click switches a class off and on; a double click leaves it alone on.
-function showLegend(layer, shares, hidden, changed) {
+/** The legend of a layer. A click switches a class off and on; a double click leaves it alone on. */
+export function showLegend(layer: Layer | undefined, shares: number[], hidden: Set<number>, changed: () => void): void {
   const legend = byId("legend");
   if (!layer) return legend.replaceChildren();
   if (layer.kind === "field") {
-    const bar = element("div", { class: "bar", style: `background:linear-gradient(90deg,${layer.colors})` });
-    const [low, high] = layer.limits.map(short);
-    return legend.replaceChildren(bar, element("div", { class: "ends" }, element("span", {}, low), element("span", {}, high)));
+    const bar = el("div", { class: "bar" });
+    bar.style.background = `linear-gradient(90deg,${look.colormaps[layer.colormap].join(",")})`;
+    const [low, high] = layer.limits.map((limit) => el("span", {}, short(limit)));
+    return legend.replaceChildren(bar, el("div", { class: "ends" }, low, high));
   }
   const rows = layer.classes.map((name, i) => {
-    const row = element("button", { type: "button", class: "class", "aria-pressed": String(!hidden.has(i)), title: "Click: hide or show. Double click: show only this." },
-      element("span", { class: "swatch", style: `background:${layer.colors[i]}` }),
-      element("span", { class: "word" }, name),
-      element("span", { class: "of" }, shares[i] > 0 ? percent(shares[i]) : ""));
-    row.addEventListener("click", () => changed((set) => (set.has(i) ? set.delete(i) : set.add(i))));
-    row.addEventListener("dblclick", () => changed((set) => {
-      const alone = layer.classes.every((_, j) => j === i || set.has(j));
-      set.clear();
-      if (!alone) layer.classes.forEach((_, j) => j !== i && set.add(j));
-    }));
+    const share = el("span", { class: "of" }, shares[i] > 0 ? percent(shares[i]) : "");
+    const row = el(
+      "button",
+      { type: "button", class: "class", title: "Click: hide or show. Double click: show only this." },
+      swatch(layer.colors[i]),
+      el("span", { class: "word" }, name),
+      share,
+    );
+    row.onclick = () => update(() => (hidden.has(i) ? hidden.delete(i) : hidden.add(i)));
+    row.ondblclick = () =>
+      update(() => {
+        const alone = layer.classes.every((_, j) => j === i || hidden.has(j));
+        hidden.clear();
+        if (!alone) layer.classes.forEach((_, j) => j !== i && hidden.add(j));
+      });
     return row;
   });
+  const press = () => rows.forEach((row, i) => row.setAttribute("aria-pressed", String(!hidden.has(i))));
+  const update = (change: () => void) => {
+    change();
+    press();
+    changed();
+  };
+  press();
   legend.replaceChildren(...rows);
 }
 
-function showScores(scores) {
-  byId("scores").replaceChildren(...scores.map(([name, share]) =>
-    element("div", { class: "score", style: `--share:${100 * share}%` }, element("span", {}, name), element("span", {}, percent(share)), element("i"))));
+export function showScores(scores: [string, number][]): void {
+  const rows = scores.map(([name, share]) => {
+    const row = el("div", { class: "score" }, el("span", {}, name), el("span", {}, percent(share)), el("i"));
+    row.style.setProperty("--share", `${100 * share}%`);
+    return row;
+  });
+  byId("scores").replaceChildren(...rows);
 }
 
-function showTip(x, y, lines) {
+export function showTip(x: number, y: number, lines: HTMLElement[]): void {
   const tip = byId("tip");
   tip.replaceChildren(...lines);
   tip.hidden = false;
-  tip.style.left = Math.min(x + 16, innerWidth - tip.offsetWidth - 8) + "px";
-  tip.style.top = Math.min(y + 16, innerHeight - tip.offsetHeight - 8) + "px";
+  tip.style.left = `${Math.min(x + 16, innerWidth - tip.offsetWidth - 8)}px`;
+  tip.style.top = `${Math.min(y + 16, innerHeight - tip.offsetHeight - 8)}px`;
 }
 
-function describe(layer, at, where) {
-  const place = element("small", {}, where);
+/** What a layer says of one of its elements. */
+export function described(layer: Layer | undefined, at: number, where: string): HTMLElement[] {
+  const place = el("small", {}, where);
   if (!layer) return [place];
-  if (layer.kind === "field") return [element("b", {}, `${layer.name} ${short(layer.numbers[at])}`), element("br"), place];
-  const rows = [];
-  for (let k = 0; k < (layer.nBest || 0); k++) {
-    const label = layer.bestNumbers[layer.nBest * at + k], share = layer.shareNumbers[layer.nBest * at + k] / 255;
-    if (k > 0 && share < 0.005) break;
-    rows.push(row(layer, label, percent(share)));
+  if (layer.kind === "field") return [el("b", {}, `${layer.name} ${short(layer.numbers[at])}`), el("br"), place];
+  const rows: HTMLElement[] = [];
+  for (let k = layer.nBest * at; k < layer.nBest * (at + 1); k++) {
+    const share = layer.shares[k] / 255;
+    if (rows.length && share < 0.005) break;
+    rows.push(tipRow(layer, layer.best[k], percent(share)));
   }
-  if (!rows.length) rows.push(row(layer, layer.numbers[at], ""));
-  return [...rows, place];
+  return [...(rows.length ? rows : [tipRow(layer, layer.numbers[at], "")]), place];
 }
 
-function row(layer, label, share) {
-  return element("div", { class: "row" },
-    element("span", { class: "swatch", style: `background:${label < 0 ? "#969696" : layer.colors[label]}` }),
-    element("b", {}, label < 0 ? "no label" : layer.classes[label]),
-    element("span", { class: "of" }, share));
+function tipRow(layer: LabelLayer, label: number, share: string): HTMLElement {
+  const [name, color]: [string, RGB] = label < 0 ? ["no label", GRAY] : [layer.classes[label], layer.colors[label]];
+  return el("div", { class: "row" }, swatch(color), el("b", {}, name), el("span", { class: "of" }, share));
 }

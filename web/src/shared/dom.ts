@@ -37,3 +37,6 @@ export function swatch(rgb: ArrayLike<number>): HTMLElement {
 
 export const percent = (part: number): string =>
   part > 0 && part < 0.001 ? "<0.1 %" : `${(100 * part).toFixed(part > 0 && part < 0.1 ? 1 : 0)} %`;
+
+/** A number in three digits. */
+export const short = (value: number): string => (Number.isFinite(value) ? Number(value.toPrecision(3)).toString() : "none");

@@ -1,7 +1,8 @@
 /** What is known of the clicked face, or of the whole mesh where the model names the whole mesh. */
 
-import { byId, el, percent, swatch } from "./dom";
-import { GRAY, type ClassEntry, type Field, type Prediction } from "./layers";
+import { GRAY } from "../shared/colors";
+import { byId, el, percent, swatch } from "../shared/dom";
+import type { ClassEntry, Field, Prediction } from "./layers";
 
 const MOST = 5;
 

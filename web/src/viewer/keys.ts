@@ -1,6 +1,6 @@
 /** The keyboard. Keys go to the view unless a field for text or a list has them. */
 
-import { byId } from "./dom";
+import { byId } from "../shared/dom";
 import type { Tool } from "./stage";
 import type { Workbench } from "./workbench";
 

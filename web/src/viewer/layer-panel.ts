@@ -1,8 +1,8 @@
 /** The choice of layers, the questions a layer asks, and the scale of its colors. */
 
-import { byId, el } from "./dom";
-import { colorTable } from "./colormap";
-import type { Field } from "./layers";
+import { byId, el, short } from "../shared/dom";
+import { colorTable } from "../shared/colors";
+import { colormapOf, type Field } from "./layers";
 
 export interface LayerItem {
   key: string;
@@ -64,16 +64,14 @@ export function drawScale(field: Field | null): void {
   byId("scale").hidden = field === null;
   if (!field) return;
   const context = byId<HTMLCanvasElement>("scale-bar").getContext("2d")!;
-  const table = colorTable(field.signed);
+  const table = colorTable(colormapOf(field));
   const image = context.createImageData(256, 1);
-  for (let i = 0; i < 256; i++) image.data.set([table[i * 3], table[i * 3 + 1], table[i * 3 + 2], 255], i * 4);
+  for (let i = 0; i < 256; i++) image.data.set([...table[i], 255], i * 4);
   context.putImageData(image, 0, 0);
   byId("scale-low").textContent = short(field.low);
   byId("scale-high").textContent = short(field.high);
   byId("scale-note").textContent = field.note;
 }
-
-const short = (value: number): string => Number(value.toPrecision(3)).toString();
 
 function step(event: KeyboardEvent, items: LayerItem[], key: string, choose: (key: string) => void): void {
   const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];

@@ -1,11 +1,7 @@
 /** From what a person wants to see to the color of every face. */
 
-import { colorTable, type RGB } from "./colormap";
+import { colorScale, GRAY, type Colormap, type RGB } from "../shared/colors";
 import type { Surface } from "./surface";
-
-export const GRAY: RGB = [150, 150, 150];
-/** Where a field has no value. */
-const BLANK: RGB = [205, 208, 214];
 
 export interface ClassEntry {
   name: string;
@@ -32,6 +28,9 @@ export interface Field {
   high: number;
 }
 
+/** Signed fields are drawn around zero. */
+export const colormapOf = ({ signed }: Field): Colormap => (signed ? "diverging" : "sequential");
+
 export function paintLabels(
   surface: Surface,
   labels: Int32Array,
@@ -49,23 +48,16 @@ export function paintLabels(
 }
 
 export function paintField(surface: Surface, field: Field, hidden: (face: number) => boolean): void {
-  const table = colorTable(field.signed);
   const { low, high, values } = field;
-  const scale = high > low ? 255 / (high - low) : 0;
-  const color = new Uint8Array(3);
-  const look = (value: number) => {
-    if (Number.isNaN(value)) return color.set(BLANK);
-    const at = Math.min(255, Math.max(0, Math.round((value - low) * scale))) * 3;
-    color.set(table.subarray(at, at + 3));
-  };
+  const colorOf = colorScale(colormapOf(field), low, high);
   if (field.element === "face") {
     for (let face = 0; face < surface.nFaces; face++) {
-      look(values[face]);
+      const color = colorOf(values[face]);
       surface.setFace(face, color[0], color[1], color[2], hidden(face) ? 0 : 255);
     }
   } else {
     for (let corner = 0; corner < surface.faces.length; corner++) {
-      look(values[surface.faces[corner]]);
+      const color = colorOf(values[surface.faces[corner]]);
       surface.setCorner(corner, color[0], color[1], color[2], hidden((corner / 3) | 0) ? 0 : 255);
     }
   }

@@ -1,8 +1,8 @@
 /** The list of classes: color, name, share of the faces, and whether it is seen. One of them is painted with. */
 
-import { byId, el, icon, percent, swatch } from "./dom";
-import { parseHex, toHex } from "./colormap";
-import { GRAY, type ClassEntry } from "./layers";
+import { byId, el, icon, percent, swatch } from "../shared/dom";
+import { GRAY, parseHex, toHex } from "../shared/colors";
+import type { ClassEntry } from "./layers";
 import { UNLABELLED } from "./labels";
 
 export interface LegendEvents {

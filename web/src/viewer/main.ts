@@ -1,6 +1,7 @@
 /** Starts the page: asks the server what there is, and connects buttons, keys and dropped files to the workbench. */
 
-import { byId, el } from "./dom";
+import { parseHex } from "../shared/colors";
+import { byId, el } from "../shared/dom";
 import { listenToKeys } from "./keys";
 import { complain } from "./notices";
 import { Opening } from "./opening";
@@ -17,6 +18,7 @@ server.session().then(start, complain);
 
 function start(session: Session): void {
   const opening = new Opening(bench, session);
+  bench.palette = session.palette.map(parseHex);
   const model = byId<HTMLSelectElement>("model");
   fillModels(model, session);
   const predict = () => void opening.predict(model.value);

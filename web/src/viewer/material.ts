@@ -1,6 +1,7 @@
 /** How the surface is drawn: plain colors with soft light, or without any; the brush and the chosen face on top. */
 
 import * as THREE from "three";
+import { SHADING } from "../shared/look";
 
 const VERTEX = /* glsl */ `
 in vec4 tint;
@@ -18,7 +19,7 @@ void main() {
 }`;
 
 const FRAGMENT = /* glsl */ `
-uniform bool lit, edges;
+uniform bool lighted, edges;
 uniform int chosen;
 uniform vec3 brushPoint, brushColor, markColor;
 uniform float brushRadius;
@@ -27,25 +28,13 @@ in vec3 vNormal, vPlace, vCorner;
 flat in int vFace;
 out vec4 result;
 
-float edgeOf(float width) {
-  vec3 d = fwidth(vCorner) * width;
-  vec3 inside = smoothstep(vec3(0.0), d, vCorner);
-  return 1.0 - min(min(inside.x, inside.y), inside.z);
-}
-
+${SHADING}
 void main() {
   if (vTint.a < 0.5) discard;
   vec3 color = vTint.rgb;
-  if (lit) {
-    vec3 n = normalize(gl_FrontFacing ? vNormal : -vNormal);
-    float key = max(dot(n, normalize(vec3(0.35, 0.55, 0.75))), 0.0);
-    float fill = max(dot(n, normalize(vec3(-0.7, 0.1, 0.5))), 0.0);
-    float shade = 0.50 + 0.12 * (0.5 + 0.5 * n.y) + 0.42 * key + 0.12 * fill;
-    float gleam = pow(max(dot(n, normalize(vec3(0.2, 0.35, 0.9))), 0.0), 40.0);
-    color = color * shade + 0.10 * gleam;
-  }
-  if (edges) color = mix(color, color * 0.45, 0.55 * edgeOf(1.1));
-  if (vFace == chosen) color = mix(mix(color, markColor, 0.30), markColor, edgeOf(3.0));
+  if (edges) color *= 1.0 - EDGE_DARKNESS * edgeAt(vCorner, 1.2);
+  if (lighted) color = lit(color, dot(vNormal, vNormal) > 0.0 ? normalize(gl_FrontFacing ? vNormal : -vNormal) : vec3(0));
+  if (vFace == chosen) color = mix(mix(color, markColor, 0.30), markColor, edgeAt(vCorner, 3.0));
   if (brushRadius > 0.0) {
     float d = distance(vPlace, brushPoint);
     float w = fwidth(d);
@@ -62,7 +51,7 @@ export function surfaceMaterial() {
     fragmentShader: FRAGMENT,
     side: THREE.DoubleSide,
     uniforms: {
-      lit: { value: true },
+      lighted: { value: true },
       edges: { value: false },
       chosen: { value: -1 },
       brushPoint: { value: new THREE.Vector3() },

@@ -1,6 +1,6 @@
 /** What the page tells a person in passing: short messages, and how far the server is. */
 
-import { byId, el, icon } from "./dom";
+import { byId, el, icon } from "../shared/dom";
 import type { Progress } from "./server";
 
 const SECONDS = { plain: 6, error: 14 };

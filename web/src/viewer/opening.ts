@@ -1,7 +1,7 @@
 /** Files from a person's disk, and predictions of the server. */
 
-import { byId, el } from "./dom";
-import { parseHex, type RGB } from "./colormap";
+import { byId, el } from "../shared/dom";
+import { parseHex, type RGB } from "../shared/colors";
 import { complain, say, showBusy } from "./notices";
 import { Refused, server, type SceneInfo, type Session } from "./server";
 import { Surface } from "./surface";
@@ -46,8 +46,8 @@ export class Opening {
     showBusy({ stage, fraction: null });
     try {
       const scene = await ask();
-      const frame = await server.mesh(scene.id);
-      this.bench.show(scene, new Surface(frame), (frame.arrays.labels as Int32Array) ?? null);
+      const message = await server.mesh(scene.id);
+      this.bench.show(scene, new Surface(message), (message.arrays.labels as Int32Array) ?? null);
       this.file = null;
       announce(scene);
       await this.loadSources();
@@ -94,19 +94,19 @@ export class Opening {
 
   private async takePrediction(): Promise<void> {
     const { bench } = this;
-    const { header, arrays, shapes } = await server.prediction(bench.scene!.id);
-    const names = header.classes as string[];
-    const colors = header.colors as RGB[];
+    const { about, arrays, shapes } = await server.prediction(bench.scene!.id);
+    const names = about.classes as string[];
+    const colors = about.colors as RGB[];
     const used = bench.takePrediction({
-      model: header.model,
-      task: header.task,
+      model: about.model,
+      task: about.task,
       classes: names.map((name, i) => ({ name, color: colors[i], hidden: false })),
       labels: arrays.labels as Int32Array,
       probabilities: arrays.probabilities as Float32Array,
       rows: shapes.probabilities[0],
     });
     await this.loadSources();
-    for (const warning of header.warnings as string[]) say(warning);
+    for (const warning of about.warnings as string[]) say(warning);
     if (!used) {
       say("Your own labels were kept.", { title: "Use the prediction", run: () => bench.usePrediction() });
     }

@@ -1,7 +1,7 @@
 /** The save dialog. */
 
-import { byId, el } from "./dom";
-import { toHex } from "./colormap";
+import { byId, el } from "../shared/dom";
+import { toHex } from "../shared/colors";
 import type { Opening } from "./opening";
 import { server, type Annotation, type Session } from "./server";
 import type { Workbench } from "./workbench";

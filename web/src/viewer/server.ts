@@ -1,11 +1,13 @@
 /** Every request that the page makes. A refusal of the server becomes an Error with the server's own words. */
 
-import { decodeFrame, encodeFrame, type Frame } from "./frames";
+import { decode, encode, type Message } from "./tensors";
 
 export interface Session {
   version: string;
   models: { name: string; description: string }[];
   preferred: string | null;
+  /** Colors of classes that nobody named yet, the first ones first. */
+  palette: string[];
   suffixes: string[];
   max_bytes: number;
   out: string;
@@ -55,8 +57,8 @@ async function send(path: string, init: RequestInit = {}): Promise<Response> {
 }
 
 const json = async <T>(path: string, init?: RequestInit): Promise<T> => (await send(path, init)).json();
-const frame = async (path: string, init?: RequestInit): Promise<Frame> =>
-  decodeFrame(await (await send(path, init)).arrayBuffer());
+const arrays = async (path: string, init?: RequestInit): Promise<Message> =>
+  decode(await (await send(path, init)).arrayBuffer());
 const post = (body?: BodyInit): RequestInit => ({ method: "POST", body });
 const query = (values: Record<string, string>): string => new URLSearchParams(values).toString();
 
@@ -70,19 +72,19 @@ export const server = {
   session: () => json<Session>("session"),
   open: (file: File) => json<SceneInfo>(`scenes?${query({ name: file.name })}`, post(file)),
   openSample: () => json<SceneInfo>("samples", post()),
-  mesh: (id: string) => frame(`scenes/${id}/mesh`),
+  mesh: (id: string) => arrays(`scenes/${id}/mesh`),
   predict: (id: string, model: string) => json<Progress>(`scenes/${id}/predict?${query({ model })}`, post()),
   progress: (id: string) => json<Progress>(`scenes/${id}/progress`),
-  prediction: (id: string) => frame(`scenes/${id}/prediction`),
+  prediction: (id: string) => arrays(`scenes/${id}/prediction`),
   fields: (id: string) => json<FieldSource[]>(`scenes/${id}/fields`),
   field: (id: string, source: string, chosen: Record<string, string>) =>
-    frame(`scenes/${id}/fields/${source}?${query(chosen)}`),
-  readLabels: (id: string, file: File) => frame(`scenes/${id}/labels?${query({ name: file.name })}`, post(file)),
+    arrays(`scenes/${id}/fields/${source}?${query(chosen)}`),
+  readLabels: (id: string, file: File) => arrays(`scenes/${id}/labels?${query({ name: file.name })}`, post(file)),
   save: (id: string, { labels, ...meaning }: Annotation) =>
-    json<{ folder: string; files: string[] }>(`scenes/${id}/save`, post(encodeFrame(meaning, { labels }))),
+    json<{ folder: string; files: string[] }>(`scenes/${id}/save`, post(encode(meaning, labels))),
   saveDataSet: (id: string, { labels, ...meaning }: Annotation, name: string) =>
     json<{ folder: string; meshes: number; command: string }>(
       `scenes/${id}/data-set`,
-      post(encodeFrame({ ...meaning, data_set: name }, { labels })),
+      post(encode({ ...meaning, data_set: name }, labels)),
     ),
 };

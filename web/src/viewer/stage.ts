@@ -119,7 +119,7 @@ export class Stage {
   }
 
   set lit(on: boolean) {
-    this.material.uniforms.lit.value = on;
+    this.material.uniforms.lighted.value = on;
     this.invalidate();
   }
 

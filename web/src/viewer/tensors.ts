@@ -1,52 +1,41 @@
-/** Messages of arrays: uint32 header length, JSON header, raw arrays, everything at multiples of eight bytes. */
+/** Messages of arrays as safetensors: uint64 header length, JSON header, raw arrays at the offsets that it names. What
+ * is not an array travels as JSON in the header's metadata, under `about`. */
 
-export type TypedArray = Float32Array | Int32Array | Uint32Array | Uint8Array;
+export type TypedArray = Float32Array | Int32Array | Uint32Array;
 
-const KINDS = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, uint8: Uint8Array } as const;
-const ALIGN = 8;
+const KINDS = { F32: Float32Array, I32: Int32Array, U32: Uint32Array } as const;
+const START = 8;
 
-interface Listed {
-  name: string;
+interface Entry {
   dtype: keyof typeof KINDS;
   shape: number[];
+  data_offsets: [number, number];
 }
 
-export interface Frame {
-  header: Record<string, any>;
+export interface Message {
+  about: Record<string, any>;
   arrays: Record<string, TypedArray>;
   shapes: Record<string, number[]>;
 }
 
-export function decodeFrame(message: ArrayBuffer): Frame {
-  let at = 4 + new DataView(message).getUint32(0, true);
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(message, 4, at - 4)));
-  const arrays: Record<string, TypedArray> = {};
-  const shapes: Record<string, number[]> = {};
-  for (const { name, dtype, shape } of header.arrays as Listed[]) {
-    const count = shape.reduce((product, size) => product * size, 1);
-    const array = new KINDS[dtype](message, at, count);
-    arrays[name] = array;
-    shapes[name] = shape;
-    at += array.byteLength + padding(array.byteLength);
+export function decode(message: ArrayBuffer): Message {
+  const size = new DataView(message).getUint32(0, true);
+  const { __metadata__: metadata, ...entries } = JSON.parse(new TextDecoder().decode(new Uint8Array(message, START, size)));
+  const result: Message = { about: JSON.parse(metadata?.about ?? "{}"), arrays: {}, shapes: {} };
+  for (const [name, { dtype, shape, data_offsets: [from, to] }] of Object.entries(entries as Record<string, Entry>)) {
+    const Kind = KINDS[dtype];
+    result.arrays[name] = new Kind(message, START + size + from, (to - from) / Kind.BYTES_PER_ELEMENT);
+    result.shapes[name] = shape;
   }
-  return { header, arrays, shapes };
+  return result;
 }
 
-export function encodeFrame(header: object, arrays: Record<string, Int32Array>): Blob {
-  const listed = Object.entries(arrays).map(([name, array]) => ({ name, dtype: "int32", shape: [array.length] }));
-  let text = new TextEncoder().encode(JSON.stringify({ ...header, arrays: listed }));
-  const padded = new Uint8Array(text.length + padding(4 + text.length)).fill(32);
-  padded.set(text);
-  text = padded;
-  const length = new Uint8Array(4);
-  new DataView(length.buffer).setUint32(0, text.length, true);
-  const parts: BlobPart[] = [length, text];
-  for (const array of Object.values(arrays)) {
-    parts.push(array as Int32Array<ArrayBuffer>, new Uint8Array(padding(array.byteLength)));
-  }
-  return new Blob(parts);
-}
-
-function padding(length: number): number {
-  return (ALIGN - (length % ALIGN)) % ALIGN;
+/** Labels and what is said of them. */
+export function encode(about: object, labels: Int32Array): Blob {
+  const entry: Entry = { dtype: "I32", shape: [labels.length], data_offsets: [0, labels.byteLength] };
+  const text = JSON.stringify({ __metadata__: { about: JSON.stringify(about) }, labels: entry });
+  const header = new TextEncoder().encode(text);
+  const size = new DataView(new ArrayBuffer(START));
+  size.setUint32(0, header.length, true);
+  return new Blob([size, header, labels as Int32Array<ArrayBuffer>]);
 }

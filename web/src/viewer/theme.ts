@@ -1,6 +1,6 @@
 /** Dark and light: what the system says, until a person says otherwise. */
 
-import { byId } from "./dom";
+import { byId } from "../shared/dom";
 
 export function followTheme(changed: (markColor: string) => void): void {
   const system = matchMedia("(prefers-color-scheme: dark)");

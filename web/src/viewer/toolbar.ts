@@ -1,6 +1,6 @@
 /** The tools at the edge of the view, and what they can be set to. */
 
-import { byId } from "./dom";
+import { byId } from "../shared/dom";
 import type { Labels } from "./labels";
 import type { Stage, Tool } from "./stage";
 

@@ -1,5 +1,6 @@
 /** The open mesh with its labels and layers, and everything a person can do to them. */
 
+import { GRAY, type RGB } from "../shared/colors";
 import { complain } from "./notices";
 import { inspect, showTip } from "./inspector";
 import { Labels, UNLABELLED } from "./labels";
@@ -7,7 +8,6 @@ import { Answers, drawLayers, drawQuestions, drawScale, type LayerItem, type Que
 import * as layers from "./layers";
 import type { ClassEntry, Field, Prediction } from "./layers";
 import { countLabels, drawLegend } from "./legend";
-import { freshClass, startingClasses } from "./palette";
 import { connectedPart, underBrush } from "./reach";
 import { server, type FieldSource, type SceneInfo } from "./server";
 import { Stage, type Gestures, type Hit, type Tool } from "./stage";
@@ -19,7 +19,9 @@ export class Workbench implements Gestures {
   scene: SceneInfo | null = null;
   surface: Surface | null = null;
   labels = new Labels(0);
-  classes: ClassEntry[] = startingClasses();
+  classes: ClassEntry[] = [];
+  /** Colors for classes that no model named. */
+  palette: RGB[] = [GRAY];
   prediction: Prediction | null = null;
   sources: FieldSource[] = [];
   private layer = "labels";
@@ -42,7 +44,8 @@ export class Workbench implements Gestures {
     this.prediction = null;
     this.sources = [];
     this.picked = null;
-    this.classes = startingClasses();
+    this.classes = [];
+    for (let i = 0; i < 2; i++) this.classes.push(this.freshClass());
     this.layer = "labels";
     this.active = 0;
     this.stage.show(surface);
@@ -117,8 +120,16 @@ export class Workbench implements Gestures {
   }
 
   addClass(): void {
-    this.active = this.classes.push(freshClass(this.classes)) - 1;
+    this.active = this.classes.push(this.freshClass()) - 1;
     this.drawLegend();
+  }
+
+  /** One more class, with a name and a color that the others do not have. */
+  private freshClass(): ClassEntry {
+    const { classes, palette } = this;
+    let number = classes.length + 1;
+    while (classes.some((entry) => entry.name === `part ${number}`)) number++;
+    return { name: `part ${number}`, color: [...palette[classes.length % palette.length]], hidden: false };
   }
 
   undo = (): void => this.redraw(this.labels.undo());
@@ -196,7 +207,7 @@ export class Workbench implements Gestures {
   }
 
   get activeColor(): layers.ClassEntry["color"] {
-    return this.classes[this.active]?.color ?? layers.GRAY;
+    return this.classes[this.active]?.color ?? GRAY;
   }
 
   private get source(): FieldSource | undefined {
@@ -226,9 +237,9 @@ export class Workbench implements Gestures {
     }
     const ticket = ++this.request;
     try {
-      const { header, arrays } = await server.field(scene.id, source.name, chosen);
+      const { about, arrays } = await server.field(scene.id, source.name, chosen);
       if (ticket !== this.request || this.source !== source) return;
-      const { element, signed, note } = header as Field;
+      const { element, signed, note } = about as Field;
       this.field = layers.withRange(arrays.values as Float32Array, { element, signed, note });
       this.refreshColors();
       drawScale(this.field);
