@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from torch import Tensor
 from hodgeformer import __version__
 from hodgeformer.containers import ElementKind
 from hodgeformer.errors import CheckpointError, ConfigError
+from hodgeformer.files import write_atomically
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
@@ -133,7 +133,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     content = {"format": FORMAT, "kind": kind, **header}
     content["sha256"] = _digest(plain, content)
-    write_atomically(path, save(plain, metadata={_KEY: json.dumps(content)}))
+    write_atomically(path, save(plain, metadata={_KEY: json.dumps(content)}), CheckpointError)
 
 
 def read_tensors(path: Path, *, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -160,28 +160,6 @@ def read_tensors(path: Path, *, kind: str) -> tuple[dict[str, Tensor], dict[str,
     if expected != _digest(tensors, header):
         raise CheckpointError(f"{path}: the content does not match its digest; the file is damaged or was changed")
     return tensors, header
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file so that a reader, a crash or a full disk never sees half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise CheckpointError(
-            f"{path}: cannot be written ({error.strerror or error}); what was there before is unchanged"
-        ) from error
-    if os.name == "posix":
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:

@@ -34,5 +34,9 @@ class CheckpointError(HodgeFormerError):
     """A checkpoint cannot be read, or belongs to another version or model."""
 
 
+class OutputError(HodgeFormerError):
+    """A result cannot be written: no such folder, no permission, a full disk."""
+
+
 class BackendUnavailable(HodgeFormerError):
     """The kernel backend that was asked for cannot run here."""

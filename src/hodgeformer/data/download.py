@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hodgeformer.errors import DataError
+from hodgeformer.files import offline
 
 _BLOCK = 1 << 20
 Progress = Callable[[int, int | None], None]
@@ -28,10 +29,6 @@ def data_folder() -> Path:
     """Where data sets live: HODGEFORMER_DATA, or `data` below the home folder."""
     chosen = os.environ.get("HODGEFORMER_DATA")
     return Path(chosen) if chosen else home() / "data"
-
-
-def offline() -> bool:
-    return os.environ.get("HODGEFORMER_OFFLINE", "").lower() not in ("", "0", "false", "no")
 
 
 def fetch(

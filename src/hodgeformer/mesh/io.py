@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hodgeformer.errors import MeshError, MeshFormatError
+from hodgeformer.files import write_atomically
 from hodgeformer.mesh.formats import glb, gltf, mtl, obj, off, ply, stl
 from hodgeformer.mesh.formats.content import Colors, Content
 from hodgeformer.mesh.mesh import Attribute, Mesh
@@ -91,13 +91,13 @@ def save_mesh(
     if suffix == ".obj":
         _save_obj(mesh, path, held)
     elif suffix == ".off":
-        _write(path, off.off_text(mesh, **held).encode())
+        write_atomically(path, off.off_text(mesh, **held).encode(), MeshError)
     elif suffix == ".ply":
-        _write(path, ply.ply_bytes(mesh, **held))
+        write_atomically(path, ply.ply_bytes(mesh, **held), MeshError)
     elif suffix == ".glb":
-        _write(path, glb.glb_bytes(mesh, **held))
+        write_atomically(path, glb.glb_bytes(mesh, **held), MeshError)
     else:
-        _write(path, stl.stl_bytes(mesh))
+        write_atomically(path, stl.stl_bytes(mesh), MeshError)
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -188,17 +188,6 @@ def _save_obj(mesh: Mesh, path: Path, held: dict[Attribute, NDArray[Any]]) -> No
     face_colors: Colors | None = held.get("face_colors")
     if face_colors is not None:
         beside = path.with_suffix(".mtl")
-        _write(beside, mtl.mtl_text(face_colors).encode())
+        write_atomically(beside, mtl.mtl_text(face_colors).encode(), MeshError)
         library = beside.name
-    _write(path, obj.obj_text(mesh, library=library, **held).encode())
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Beside the target first, then renamed, so that no reader meets half a file."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        draft.write_bytes(data)
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise MeshError(f"{path}: cannot be written ({error.strerror}); does its folder exist?") from error
+    write_atomically(path, obj.obj_text(mesh, library=library, **held).encode(), MeshError)

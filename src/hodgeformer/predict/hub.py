@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hodgeformer.checkpoint import Checkpoint, save_checkpoint, write_atomically
+from hodgeformer.checkpoint import Checkpoint, save_checkpoint
 from hodgeformer.errors import CheckpointError, ConfigError
+from hodgeformer.files import offline, write_atomically
 from hodgeformer.models.bundled import PRETRAINED, locate_model
 
 
@@ -18,7 +19,7 @@ def fetch_pretrained(model: str | os.PathLike[str]) -> Path:
         text = str(model)
         if text.count("/") != 1 or text.startswith((".", "/", "~")):
             raise
-    if os.environ.get("HODGEFORMER_OFFLINE", "") not in ("", "0"):
+    if offline():
         raise CheckpointError(f"{text}: not a model on this machine, and HODGEFORMER_OFFLINE forbids to fetch it")
     try:
         from huggingface_hub import hf_hub_download  # type: ignore[import-not-found, unused-ignore]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hodgeformer.checkpoint import write_atomically
 from hodgeformer.errors import ConfigError
+from hodgeformer.files import write_atomically
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.predict.pictures import colors_of, page_of, painted
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from pydantic import Field
 
-from hodgeformer.checkpoint import load_checkpoint, write_atomically
+from hodgeformer.checkpoint import load_checkpoint
 from hodgeformer.errors import ConfigError, DataError
+from hodgeformer.files import write_atomically
 from hodgeformer.settings import Settings
 from hodgeformer.study.locks import Busy, locked
 from hodgeformer.train.config import TABLES

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hodgeformer.checkpoint import write_atomically
+from hodgeformer.files import write_atomically
 
 Row = Mapping[str, Any]
 

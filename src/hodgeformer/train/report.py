@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hodgeformer.checkpoint import write_atomically
+from hodgeformer.files import write_atomically
 from hodgeformer.train.curves import Points, line_chart
 from hodgeformer.train.metrics import Scores
 from hodgeformer.train.progress import Outcome

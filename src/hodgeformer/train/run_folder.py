@@ -17,8 +17,9 @@ from pathlib import Path
 
 import torch
 
-from hodgeformer.checkpoint import versions, write_atomically
+from hodgeformer.checkpoint import versions
 from hodgeformer.errors import CheckpointError, ConfigError
+from hodgeformer.files import write_atomically
 from hodgeformer.threads import thread_count
 
 Row = Mapping[str, float | int | str]

@@ -15,6 +15,7 @@ from hodgeformer.data.colors import RGB, UNLABELLED_COLOR, hex_color
 from hodgeformer.data.convert import UNLABELLED
 from hodgeformer.data.folder_spec import FILE_NAME, read_spec
 from hodgeformer.errors import DataError
+from hodgeformer.files import write_atomically
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.viewer.refusal import Refusal
@@ -104,14 +105,7 @@ def label_lines(labels: IntArray) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Beside the target first, then renamed, so that no reader meets half a file."""
-    draft = path.with_name(f".{path.name}.tmp")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise Refusal(500, f"{path} cannot be written ({error.strerror}); is the disk full?") from None
+    write_atomically(path, text.encode(), lambda message: Refusal(500, message))
 
 
 def _free_stem(folder: Path, name: str) -> str:
