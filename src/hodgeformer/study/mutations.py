@@ -15,7 +15,7 @@ from hodgeformer.data.augment import random_rotation
 from hodgeformer.mesh.geometry import face_centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
-from hodgeformer.study.surface import rebuilt, remeshed, subdivided, without_faces
+from hodgeformer.study.remesh import rebuilt, remeshed, subdivided, without_faces
 
 PATCH_FACES = (8, 15)
 

@@ -1,4 +1,7 @@
-"""A mesh or label file from the browser: streamed to a private folder, read, and gone again."""
+"""Requests as they come in: turned down with a reason, taken in within limits, worked on beside the event loop.
+
+A mesh or label file is streamed to a private folder, read, and gone again.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from starlette.requests import ClientDisconnect, Request
 
 from hodgeformer.errors import HodgeFormerError
-from hodgeformer.viewer.refusal import Refusal
-from hodgeformer.viewer.threads import Threads
 
 MIB = 2**20
 MAX_UPLOAD = 256 * MIB
@@ -22,6 +24,27 @@ PATIENCE = 30.0  # seconds without a single byte before an upload is given up
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\.|$)")
 
 T = TypeVar("T")
+
+
+class Refusal(HodgeFormerError):
+    """A request that is turned down: the status, and the one line that the page shows, with what helps."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Threads:
+    """At most `n` functions at a time in threads of the running event loop; others wait, and nobody else with them."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._limiter: CapacityLimiter | None = None
+
+    async def run(self, work: Callable[[], T]) -> T:
+        if self._limiter is None:  # a limiter belongs to the running event loop, so it cannot be made earlier
+            self._limiter = CapacityLimiter(self._n)
+        return await to_thread.run_sync(work, limiter=self._limiter)
 
 
 class Uploads:

@@ -1,27 +1,53 @@
-"""Trained models as the viewer wants them: predictions per face, told how far they are."""
+"""The models a person can pick from: named beforehand, read when first used, run in the background."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from hodgeformer.errors import ConfigError
+from hodgeformer.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import n_frames
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.models.bundled import bundled_models
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict import PredictOptions, Predictor
-from hodgeformer.viewer.models import Entry
-from hodgeformer.viewer.scenes import Prediction
+from hodgeformer.viewer.intake import Refusal
+from hodgeformer.viewer.open_meshes import OpenMesh, OpenMeshes, Prediction, PredictionProgress
+
+MAX_LOADED = 3
+MAX_AT_ONCE = 2
+MAX_WAITING = 32
 
 Report = Callable[[float], None]
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Recent(Generic[K, V]):
+    """The last few results of slow work, made one at a time, so that asking again is quick."""
+
+    def __init__(self, n: int, lock: threading.Lock | None = None) -> None:
+        self._n, self._lock = n, lock or threading.Lock()
+        self._made: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make()
+            self._made.move_to_end(key)
+            while len(self._made) > self._n:
+                self._made.popitem(last=False)
+            return self._made[key]
 
 
 class ViewerModel:
@@ -33,6 +59,7 @@ class ViewerModel:
 
     @cached_property
     def network(self) -> HodgeFormer:
+        """For looking inside."""
         # Not the one that predicts: hooks that look inside must not meet a prediction that runs at the same time.
         return self._predictor.checkpoint.build_model()
 
@@ -41,6 +68,7 @@ class ViewerModel:
         return self._predictor.checkpoint.prepare
 
     def predict(self, mesh: Mesh, report: Report) -> Prediction:
+        """The answer for every face; `report` is told the fraction of the work that is done."""
         options = PredictOptions(max_faces=self._max_faces)
         warnings: tuple[str, ...] = ()
         if self._max_faces is not None and mesh.n_faces > self._max_faces:
@@ -93,19 +121,26 @@ class _Passes:
             self._here.report(min(1.0, self._here.done / self._here.total))
 
 
-def model_entries(given: str | None, *, max_faces: int | None) -> dict[str, Entry]:
+@dataclass(frozen=True)
+class OfferedModel:
+    """A model on the shelf: how it is read, and what to say of it."""
+
+    load: Callable[[], ViewerModel]
+    description: str = ""
+
+
+def offered_models(given: str | None, *, max_faces: int | None) -> dict[str, OfferedModel]:
     """The model that was asked for, first, and the bundled ones."""
 
-    def entry(name: str, where: str | Path, description: str) -> Entry:
-        return Entry(lambda: ViewerModel(name, Predictor.load(where), max_faces=max_faces), description)
+    def offer(name: str, where: str | Path, description: str) -> OfferedModel:
+        return OfferedModel(lambda: ViewerModel(name, Predictor.load(where), max_faces=max_faces), description)
 
     bundled = bundled_models()
-    entries = {}
+    offered = {}
     if given is not None and (given not in bundled or Path(given).exists()):
         name = shelf_name(given)
-        entries[name] = entry(name, given, str(Path(given).resolve()))
-    entries.update({m.name: entry(m.name, m.path, m.summary) for m in bundled.values() if m.name not in entries})
-    return entries
+        offered[name] = offer(name, given, str(Path(given).resolve()))
+    return offered | {m.name: offer(m.name, m.path, m.summary) for m in bundled.values() if m.name not in offered}
 
 
 def shelf_name(given: str) -> str:
@@ -114,3 +149,75 @@ def shelf_name(given: str) -> str:
     if path.is_file():
         return path.resolve().parent.name if path.stem in ("best", "last", "model") else path.stem
     return path.resolve().name if path.exists() else given
+
+
+class Shelf:
+    """Models by name. A request can only name what lies here, never a path.
+
+    `inside` is held while a model runs to be looked into, so that hooks of two requests do not meet.
+    """
+
+    def __init__(self, offered: Mapping[str, OfferedModel]) -> None:
+        self.offered = dict(offered)
+        self.inside = threading.Lock()
+        self._loaded: Recent[str, ViewerModel] = Recent(MAX_LOADED)
+
+    def check_name(self, name: str) -> None:
+        if name not in self.offered:
+            raise Refusal(404, f"There is no model '{name[:80]}'; pick one of the list.")
+
+    def model(self, name: str) -> ViewerModel:
+        """The model, read from disk if it is not in memory."""
+        self.check_name(name)
+        return self._loaded.get(name, self.offered[name].load)
+
+
+class Predictions:
+    """Runs models over open meshes in threads, a few at once. Asking again for a mesh replaces what was asked."""
+
+    def __init__(self, shelf: Shelf, meshes: OpenMeshes) -> None:
+        self._shelf, self._meshes = shelf, meshes
+        self._pool = ThreadPoolExecutor(MAX_AT_ONCE, thread_name_prefix="predict")
+        self._lock = threading.Lock()
+        self._pending = 0
+
+    def start(self, opened: OpenMesh, model: str) -> None:
+        self._shelf.check_name(model)
+        with self._lock:
+            if self._pending >= MAX_WAITING:
+                raise Refusal(503, f"{self._pending} predictions are waiting already; try again in a minute.")
+            self._pending += 1
+            opened.run += 1
+            opened.progress = PredictionProgress("waiting")
+        self._pool.submit(self._run, opened, model, opened.run)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, opened: OpenMesh, model: str, run: int) -> None:
+        def report(stage: str, fraction: float | None = None) -> None:
+            if opened.run == run:
+                opened.progress = PredictionProgress(stage, fraction)
+
+        def fail(reason: str) -> None:
+            opened.progress = PredictionProgress("failed", error=reason)
+
+        try:
+            if opened.run != run or not self._meshes.holds(opened):
+                return
+            report("loading the model")
+            predictor = self._shelf.model(model)
+            report("preparing the mesh")
+            prediction = predictor.predict(opened.mesh, lambda fraction: report("predicting", fraction))
+            if opened.run == run:
+                opened.prediction, opened.progress = prediction, PredictionProgress("done", 1.0)
+        except HodgeFormerError as error:
+            fail(str(error))
+        except MemoryError:
+            fail("There is not enough memory for this mesh; simplify it first.")
+        except Exception as error:
+            fail(f"The prediction stopped: {type(error).__name__}: {error}")
+            raise
+        finally:
+            with self._lock:
+                self._pending -= 1

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.data.colors import RGB
 from hodgeformer.mesh.mesh import IntArray, Mesh
-from hodgeformer.viewer.refusal import Refusal
+from hodgeformer.viewer.intake import Refusal
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Progress:
+class PredictionProgress:
     """How far a prediction is; `fraction` of the work, None while that is unknown."""
 
     stage: str = "idle"
@@ -42,13 +42,13 @@ class Progress:
 
 
 @dataclass(eq=False)
-class Scene:
+class OpenMesh:
     """One open mesh and what was found about it."""
 
     mesh: Mesh
     id: str = field(default_factory=lambda: secrets.token_urlsafe(18))
     prediction: Prediction | None = None
-    progress: Progress = Progress()
+    progress: PredictionProgress = PredictionProgress()
     run: int = 0
     saved_as: str | None = None
 
@@ -58,42 +58,42 @@ class Scene:
         return held + (0 if self.prediction is None else self.prediction.probabilities.nbytes)
 
 
-class SceneStore:
-    """Least recently used scenes leave when there are more than `max_scenes` or `max_bytes`; pinned ones stay."""
+class OpenMeshes:
+    """The least recently used leave when there are more than `max_meshes` or `max_bytes`; pinned ones stay."""
 
-    def __init__(self, *, max_scenes: int = 32, max_bytes: int = 2**30) -> None:
-        self._scenes: OrderedDict[str, Scene] = OrderedDict()
+    def __init__(self, *, max_meshes: int = 32, max_bytes: int = 2**30) -> None:
+        self._held: OrderedDict[str, OpenMesh] = OrderedDict()
         self._pinned: set[str] = set()
         self._lock = threading.Lock()
-        self._max_scenes, self._max_bytes = max_scenes, max_bytes
+        self._max_meshes, self._max_bytes = max_meshes, max_bytes
 
     def __len__(self) -> int:
-        return len(self._scenes)
+        return len(self._held)
 
-    def add(self, mesh: Mesh, *, pinned: bool = False) -> Scene:
-        scene = Scene(mesh)
+    def add(self, mesh: Mesh, *, pinned: bool = False) -> OpenMesh:
+        opened = OpenMesh(mesh)
         with self._lock:
-            self._scenes[scene.id] = scene
+            self._held[opened.id] = opened
             if pinned:
-                self._pinned.add(scene.id)
-            self._shrink(keep=scene.id)
-        return scene
+                self._pinned.add(opened.id)
+            self._shrink(keep=opened.id)
+        return opened
 
-    def get(self, scene_id: str) -> Scene:
+    def get(self, mesh_id: str) -> OpenMesh:
         with self._lock:
-            scene = self._scenes.get(scene_id)
-            if scene is None:
+            opened = self._held.get(mesh_id)
+            if opened is None:
                 raise Refusal(410, "This mesh is no longer open on the server; drop the file again.")
-            self._scenes.move_to_end(scene_id)
-            self._shrink(keep=scene_id)
-        return scene
+            self._held.move_to_end(mesh_id)
+            self._shrink(keep=mesh_id)
+        return opened
 
-    def holds(self, scene: Scene) -> bool:
-        return scene.id in self._scenes
+    def holds(self, opened: OpenMesh) -> bool:
+        return opened.id in self._held
 
     def _shrink(self, keep: str) -> None:
-        held = sum(scene.n_bytes for scene in self._scenes.values())
-        for scene_id in [name for name in self._scenes if name not in self._pinned and name != keep]:
-            if len(self._scenes) <= self._max_scenes and held <= self._max_bytes:
+        n_bytes = sum(opened.n_bytes for opened in self._held.values())
+        for mesh_id in [name for name in self._held if name not in self._pinned and name != keep]:
+            if len(self._held) <= self._max_meshes and n_bytes <= self._max_bytes:
                 return
-            held -= self._scenes.pop(scene_id).n_bytes
+            n_bytes -= self._held.pop(mesh_id).n_bytes

@@ -1,31 +1,36 @@
-"""Where the attention of the clicked place goes: one row of a learned star, carried to the faces."""
+"""What a model has learned, as layers: where the attention of the clicked place goes, and learned eigenfunctions."""
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind, PerElement
 from hodgeformer.mesh.geometry import edge_centers
 from hodgeformer.mesh.prepare import PreparedMesh, prepare
+from hodgeformer.nn.classical import StarName
+from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import pack
-from hodgeformer.viewer.fields import Choice, Pick, ScalarField, chosen_option
-from hodgeformer.viewer.models import Shelf
-from hodgeformer.viewer.refusal import Refusal
-from hodgeformer.viewer.scenes import Scene
+from hodgeformer.predict.elements import carry
+from hodgeformer.study.eigen import Eigenpairs, eigenpairs
+from hodgeformer.study.operators import features_at, head_operators, hodge_attention, stars_of
+from hodgeformer.viewer.fields import MAX_KEPT, Choice, Pick, ScalarField
+from hodgeformer.viewer.intake import Refusal
+from hodgeformer.viewer.models import Recent, Shelf, ViewerModel
+from hodgeformer.viewer.open_meshes import OpenMesh
 
-_TITLES = {"star0_inv": "⋆₀⁻¹", "star1": "⋆₁", "star1_inv": "⋆₁⁻¹", "star2": "⋆₂"}
-_MAX_KEPT = 3
+N_FUNCTIONS = 8
+MAX_FACES = 20_000  # an iteration applies the operator hundreds of times
+_SYMBOLS: dict[StarName, str] = {"star0_inv": "⋆₀⁻¹", "star1": "⋆₁", "star1_inv": "⋆₁⁻¹", "star2": "⋆₂"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,56 +42,84 @@ class _Seen:
 
 
 class Attention:
-    """Rows of the learned stars of the model that predicted the scene."""
+    """Rows of the learned stars of the model that predicted the mesh."""
 
     name, title, picks = "attention", "Attention", True
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
-        self._seen: OrderedDict[tuple[str, str, int], _Seen] = OrderedDict()
+        self._seen: Recent[tuple[str, str, int], _Seen] = Recent(MAX_KEPT, shelf.inside)
 
-    def choices(self, scene: Scene) -> tuple[Choice, ...] | None:
-        if scene.prediction is None:
+    def choices(self, opened: OpenMesh) -> tuple[Choice, ...] | None:
+        if opened.prediction is None:
             return None
-        network = self._shelf.model(scene.prediction.model).network
-        blocks, stars = network.config.blocks, _stars(network)
+        network = self._shelf.model(opened.prediction.model).network
+        layers = _layers(network.config)
+        stars = _learned_stars(network, int(layers[0])) if layers else {}
         if not stars:
             return None
-        layers = [str(i + 1) for i, letter in enumerate(blocks) if letter == "H"][::-1]
         return (
-            Choice("layer", "Block", tuple((layer, f"{layer} of {len(blocks)}") for layer in layers)),
-            Choice("head", "Head", tuple((str(i + 1), str(i + 1)) for i in range(network.config.n_heads))),
-            Choice("star", "Star", tuple((key, text) for key, (text, _) in stars.items())),
+            *_block_and_head(network.config, layers),
+            Choice("star", "Star", tuple((key, _title(key, star)) for key, star in stars.items())),
         )
 
-    def field(self, scene: Scene, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
-        choices = self.choices(scene)
-        if choices is None or scene.prediction is None or pick is None:
+    def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
+        choices = self.choices(opened)
+        if choices is None or opened.prediction is None or pick is None:
             raise Refusal(400, "Predict with a model that has learned stars, then click a face.")
-        layer, head, star_key = (chosen_option(choice, chosen) for choice in choices)
-        model = scene.prediction.model
-        network = self._shelf.model(model).network
-        star = _stars_of_block(network, int(layer))[star_key]
-        seen = self._arriving(scene, model, int(layer))
-        row = nearest_element(seen.prepared, scene, pick, star.kind)
+        layer, head, key = (choice.answer(chosen) for choice in choices)
+        model = self._shelf.model(opened.prediction.model)
+        star = _learned_stars(model.network, int(layer))[key]
+        seen = self._seen.get(
+            (opened.id, opened.prediction.model, int(layer)), lambda: _arriving(model, opened, int(layer))
+        )
+        row = nearest_element(seen.prepared, opened, pick, star.kind)
         weights = star_row(star, seen, row, head=int(head) - 1)
         values = on_faces(seen.prepared, weights, star.kind)
-        note = f"Weight of each neighbor of the {ELEMENT_NAMES[star.kind]} in {_stars(network)[star_key][0]}"
+        note = f"Weight of each neighbor of the {ELEMENT_NAMES[star.kind]} in {_title(key, star)}"
         return ScalarField(values.astype(np.float32), "face", signed=False, note=note)
 
-    def _arriving(self, scene: Scene, model: str, layer: int) -> _Seen:
-        """One pass through the model; the last few are kept, so that clicking on is quick."""
-        key = (scene.id, model, layer)
-        with self._shelf.inside:
-            if key not in self._seen:
-                loaded = self._shelf.model(model)
-                prepared = prepare(scene.mesh, loaded.preparation)
-                x = _input_of_block(loaded.network, layer, prepared)
-                self._seen[key] = _Seen(prepared, x)
-                while len(self._seen) > _MAX_KEPT:
-                    self._seen.popitem(last=False)
-            self._seen.move_to_end(key)
-            return self._seen[key]
+
+class LearnedEigenfunctions:
+    """L f = lambda f for the learned Laplacian of one head, largest |lambda| first, real parts."""
+
+    name, title, picks = "learned-eigenfunction", "Learned operator", False
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._found: Recent[tuple[str, str, int, int, ElementKind], Eigenpairs] = Recent(MAX_KEPT, shelf.inside)
+
+    def choices(self, opened: OpenMesh) -> tuple[Choice, ...] | None:
+        if opened.prediction is None or opened.mesh.n_faces > MAX_FACES:
+            return None
+        config = self._shelf.model(opened.prediction.model).network.config
+        layers = _layers(config)
+        if not layers:
+            return None
+        return (
+            Choice("operator", "Operator", tuple((kind, f"L_{kind}") for kind in config.updated)),
+            *_block_and_head(config, layers),
+            Choice("index", "Number", tuple((str(i), str(i + 1)) for i in range(N_FUNCTIONS))),
+        )
+
+    def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
+        choices = self.choices(opened)
+        if choices is None or opened.prediction is None:
+            raise Refusal(400, "Predict with a model that has learned operators first.")
+        operator, layer, head, index = (choice.answer(chosen) for choice in choices)
+        kind, i = cast(ElementKind, operator), int(index)
+        model = self._shelf.model(opened.prediction.model)
+        found = self._found.get(
+            (opened.id, opened.prediction.model, int(layer), int(head), kind),
+            lambda: _learned_eigenpairs(model, opened, int(layer), int(head), kind),
+        )
+        if i >= len(found):
+            raise Refusal(422, f"Only {len(found)} eigenfunctions were found; choose a smaller number.")
+        value, function = found.values[i], found.functions[:, i].real
+        values = carry(function[:, None], opened.mesh, source=kind, to="v")[:, 0] if kind == "e" else function
+        text = f"{value.real:.4g}" if not found.is_pair(i) else f"{value.real:.4g} ± {abs(value.imag):.4g} i"
+        note = f"Learned L_{kind}, eigenvalue {text}"
+        return ScalarField(values.astype(np.float32), "face" if kind == "f" else "vertex", signed=True, note=note)
 
 
 def star_row(star: HodgeStar, seen: _Seen, row: int, *, head: int) -> NDArray[np.float64]:
@@ -103,13 +136,13 @@ def star_row(star: HodgeStar, seen: _Seen, row: int, *, head: int) -> NDArray[np
     return row_values
 
 
-def nearest_element(prepared: PreparedMesh, scene: Scene, pick: Pick, kind: ElementKind) -> int:
+def nearest_element(prepared: PreparedMesh, opened: OpenMesh, pick: Pick, kind: ElementKind) -> int:
     """The clicked face, or its corner or side that is nearest to the clicked point, numbered as prepared."""
     face = int(prepared.face_source[pick.face])
     if kind == "f":
         return face
     corners = prepared.topology.faces[face]
-    vertices = scene.mesh.vertices[prepared.order.v[corners]]
+    vertices = opened.mesh.vertices[prepared.order.v[corners]]
     if kind == "v":
         return int(corners[np.linalg.norm(vertices - pick.point, axis=1).argmin()])
     sides = prepared.topology.face_edges[face]
@@ -126,45 +159,41 @@ def on_faces(prepared: PreparedMesh, weights: NDArray[np.float64], kind: Element
     return prepared.to_file_order(weights, "f")
 
 
-def _stars(network: HodgeFormer) -> dict[str, tuple[str, ElementKind]]:
-    """Key -> title and kind of the learned stars of a block."""
-    blocks = network.config.blocks
-    if "H" not in blocks:
-        return {}
-    return {
-        key: (f"{_TITLES[key.split('.')[1]]} of L_{key[0]} ({ELEMENT_NAMES[star.kind]})", star.kind)
-        for key, star in _stars_of_block(network, blocks.index("H") + 1).items()
-    }
+def _arriving(model: ViewerModel, opened: OpenMesh, layer: int) -> _Seen:
+    prepared = prepare(opened.mesh, model.preparation)
+    return _Seen(prepared, features_at(model.network, hodge_attention(model.network, layer), pack([prepared])))
 
 
-def _stars_of_block(network: HodgeFormer, layer: int) -> dict[str, HodgeStar]:
-    laplacians = cast(Any, network.encoder.blocks[layer - 1]).attention.laplacian
+def _learned_eigenpairs(model: ViewerModel, opened: OpenMesh, layer: int, head: int, kind: ElementKind) -> Eigenpairs:
+    prepared = prepare(opened.mesh, model.preparation)
+    operators = head_operators(model.network, prepared, layer=layer, head=head)
+    return eigenpairs(operators.laplacian(kind), N_FUNCTIONS, "largest").in_file_order(prepared, kind)
+
+
+def _layers(config: ModelConfig) -> list[str]:
+    """The numbers of the blocks with learned operators, the last first."""
+    return [str(i + 1) for i, letter in enumerate(config.blocks) if letter == "H"][::-1]
+
+
+def _block_and_head(config: ModelConfig, layers: list[str]) -> tuple[Choice, Choice]:
+    heads = [str(i + 1) for i in range(config.n_heads)]
+    return (
+        Choice("layer", "Block", tuple((layer, f"{layer} of {len(config.blocks)}") for layer in layers)),
+        Choice("head", "Head", tuple((head, head) for head in heads)),
+    )
+
+
+def _learned_stars(network: HodgeFormer, layer: int) -> dict[str, HodgeStar]:
+    """The learned stars of a block, by the kind that their Laplacian updates and their name."""
+    attention = hodge_attention(network, layer)
     return {
-        f"{owner}.{name}": star
-        for owner, laplacian in laplacians.items()
-        for name, star in cast(nn.Module, laplacian).named_children()
+        f"{kind}.{name}": star
+        for kind in network.config.updated
+        for name, star in stars_of(attention, kind).items()
         if isinstance(star, HodgeStar)
     }
 
 
-class _ArrivedError(Exception):
-    """The features have reached the layer; the rest of the model need not run."""
-
-
-def _input_of_block(network: HodgeFormer, layer: int, prepared: PreparedMesh) -> PerElement[Tensor | None]:
-    caught: list[PerElement[Tensor | None]] = []
-
-    def catch(_: nn.Module, arguments: tuple[Any, ...]) -> None:
-        caught.append(arguments[0])
-        raise _ArrivedError
-
-    attention = cast(Any, network.encoder.blocks[layer - 1]).attention
-    hook = attention.register_forward_pre_hook(catch)
-    try:
-        with torch.inference_mode():
-            network.forward_features(pack([prepared]))
-    except _ArrivedError:
-        pass
-    finally:
-        hook.remove()
-    return caught[0]
+def _title(key: str, star: HodgeStar) -> str:
+    owner, _, name = key.partition(".")
+    return f"{_SYMBOLS[cast(StarName, name)]} of L_{owner} ({ELEMENT_NAMES[star.kind]})"

@@ -3,7 +3,7 @@
 import { byId, el } from "../shared/dom";
 import { parseHex, type RGB } from "../shared/colors";
 import { complain, say, showBusy } from "./notices";
-import { Refused, server, type SceneInfo, type Session } from "./server";
+import { Refused, server, type MeshInfo, type Session } from "./server";
 import { Surface } from "./surface";
 import type { Workbench } from "./workbench";
 
@@ -41,7 +41,7 @@ export class Opening {
     this.file = file;
   }
 
-  async open(stage: string, ask: () => Promise<SceneInfo>): Promise<void> {
+  async open(stage: string, ask: () => Promise<MeshInfo>): Promise<void> {
     this.predicting++;
     showBusy({ stage, fraction: null });
     try {
@@ -62,7 +62,7 @@ export class Opening {
     const run = ++this.predicting;
     showBusy({ stage: "waiting", fraction: null });
     try {
-      await this.withScene((id) => server.predict(id, model));
+      await this.withMesh((id) => server.predict(id, model));
       for (;;) {
         const progress = await server.progress(bench.scene.id);
         if (run !== this.predicting) return;
@@ -80,7 +80,7 @@ export class Opening {
   }
 
   /** Runs a request; a mesh that the server has given up is sent once more. */
-  async withScene<T>(ask: (id: string) => Promise<T>): Promise<T> {
+  async withMesh<T>(ask: (id: string) => Promise<T>): Promise<T> {
     const { scene } = this.bench;
     if (!scene) throw new Error("Open a mesh first.");
     try {
@@ -121,7 +121,7 @@ export class Opening {
     const { bench } = this;
     if (!bench.scene) throw new Error(`${file.name} holds labels; open its mesh first.`);
     if (suffix(file) === ".json") return this.takeClasses(file);
-    const { arrays } = await this.withScene((id) => server.readLabels(id, file));
+    const { arrays } = await this.withMesh((id) => server.readLabels(id, file));
     bench.takeLabels(arrays.labels as Int32Array);
     say(`Labels of ${file.name} loaded.`);
   }
@@ -135,7 +135,7 @@ export class Opening {
   }
 }
 
-function announce(scene: SceneInfo): void {
+function announce(scene: MeshInfo): void {
   const { name, n_faces, notes } = scene;
   const box = byId("file-name");
   box.replaceChildren(el("b", {}, name), el("span", {}, `${n_faces.toLocaleString("en")} faces`));

@@ -34,13 +34,13 @@ export function prepareSaving(bench: Workbench, opening: Opening, session: Sessi
   });
   byId("save-files").onclick = () =>
     run(async () => {
-      const { files } = await opening.withScene((id) => server.save(id, annotation()));
+      const { files } = await opening.withMesh((id) => server.save(id, annotation()));
       return ["Saved ", ...files.flatMap((file, i) => [i ? ", " : "", el("code", {}, file)]), "."];
     });
   byId("save-data-set").onclick = () =>
     run(async () => {
       const name = byId<HTMLInputElement>("data-set-name").value;
-      const { meshes, command } = await opening.withScene((id) => server.saveDataSet(id, annotation(), name));
+      const { meshes, command } = await opening.withMesh((id) => server.saveDataSet(id, annotation(), name));
       const count = `${meshes} mesh${meshes === 1 ? "" : "es"}`;
       return [`The data set has ${count} now. Train with `, el("code", {}, command)];
     });

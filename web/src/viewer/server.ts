@@ -11,10 +11,10 @@ export interface Session {
   suffixes: string[];
   max_bytes: number;
   out: string;
-  opened: SceneInfo | null;
+  opened: MeshInfo | null;
 }
 
-export interface SceneInfo {
+export interface MeshInfo {
   id: string;
   name: string;
   n_vertices: number;
@@ -70,21 +70,21 @@ export interface Annotation {
 
 export const server = {
   session: () => json<Session>("session"),
-  open: (file: File) => json<SceneInfo>(`scenes?${query({ name: file.name })}`, post(file)),
-  openSample: () => json<SceneInfo>("samples", post()),
-  mesh: (id: string) => arrays(`scenes/${id}/mesh`),
-  predict: (id: string, model: string) => json<Progress>(`scenes/${id}/predict?${query({ model })}`, post()),
-  progress: (id: string) => json<Progress>(`scenes/${id}/progress`),
-  prediction: (id: string) => arrays(`scenes/${id}/prediction`),
-  fields: (id: string) => json<FieldSource[]>(`scenes/${id}/fields`),
+  open: (file: File) => json<MeshInfo>(`meshes?${query({ name: file.name })}`, post(file)),
+  openSample: () => json<MeshInfo>("samples", post()),
+  mesh: (id: string) => arrays(`meshes/${id}/geometry`),
+  predict: (id: string, model: string) => json<Progress>(`meshes/${id}/predict?${query({ model })}`, post()),
+  progress: (id: string) => json<Progress>(`meshes/${id}/progress`),
+  prediction: (id: string) => arrays(`meshes/${id}/prediction`),
+  fields: (id: string) => json<FieldSource[]>(`meshes/${id}/fields`),
   field: (id: string, source: string, chosen: Record<string, string>) =>
-    arrays(`scenes/${id}/fields/${source}?${query(chosen)}`),
-  readLabels: (id: string, file: File) => arrays(`scenes/${id}/labels?${query({ name: file.name })}`, post(file)),
+    arrays(`meshes/${id}/fields/${source}?${query(chosen)}`),
+  readLabels: (id: string, file: File) => arrays(`meshes/${id}/labels?${query({ name: file.name })}`, post(file)),
   save: (id: string, { labels, ...meaning }: Annotation) =>
-    json<{ folder: string; files: string[] }>(`scenes/${id}/save`, post(encode(meaning, labels))),
+    json<{ folder: string; files: string[] }>(`meshes/${id}/save`, post(encode(meaning, labels))),
   saveDataSet: (id: string, { labels, ...meaning }: Annotation, name: string) =>
     json<{ folder: string; meshes: number; command: string }>(
-      `scenes/${id}/data-set`,
+      `meshes/${id}/data-set`,
       post(encode({ ...meaning, data_set: name }, labels)),
     ),
 };

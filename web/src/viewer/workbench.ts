@@ -9,14 +9,14 @@ import * as layers from "./layers";
 import type { ClassEntry, Field, Prediction } from "./layers";
 import { countLabels, drawLegend } from "./legend";
 import { connectedPart, underBrush } from "./reach";
-import { server, type FieldSource, type SceneInfo } from "./server";
+import { server, type FieldSource, type MeshInfo } from "./server";
 import { Stage, type Gestures, type Hit, type Tool } from "./stage";
 import type { Surface } from "./surface";
 import { chosenCrease, showHistory, showTool } from "./toolbar";
 
 export class Workbench implements Gestures {
   readonly stage: Stage;
-  scene: SceneInfo | null = null;
+  scene: MeshInfo | null = null;
   surface: Surface | null = null;
   labels = new Labels(0);
   classes: ClassEntry[] = [];
@@ -37,7 +37,7 @@ export class Workbench implements Gestures {
   }
 
   /** A new mesh; labels of its file, where it has some, are taken over. */
-  show(scene: SceneInfo, surface: Surface, labels: Int32Array | null): void {
+  show(scene: MeshInfo, surface: Surface, labels: Int32Array | null): void {
     this.scene = scene;
     this.surface = surface;
     this.labels = new Labels(surface.nFaces);
