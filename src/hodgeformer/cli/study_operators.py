@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from hodgeformer.cli.results import table_console, write_json
-from hodgeformer.cli.up_axis import Axis
 
 if TYPE_CHECKING:
-    from hodgeformer.containers import ElementKind
     from hodgeformer.study.operator_report import OperatorReport
-
-
-class Element(StrEnum):
-    """What is picked."""
-
-    vertex = "vertex"
-    edge = "edge"
-    face = "face"
-
-
-class Side(StrEnum):
-    """Which end of the spectrum of the learned operators is shown."""
-
-    largest = "largest"
-    smallest = "smallest"
 
 
 def operators(
@@ -40,7 +22,7 @@ def operators(
     ] = None,
     head: Annotated[int, typer.Option("--head", help="Head, counted from 1.")] = 1,
     element: Annotated[
-        Element | None,
+        Literal["vertex", "edge", "face"] | None,
         typer.Option("--element", help="What is picked; default what the model updates.", show_default=False),
     ] = None,
     pick: Annotated[
@@ -49,9 +31,10 @@ def operators(
     ] = None,
     functions: Annotated[int, typer.Option("--functions", min=1, help="Eigenfunctions of each operator.")] = 6,
     end: Annotated[
-        Side, typer.Option("--end", help="Eigenvalues of largest modulus, or of smallest real part.")
-    ] = Side.largest,
-    up: Annotated[Axis, typer.Option("--up", help="What points up in the pictures.")] = Axis.y,
+        Literal["largest", "smallest"],
+        typer.Option("--end", help="Eigenvalues of largest modulus, or of smallest real part."),
+    ] = "largest",
+    up: Annotated[Literal["x", "y", "z"], typer.Option("--up", help="What points up in the pictures.")] = "y",
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("operators"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
@@ -59,11 +42,13 @@ def operators(
     import numpy as np
 
     from hodgeformer.checkpoint import load_checkpoint
+    from hodgeformer.containers import ELEMENT_NAMES
     from hodgeformer.mesh.io import load_mesh
     from hodgeformer.models.bundled import locate_model
     from hodgeformer.study.operator_pictures import save_operator_pictures
     from hodgeformer.study.operator_report import study_operators
 
+    kinds = {name: kind for kind, name in ELEMENT_NAMES.items()}
     path = locate_model(model)
     checkpoint = load_checkpoint(path)
     surface = load_mesh(mesh)
@@ -73,16 +58,16 @@ def operators(
         checkpoint.prepare,
         layer=layer,
         head=head,
-        kind=None if element is None else _kind(element),
+        kind=None if element is None else kinds[element],
         picked=pick,
         n_functions=functions,
-        end=end.value,
+        end=end,
     )
     out.mkdir(parents=True, exist_ok=True)
     content = {"model": str(path), "mesh": str(mesh), **report.to_json()}
     write_json(out / "operators.json", content)
     np.savez_compressed(out / "operators.npz", **report.arrays())  # type: ignore[arg-type]
-    pictures = save_operator_pictures(report, surface, out, up=up.value)
+    pictures = save_operator_pictures(report, surface, out, up=up)
     if as_json:
         print(json.dumps(content, indent=2))
         return
@@ -126,8 +111,3 @@ def _print_operators(report: OperatorReport) -> None:
 def _number(value: complex) -> str:
     real, imag = round(value.real, 9) + 0.0, round(value.imag, 9)
     return f"{real:.4g}{imag:+.4g}i" if imag else f"{real:.4g}"
-
-
-def _kind(element: Element) -> ElementKind:
-    kinds: dict[str, ElementKind] = {"vertex": "v", "edge": "e", "face": "f"}
-    return kinds[element.value]

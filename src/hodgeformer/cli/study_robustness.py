@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from hodgeformer.cli.results import print_rows, save_rows
-from hodgeformer.cli.up_axis import Axis
 
 if TYPE_CHECKING:
     from hodgeformer.study.mutations import Mutation
@@ -28,7 +27,7 @@ def robustness(
         typer.Option("--faces", min=4, help="Also remesh to this many faces; repeatable.", show_default=False),
     ] = None,
     paper_only: Annotated[bool, typer.Option("--paper-only", help="Only what the paper has figures for.")] = False,
-    up: Annotated[Axis, typer.Option("--up", help="What points up in the picture.")] = Axis.y,
+    up: Annotated[Literal["x", "y", "z"], typer.Option("--up", help="What points up in the picture.")] = "y",
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("robustness"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
@@ -69,7 +68,7 @@ def robustness(
     }
     out.mkdir(parents=True, exist_ok=True)
     files = save_rows(out, "robustness", table, about)
-    files.append(save_robustness_picture(results, dataset, out / "robustness.png", up=up.value))
+    files.append(save_robustness_picture(results, dataset, out / "robustness.png", up=up))
     if as_json:
         print(json.dumps({**about, "rows": table}, indent=2))
         return
