@@ -10,7 +10,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from hodgeformer import __version__
 from hodgeformer.data.colors import class_colors, hex_color, parse_color
@@ -28,18 +28,10 @@ from hodgeformer.data.figures import figure
 from hodgeformer.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.models.bundled import locate_model
+from hodgeformer.viewer import messages
 from hodgeformer.viewer.fields import Eigenfunctions, FieldSource
 from hodgeformer.viewer.guard import Guard, Hosts
 from hodgeformer.viewer.intake import Refusal, Threads, Uploads
-from hodgeformer.viewer.messages import (
-    MEDIA_TYPE,
-    decode,
-    described,
-    encode,
-    encoded_mesh,
-    parsed_pick,
-    read_label_file,
-)
 from hodgeformer.viewer.models import Predictions, Shelf, offered_models, shelf_name
 from hodgeformer.viewer.open_meshes import OpenMesh, OpenMeshes
 from hodgeformer.viewer.operators import Attention, LearnedEigenfunctions
@@ -48,7 +40,6 @@ from hodgeformer.viewer.outbox import Annotation, Outbox
 SAMPLE_FACES = 8000
 N_COLORS = 256
 """Of classes that a person adds; after so many they come again."""
-_MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _log = logging.getLogger("hodgeformer.viewer")
 
 
@@ -78,20 +69,20 @@ class Viewer:
             "suffixes": list(MESH_SUFFIXES),
             "max_bytes": self.uploads.max_bytes,
             "out": str(self.outbox.folder),
-            "opened": None if self.opened is None else described(self.opened),
+            "opened": None if self.opened is None else messages.described(self.opened),
         })  # fmt: skip
 
     async def open_upload(self, request: Request) -> Response:
         name = request.query_params.get("name", "mesh")
         mesh = await self.uploads.parse(request, name, load_mesh)
-        return JSONResponse(described(self.meshes.add(mesh)), status_code=201)
+        return JSONResponse(messages.described(self.meshes.add(mesh)), status_code=201)
 
     async def open_sample(self, request: Request) -> Response:
         mesh, _ = await self._quick.run(partial(figure, np.random.default_rng(), n_faces=SAMPLE_FACES, name="figure"))
-        return JSONResponse(described(self.meshes.add(mesh)), status_code=201)
+        return JSONResponse(messages.described(self.meshes.add(mesh)), status_code=201)
 
     async def geometry(self, request: Request) -> Response:
-        return await self._arrays(partial(encoded_mesh, self._mesh(request).mesh))
+        return await self._arrays(partial(messages.encoded_mesh, self._mesh(request).mesh))
 
     async def predict(self, request: Request) -> Response:
         opened = self._mesh(request)
@@ -108,7 +99,7 @@ class Viewer:
             raise Refusal(404, "There is no prediction for this mesh yet.")
         about = {"model": found.model, "task": found.task, "classes": found.classes, "colors": found.colors}
         arrays = {"probabilities": found.probabilities, "labels": found.labels.astype(np.int32)}
-        return await self._arrays(partial(encode, {**about, "warnings": found.warnings}, arrays))
+        return await self._arrays(partial(messages.encode, {**about, "warnings": found.warnings}, arrays))
 
     async def fields(self, request: Request) -> Response:
         opened = self._mesh(request)
@@ -124,21 +115,21 @@ class Viewer:
         if source is None:
             raise Refusal(404, "There is no such layer; reload the page.")
         query = dict(request.query_params)
-        pick = parsed_pick(query, opened.mesh) if source.picks else None
+        pick = messages.parsed_pick(query, opened.mesh) if source.picks else None
 
         def compute() -> bytes:
             found = source.field(opened, query, pick)
             about = {"element": found.element, "signed": found.signed, "note": found.note}
-            return encode(about, {"values": found.values})
+            return messages.encode(about, {"values": found.values})
 
-        return Response(await self._slow.run(compute), media_type=MEDIA_TYPE)
+        return Response(await self._slow.run(compute), media_type=messages.MEDIA_TYPE)
 
     async def read_labels(self, request: Request) -> Response:
         """A label file for an open mesh, as labels per face."""
         opened = self._mesh(request)
-        read = partial(read_label_file, mesh=opened.mesh)
+        read = partial(messages.read_label_file, mesh=opened.mesh)
         labels = await self.uploads.parse(request, request.query_params.get("name", "labels.txt"), read)
-        return Response(encode({}, {"labels": labels.astype(np.int32)}), media_type=MEDIA_TYPE)
+        return Response(messages.encode({}, {"labels": labels.astype(np.int32)}), media_type=messages.MEDIA_TYPE)
 
     async def save(self, request: Request) -> Response:
         opened, annotation, _ = await self._annotation(request)
@@ -156,7 +147,7 @@ class Viewer:
 
     async def _annotation(self, request: Request) -> tuple[OpenMesh, Annotation, dict[str, Any]]:
         opened = self._mesh(request)
-        about, arrays = decode(await self.uploads.body(request))
+        about, arrays = messages.decode(await self.uploads.body(request))
         try:
             colors = tuple(parse_color(color) for color in about["colors"])
             classes = tuple(str(name) for name in about["classes"])
@@ -166,7 +157,7 @@ class Viewer:
         return opened, Annotation(labels, classes, colors), about
 
     async def _arrays(self, make: Callable[[], bytes]) -> Response:
-        return Response(await self._quick.run(make), media_type=MEDIA_TYPE)
+        return Response(await self._quick.run(make), media_type=messages.MEDIA_TYPE)
 
 
 def make_viewer(*, model: str | None, mesh: Path | None, out: Path, max_faces: int | None) -> Viewer:
@@ -195,9 +186,7 @@ def create_app(viewer: Viewer, *, host: str = "127.0.0.1") -> Starlette:
         viewer.predictions.close()
 
     mesh = "/api/meshes/{mesh}"
-    files = static_files()
-    routes = [
-        *(Route(path, partial(_static, content=content, media_type=kind)) for path, (content, kind) in files.items()),
+    routes: list[BaseRoute] = [
         Route("/api/session", viewer.session),
         Route("/api/meshes", viewer.open_upload, methods=["POST"]),
         Route("/api/samples", viewer.open_sample, methods=["POST"]),
@@ -210,6 +199,7 @@ def create_app(viewer: Viewer, *, host: str = "127.0.0.1") -> Starlette:
         Route(f"{mesh}/labels", viewer.read_labels, methods=["POST"]),
         Route(f"{mesh}/save", viewer.save, methods=["POST"]),
         Route(f"{mesh}/data-set", viewer.save_data_set, methods=["POST"]),
+        Mount("/", StaticFiles(packages=[("hodgeformer.viewer", "static")], html=True)),
     ]
     return Starlette(
         routes=routes,
@@ -217,22 +207,6 @@ def create_app(viewer: Viewer, *, host: str = "127.0.0.1") -> Starlette:
         exception_handlers={HodgeFormerError: _explain, HTTPException: _explain_http, Exception: _apologize},
         lifespan=lifespan,
     )
-
-
-def static_files() -> dict[str, tuple[bytes, str]]:
-    """Address -> content and media type of the page: a fixed table, so that no request reaches the file system."""
-    root = resources.files("hodgeformer.viewer") / "static"
-    found: dict[str, tuple[bytes, str]] = {}
-    for folder, prefix in ((root, "/"), (root / "assets", "/assets/")):
-        for item in folder.iterdir() if folder.is_dir() else ():
-            kind = _MEDIA_TYPES.get(Path(item.name).suffix)
-            if kind is not None:
-                found["/" if item.name == "index.html" else prefix + item.name] = (item.read_bytes(), kind)
-    return found
-
-
-async def _static(request: Request, *, content: bytes, media_type: str) -> Response:
-    return Response(content, media_type=media_type)
 
 
 async def _explain(request: Request, error: Exception) -> Response:
