@@ -17,10 +17,10 @@ from starlette.testclient import TestClient
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.viewer.app import Viewer, create_app
-from hodgeformer.viewer.frames import encode_frame
-from hodgeformer.viewer.models import Entry, Shelf
+from hodgeformer.viewer.messages import encode
+from hodgeformer.viewer.models import OfferedModel, Shelf
+from hodgeformer.viewer.open_meshes import Prediction
 from hodgeformer.viewer.outbox import Outbox
-from hodgeformer.viewer.scenes import Prediction
 
 BASE = "http://127.0.0.1:8765"
 CLASSES = ("left", "right")
@@ -45,7 +45,7 @@ class SidedModel:
 
 
 def make_viewer(out: Path, model: Any = None, **parts: Any) -> Viewer:
-    shelf = Shelf({"sided": Entry(lambda: model or SidedModel(), "by the sign of x")})
+    shelf = Shelf({"sided": OfferedModel(lambda: model or SidedModel(), "by the sign of x")})
     return Viewer(shelf=shelf, outbox=Outbox(out), **parts)
 
 
@@ -56,16 +56,16 @@ def file_bytes(mesh: Mesh, tmp_path: Path, suffix: str = ".ply") -> bytes:
 
 
 def upload(client: TestClient, mesh: Mesh, tmp_path: Path, name: str = "ball.ply") -> str:
-    answer = client.post("/api/scenes", params={"name": name}, content=file_bytes(mesh, tmp_path, Path(name).suffix))
+    answer = client.post("/api/meshes", params={"name": name}, content=file_bytes(mesh, tmp_path, Path(name).suffix))
     assert answer.status_code == 201, answer.text
     scene: str = answer.json()["id"]
     return scene
 
 
 def predicted(client: TestClient, scene: str, model: str = "sided") -> dict[str, Any]:
-    assert client.post(f"/api/scenes/{scene}/predict", params={"model": model}).status_code == 202
+    assert client.post(f"/api/meshes/{scene}/predict", params={"model": model}).status_code == 202
     for _ in range(3000):
-        progress: dict[str, Any] = client.get(f"/api/scenes/{scene}/progress").json()
+        progress: dict[str, Any] = client.get(f"/api/meshes/{scene}/progress").json()
         if progress["stage"] in ("done", "failed"):
             return progress
         time.sleep(0.005)
@@ -74,7 +74,7 @@ def predicted(client: TestClient, scene: str, model: str = "sided") -> dict[str,
 
 def annotation(labels: Any, classes: Any = CLASSES, colors: Any = ("#0a141e", "#c86432"), **more: Any) -> bytes:
     header = {"classes": classes, "colors": colors, **more}
-    return encode_frame(header, {"labels": np.asarray(labels, dtype=np.int32)})
+    return encode(header, {"labels": np.asarray(labels, dtype=np.int32)})
 
 
 @contextmanager

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Builds the page from its sources and compares it with the committed one, byte for byte.
+# Checks the sources of page and viewer, builds them, and compares with what is committed, byte for byte.
 set -euo pipefail
 cd "$(dirname "$0")"
 built=$(mktemp -d)
 trap 'rm -rf "$built"' EXIT
-[ -d node_modules ] || npm ci --silent
-npx tsc --noEmit
-npx vite build --logLevel error --outDir "$built" --emptyOutDir
-diff -r "$built" ../src/hodgeformer/viewer/static || {
-  echo "The committed page is not what its sources give; run 'npm run build' in web/ and commit the result." >&2
+[ -d node_modules/oxlint ] || npm ci --silent
+npm run --silent check
+npx vite build --logLevel error --outDir "$built/viewer" --emptyOutDir
+npx vite build --logLevel error --outDir "$built/draw" --mode page
+package=../src/hodgeformer
+{ diff -r "$built/viewer" $package/viewer/static && diff "$built/draw/page.html" $package/draw/page.html; } || {
+  echo "What is committed is not what the sources give; run 'npm run build' in web/ and commit the result." >&2
   exit 1
 }

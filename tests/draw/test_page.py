@@ -18,6 +18,7 @@ from PIL import Image
 from hodgeformer.draw.page import FieldLayer, LabelLayer, Scene, frame, labeled_scene, page
 from hodgeformer.errors import MeshError
 from hodgeformer.palette import class_colors, hex_color
+from look import assert_lit, round_ball
 from meshes import all_kinds, icosphere
 
 CLASSES = ("nose & ears", "</script><b>", "rest")
@@ -147,6 +148,16 @@ def test_classes_are_drawn_and_switched_off(browser: Any, tmp_path: Path, query:
     opened.tab.locator(".class").nth(2).dblclick()
     assert opened.hues() == {2}
     assert opened.complaints == []
+
+
+@pytest.mark.parametrize("query", ["", "?plain"], ids=["webgl", "plain canvas"])
+def test_light_is_that_of_the_pictures(browser: Any, tmp_path: Path, query: str) -> None:
+    ball = round_ball()
+    layer = LabelLayer("all", np.zeros(ball.n_faces, dtype=int), ("ball",), ((120, 90, 60),))
+    pixels = OpenPage(browser, tmp_path / "page.html", page([Scene(ball, (layer,))]), query).pixels()
+    rows, columns = np.nonzero((pixels[:-30] < 250).all(axis=2))
+    middle = ((columns.min() + columns.max()) / 2, (rows.min() + rows.max()) / 2)
+    assert_lit(pixels, (120, 90, 60), middle, np.ptp(rows) / 2, distance=2.35)
 
 
 def test_pointer_reads_class_and_probability(browser: Any, tmp_path: Path) -> None:

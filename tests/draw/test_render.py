@@ -9,12 +9,13 @@ import pytest
 from PIL import Image
 
 from hodgeformer.draw.camera import VIEWS, as_views, rotation
-from hodgeformer.draw.colormap import colormap_table, field_colors, field_limits, label_colors
+from hodgeformer.draw.colormap import LOOK, colormap_table, field_colors, field_limits, label_colors
 from hodgeformer.draw.lettering import ColorBar, Legend
 from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.errors import ConfigError, MeshError
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.palette import class_colors
+from hodgeformer.palette import UNLABELLED_COLOR, class_colors, hex_color
+from look import assert_lit, round_ball
 from meshes import all_kinds, icosphere, open_grid
 
 RED, BLUE = (200, 30, 30), (30, 60, 200)
@@ -135,10 +136,18 @@ def test_fields_become_colors() -> None:
     assert (np.diff(lightness) > -0.5).all()
 
 
+def test_light_is_the_shared_one() -> None:
+    ball = round_ball()
+    picture = render(ball, face_colors=np.tile((120, 90, 60), (ball.n_faces, 1)), views=["front"], width=256)
+    rows, _ = np.nonzero((picture < 250).all(axis=2))
+    assert_lit(picture, (120, 90, 60), (128, len(picture) / 2), np.ptp(rows) / 2, distance=4.5)
+
+
 def test_unlabelled_is_gray() -> None:
     painted = label_colors(np.array([1, -1]), class_colors(2))
     assert painted[0].tolist() == list(class_colors(2)[1])
     assert len(set(painted[1].tolist())) == 1
+    assert LOOK["unlabelled"] == hex_color(UNLABELLED_COLOR)  # what the scripts take for it
 
 
 def test_png_reads_back(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from hodgeformer.study.mutations import (
     scale,
     subdivision,
 )
-from hodgeformer.study.surface import remeshed, subdivided
+from hodgeformer.study.remesh import remeshed, subdivided
 from meshes import all_kinds, icosphere, open_grid, tetrahedron
 
 ALL = [ORIGINAL, *paper_mutations(), *further_mutations()]

@@ -66,18 +66,10 @@ def model(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def address(folder: Path, model: Path) -> Iterator[str]:
     """A running viewer that saves into folder/out."""
-    from hodgeformer.viewer.app import Viewer
-    from hodgeformer.viewer.attention import Attention
-    from hodgeformer.viewer.fields import Eigenfunctions
-    from hodgeformer.viewer.learned import LearnedEigenfunctions
-    from hodgeformer.viewer.models import Shelf
-    from hodgeformer.viewer.outbox import Outbox
-    from hodgeformer.viewer.trained import model_entries
+    from hodgeformer.viewer.app import make_viewer
     from viewer_parts import running
 
-    shelf = Shelf(model_entries(str(model), max_faces=None))
-    sources = (Attention(shelf), Eigenfunctions(), LearnedEigenfunctions(shelf))
-    viewer = Viewer(shelf=shelf, outbox=Outbox(folder / "out"), sources=sources, preferred="tiny")
+    viewer = make_viewer(model=str(model), mesh=None, out=folder / "out", max_faces=None)
     with running(viewer) as port:
         yield f"http://127.0.0.1:{port}/"
 

@@ -13,7 +13,7 @@ pytest.importorskip("httpx2", reason="needs a client for the server: pip install
 from starlette.testclient import TestClient
 
 from hodgeformer.viewer.app import create_app
-from hodgeformer.viewer.scenes import Scene, SceneStore
+from hodgeformer.viewer.open_meshes import OpenMesh, OpenMeshes
 from meshes import icosphere
 from viewer_parts import BASE, make_viewer, upload
 
@@ -31,7 +31,7 @@ def test_the_page_and_all_it_names_are_served(client: TestClient) -> None:
     "path",
     [
         "/app.py", "/assets/../../app.py", "/assets/%2e%2e/%2e%2e/app.py", "/..%2f..%2fetc/passwd", "//etc/passwd",
-        "/assets/", "/static/index.html", "/api/scenes/../session/mesh", "/api/scenes/%2e%2e%2f%2e%2e/mesh",
+        "/assets/", "/static/index.html", "/api/meshes/../session/mesh", "/api/meshes/%2e%2e%2f%2e%2e/mesh",
     ],
 )  # fmt: skip
 def test_nothing_else_is_served(client: TestClient, path: str) -> None:
@@ -39,22 +39,22 @@ def test_nothing_else_is_served(client: TestClient, path: str) -> None:
 
 
 def test_ids_are_long_and_old_scenes_leave(out: Path, tmp_path: Path) -> None:
-    store = SceneStore(max_scenes=3)
-    viewer = make_viewer(out, scenes=store, opened=store.add(icosphere(0), pinned=True))
+    store = OpenMeshes(max_meshes=3)
+    viewer = make_viewer(out, meshes=store, opened=store.add(icosphere(0), pinned=True))
     with TestClient(create_app(viewer), base_url=BASE) as client:
         ids = [upload(client, icosphere(0), tmp_path) for _ in range(5)]
         assert min(map(len, ids)) >= 24
         assert len(set(ids)) == 5
-        states = [client.get(f"/api/scenes/{scene}/progress").status_code for scene in ids]
+        states = [client.get(f"/api/meshes/{scene}/progress").status_code for scene in ids]
         opened = client.get("/api/session").json()["opened"]["id"]
-        assert client.get(f"/api/scenes/{opened}/progress").status_code == 200
+        assert client.get(f"/api/meshes/{opened}/progress").status_code == 200
     assert states == [410, 410, 410, 200, 200]
 
 
 def test_a_store_holds_a_bounded_number_of_bytes() -> None:
     ball = icosphere(2)
-    size = Scene(ball).n_bytes
-    store = SceneStore(max_bytes=3 * size)
+    size = OpenMesh(ball).n_bytes
+    store = OpenMeshes(max_bytes=3 * size)
     for _ in range(10):
         store.add(ball)
     assert len(store) == 3

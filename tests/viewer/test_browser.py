@@ -22,6 +22,7 @@ from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.palette import UNLABELLED_COLOR, class_colors
 from hodgeformer.predict.predictor import Predictor
+from look import assert_lit, round_ball
 from meshes import icosphere
 from tiny_models import PARTS
 from viewer_tab import Tab
@@ -110,6 +111,16 @@ def test_a_bundled_model_colors_a_body(tab: Tab, folder: Path) -> None:
         label = expected.names.index(part)
         assert (expected.labels == label).any()
         assert tuple(expected.colors[label]) in seen
+
+
+def test_light_is_that_of_the_pictures(tab: Tab, folder: Path) -> None:
+    path = folder / "round.ply"
+    save_mesh(round_ball(), path)
+    tab.open(path)
+    height = tab.page.locator("#stage > canvas").bounding_box()["height"]
+    assert_lit(
+        tab.shot(), UNLABELLED_COLOR, tab.center, 0.42 * height, distance=4.2
+    )  # the mesh fills 0.84 of the height
 
 
 def test_saved_labels_load_again(tab: Tab, ball: Path, folder: Path) -> None:

@@ -10,40 +10,48 @@ pytest.importorskip("httpx2", reason="needs a client for the server: pip install
 
 from starlette.testclient import TestClient
 
-from hodgeformer.viewer.frames import decode_frame, encode_frame
 from hodgeformer.viewer.guard import Hosts
-from hodgeformer.viewer.refusal import Refusal
+from hodgeformer.viewer.intake import Refusal
+from hodgeformer.viewer.messages import decode, encode
 
 
-def test_frames_survive() -> None:
+def test_arrays_survive() -> None:
     arrays = {
         "a": np.arange(7, dtype=np.uint8),
         "b": np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3),
         "c": np.empty(0, dtype=np.int32),
         "d": np.array([2**32 - 1], dtype=np.uint32),
     }
-    header, found = decode_frame(encode_frame({"é": [1, None]}, arrays))
+    header, found = decode(encode({"é": [1, None]}, arrays))
     assert header == {"é": [1, None]}
     for name, array in arrays.items():
         assert found[name].dtype == array.dtype
         np.testing.assert_array_equal(found[name], array)
 
 
+def wrapped(header: str) -> bytes:
+    """A message with this header and no arrays."""
+    return len(header).to_bytes(8, "little") + header.encode()
+
+
 @pytest.mark.parametrize(
     "message",
     [
         b"",
-        b"\xff\xff\xff\xff{}",
-        b"\x02\0\0\0{}",
-        b"\x04\0\0\0null",
-        encode_frame({}, {"a": np.zeros(9, dtype=np.int32)})[:-8],
-        b'\x50\0\0\0{"arrays": [{"name": "a", "dtype": "object", "shape": [1]}]}                        ',
-        b'\x50\0\0\0{"arrays": [{"name": "a", "dtype": "int32", "shape": [-1]}]}                        ',
+        b"\xff\xff\xff\xff\0\0\0\0{}",
+        wrapped("null"),
+        wrapped("{}"),
+        wrapped('{"__metadata__": {"about": "[1]"}}'),
+        wrapped('{"__metadata__": {"about": "{"}}'),
+        encode({}, {"a": np.zeros(9, dtype=np.int32)})[:-8],
+        wrapped('{"__metadata__": {"about": "{}"}, "a": {"dtype": "object", "shape": [1], "data_offsets": [0, 0]}}'),
+        wrapped('{"__metadata__": {"about": "{}"}, "a": {"dtype": "I32", "shape": [-1], "data_offsets": [0, 0]}}'),
+        wrapped('{"__metadata__": {"about": "{}"}, "a": {"dtype": "I32", "shape": [2], "data_offsets": [0, 80]}}'),
     ],
 )
 def test_other_messages_are_refused(message: bytes) -> None:
     with pytest.raises(Refusal, match="cannot be read"):
-        decode_frame(message)
+        decode(message)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8765", "localhost:8765", "LOCALHOST:1", "[::1]:8765"])

@@ -19,8 +19,8 @@ from starlette.testclient import TestClient
 
 from hodgeformer.data.folder import open_folder
 from hodgeformer.mesh.io import load_mesh, save_mesh
-from hodgeformer.viewer.frames import decode_frame, encode_frame
-from hodgeformer.viewer.uploads import safe_file_name
+from hodgeformer.viewer.intake import safe_file_name
+from hodgeformer.viewer.messages import decode, encode
 from meshes import icosphere
 from viewer_parts import CLASSES, COLORS, annotation, upload
 
@@ -33,7 +33,7 @@ def test_saved_labels_and_meshes_load_again(client: TestClient, tmp_path: Path, 
     ball = icosphere(1)
     scene = upload(client, ball, tmp_path, "my scan.ply")
     labels = labels_of(80)
-    answer = client.post(f"/api/scenes/{scene}/save", content=annotation(labels))
+    answer = client.post(f"/api/meshes/{scene}/save", content=annotation(labels))
     assert answer.json()["files"] == ["my scan.txt", "my scan.json", "my scan.ply", "my scan.glb"]
     for suffix in (".ply", ".glb"):
         loaded = load_mesh(out / f"my scan{suffix}")
@@ -43,8 +43,8 @@ def test_saved_labels_and_meshes_load_again(client: TestClient, tmp_path: Path, 
         np.testing.assert_array_equal(colors[labels == 1], np.tile(COLORS[1], ((labels == 1).sum(), 1)))
     for name in ("my scan.txt", "my scan.ply"):
         content = (out / name).read_bytes()
-        read = client.post(f"/api/scenes/{scene}/labels", params={"name": name}, content=content)
-        np.testing.assert_array_equal(decode_frame(read.content)[1]["labels"], labels)
+        read = client.post(f"/api/meshes/{scene}/labels", params={"name": name}, content=content)
+        np.testing.assert_array_equal(decode(read.content)[1]["labels"], labels)
     described = json.loads((out / "my scan.json").read_text())
     assert described["faces"] == {"unlabelled": 27, "left": 27, "right": 26}
 
@@ -52,7 +52,7 @@ def test_saved_labels_and_meshes_load_again(client: TestClient, tmp_path: Path, 
 def test_saving_again_replaces_own_files_only(client: TestClient, tmp_path: Path, out: Path) -> None:
     first, second = (upload(client, icosphere(0), tmp_path, "a.ply") for _ in range(2))
     for scene, label in ((first, 0), (second, 1), (first, 1)):
-        client.post(f"/api/scenes/{scene}/save", content=annotation(np.full(20, label)))
+        client.post(f"/api/meshes/{scene}/save", content=annotation(np.full(20, label)))
     assert sorted(path.name for path in out.glob("*.txt")) == ["a.txt", "a_2.txt"]
     assert set((out / "a.txt").read_text().split()) == {"1"}
 
@@ -63,10 +63,10 @@ def test_nothing_is_written_outside(client: TestClient, tmp_path: Path, out: Pat
     out.mkdir(parents=True)
     before = {path for path in tmp_path.rglob("*") if not path.is_relative_to(out)}
     labels = np.arange(20) % 2
-    assert client.post(f"/api/scenes/{scene}/save", content=annotation(labels)).status_code == 200
+    assert client.post(f"/api/meshes/{scene}/save", content=annotation(labels)).status_code == 200
     for data_set in (f"{name} set", "..", "", "a/../../b", "/tmp/c"):
         content = annotation(labels, data_set=data_set)
-        assert client.post(f"/api/scenes/{scene}/data-set", content=content).status_code == 200
+        assert client.post(f"/api/meshes/{scene}/data-set", content=content).status_code == 200
     after = {path for path in tmp_path.rglob("*") if not path.is_relative_to(out)}
     assert after - before == set()
     assert safe_file_name(name) not in ("", ".", "..")
@@ -79,7 +79,7 @@ def test_a_link_out_of_the_folder_is_not_followed(client: TestClient, tmp_path: 
     elsewhere.mkdir()
     out.mkdir(parents=True)
     (out / "dataset").symlink_to(elsewhere, target_is_directory=True)
-    answer = client.post(f"/api/scenes/{scene}/data-set", content=annotation(np.arange(20) % 2, data_set="dataset"))
+    answer = client.post(f"/api/meshes/{scene}/data-set", content=annotation(np.arange(20) % 2, data_set="dataset"))
     assert answer.status_code == 403
     assert list(elsewhere.iterdir()) == []
 
@@ -93,13 +93,13 @@ def test_a_link_out_of_the_folder_is_not_followed(client: TestClient, tmp_path: 
         annotation(np.zeros(20), classes=("a\nb", "c")),
         annotation(np.zeros(20), colors=("#000000", "red")),
         annotation(np.zeros(20), colors=("#000000",)),
-        encode_frame({}, {}),
+        encode({}, {}),
         b"nonsense",
     ],
 )
 def test_labels_that_do_not_fit_are_refused(client: TestClient, tmp_path: Path, out: Path, content: bytes) -> None:
     scene = upload(client, icosphere(0), tmp_path)
-    assert client.post(f"/api/scenes/{scene}/save", content=content).status_code == 400
+    assert client.post(f"/api/meshes/{scene}/save", content=content).status_code == 400
     assert not out.exists()
 
 
@@ -111,7 +111,7 @@ def test_exported_data_set_opens(client: TestClient, tmp_path: Path, out: Path) 
         labels = labels_of(ball.n_faces)
         for _ in range(2):  # again with the same mesh: replaced, not added
             content = annotation(labels, data_set="my set")
-            answer = client.post(f"/api/scenes/{scene}/data-set", content=content)
+            answer = client.post(f"/api/meshes/{scene}/data-set", content=content)
         assert answer.json()["meshes"] == i + 1
         given["scan" if i == 0 else f"scan_{i + 1}"] = ball
         data = open_folder(out / "my set")
@@ -123,14 +123,14 @@ def test_exported_data_set_opens(client: TestClient, tmp_path: Path, out: Path) 
         np.testing.assert_array_equal(mesh.vertices, given[sample.name].vertices)
         np.testing.assert_array_equal(target, labels_of(mesh.n_faces))
     other = annotation(np.zeros(80), classes=("b", "a"), data_set="my set")
-    answer = client.post(f"/api/scenes/{upload(client, icosphere(1), tmp_path)}/data-set", content=other)
+    answer = client.post(f"/api/meshes/{upload(client, icosphere(1), tmp_path)}/data-set", content=other)
     assert answer.status_code == 409
     assert "left, right" in answer.json()["error"]
 
 
 def test_an_empty_annotation_is_no_data_set(client: TestClient, tmp_path: Path) -> None:
     scene = upload(client, icosphere(0), tmp_path)
-    answer = client.post(f"/api/scenes/{scene}/data-set", content=annotation(np.full(20, -1), data_set="d"))
+    answer = client.post(f"/api/meshes/{scene}/data-set", content=annotation(np.full(20, -1), data_set="d"))
     assert answer.status_code == 400
     assert "Nothing is labelled" in answer.json()["error"]
 
@@ -151,9 +151,9 @@ def test_nothing_is_unpickled(client: TestClient, tmp_path: Path) -> None:
         ("a.npy", pickle.dumps(Bomb())),
         ("a.txt", pickle.dumps(Bomb())),
     ):
-        answer = client.post(f"/api/scenes/{scene}/labels", params={"name": name}, content=content)
+        answer = client.post(f"/api/meshes/{scene}/labels", params={"name": name}, content=content)
         assert answer.status_code == 422
-    assert client.post("/api/scenes", params={"name": "a.ply"}, content=pickle.dumps(Bomb())).status_code == 422
+    assert client.post("/api/meshes", params={"name": "a.ply"}, content=pickle.dumps(Bomb())).status_code == 422
     assert not Bomb.went_off
 
 
@@ -162,13 +162,13 @@ def test_labels_in_a_mesh_file_are_shown(client: TestClient, tmp_path: Path, kin
     ball = icosphere(1)
     save_mesh(ball, tmp_path / "a.ply", **{kind: np.full(80 if kind == "face_labels" else ball.n_vertices, 3)})
     content = (tmp_path / "a.ply").read_bytes()
-    scene = client.post("/api/scenes", params={"name": "a.ply"}, content=content).json()["id"]
-    _, arrays = decode_frame(client.get(f"/api/scenes/{scene}/mesh").content)
+    scene = client.post("/api/meshes", params={"name": "a.ply"}, content=content).json()["id"]
+    _, arrays = decode(client.get(f"/api/meshes/{scene}/geometry").content)
     np.testing.assert_array_equal(arrays["labels"], np.full(80, 3))
 
 
 def test_labels_of_another_mesh_are_refused(client: TestClient, tmp_path: Path) -> None:
     scene = upload(client, icosphere(0), tmp_path)
-    answer = client.post(f"/api/scenes/{scene}/labels", params={"name": "a.txt"}, content=b"0\n1\n")
+    answer = client.post(f"/api/meshes/{scene}/labels", params={"name": "a.txt"}, content=b"0\n1\n")
     assert answer.status_code == 422
     assert "2 labels for mesh" in answer.json()["error"]

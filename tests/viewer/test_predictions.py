@@ -19,11 +19,10 @@ from hodgeformer.errors import MeshError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.viewer.app import Viewer, create_app
-from hodgeformer.viewer.frames import decode_frame
-from hodgeformer.viewer.models import Shelf
+from hodgeformer.viewer.messages import decode
+from hodgeformer.viewer.models import Shelf, ViewerModel, offered_models
+from hodgeformer.viewer.open_meshes import OpenMeshes
 from hodgeformer.viewer.outbox import Outbox
-from hodgeformer.viewer.scenes import SceneStore
-from hodgeformer.viewer.trained import ViewerModel, model_entries
 from meshes import icosphere
 from tiny_models import tiny_checkpoint
 from viewer_parts import BASE, CLASSES, COLORS, SidedModel, make_viewer, predicted, upload
@@ -32,9 +31,9 @@ from viewer_parts import BASE, CLASSES, COLORS, SidedModel, make_viewer, predict
 def test_prediction_arrives_with_classes_and_colors(client: TestClient, tmp_path: Path) -> None:
     ball = icosphere(2)
     scene = upload(client, ball, tmp_path)
-    assert client.get(f"/api/scenes/{scene}/prediction").status_code == 404
+    assert client.get(f"/api/meshes/{scene}/prediction").status_code == 404
     assert predicted(client, scene) == {"stage": "done", "fraction": 1.0, "error": None}
-    header, arrays = decode_frame(client.get(f"/api/scenes/{scene}/prediction").content)
+    header, arrays = decode(client.get(f"/api/meshes/{scene}/prediction").content)
     assert header["classes"] == list(CLASSES)
     assert header["colors"] == [list(color) for color in COLORS]
     right = ball.vertices[ball.faces].mean(axis=1)[:, 0] > 0
@@ -45,7 +44,7 @@ def test_prediction_arrives_with_classes_and_colors(client: TestClient, tmp_path
 @pytest.mark.parametrize("name", ["", "no such", "../tiny.safetensors", "/etc/passwd"])
 def test_only_models_on_the_shelf_are_run(client: TestClient, tmp_path: Path, name: str) -> None:
     scene = upload(client, icosphere(0), tmp_path)
-    assert client.post(f"/api/scenes/{scene}/predict", params={"model": name}).status_code == 404
+    assert client.post(f"/api/meshes/{scene}/predict", params={"model": name}).status_code == 404
 
 
 def test_two_people_get_their_own_results(out: Path, tmp_path: Path) -> None:
@@ -55,12 +54,12 @@ def test_two_people_get_their_own_results(out: Path, tmp_path: Path) -> None:
     with TestClient(create_app(viewer), base_url=BASE) as client:
         scenes = [upload(client, ball, tmp_path) for ball in balls]
         for scene in scenes:  # neither can end before both have begun
-            client.post(f"/api/scenes/{scene}/predict", params={"model": "sided"})
+            client.post(f"/api/meshes/{scene}/predict", params={"model": "sided"})
         rows = []
         for scene in scenes:
-            while client.get(f"/api/scenes/{scene}/progress").json()["stage"] != "done":
+            while client.get(f"/api/meshes/{scene}/progress").json()["stage"] != "done":
                 time.sleep(0.01)
-            rows.append(decode_frame(client.get(f"/api/scenes/{scene}/prediction").content)[1]["labels"])
+            rows.append(decode(client.get(f"/api/meshes/{scene}/prediction").content)[1]["labels"])
     assert [len(row) for row in rows] == [80, 320]
 
 
@@ -76,17 +75,17 @@ def test_a_failing_prediction_is_told_and_the_next_one_works(out: Path, tmp_path
 
 
 def test_fifty_predictions_do_not_grow_memory(out: Path, tiny: Path) -> None:
-    shelf = Shelf(model_entries(str(tiny), max_faces=None))
-    viewer = Viewer(shelf=shelf, outbox=Outbox(out), scenes=SceneStore(max_scenes=4))
+    shelf = Shelf(offered_models(str(tiny), max_faces=None))
+    viewer = Viewer(shelf=shelf, outbox=Outbox(out), meshes=OpenMeshes(max_meshes=4))
     ball = icosphere(3)
     process = psutil.Process()
     used = []
     with TestClient(create_app(viewer), base_url=BASE) as client:
         for _ in range(65):
-            scene = viewer.scenes.add(ball.with_vertices(ball.vertices))
+            scene = viewer.meshes.add(ball.with_vertices(ball.vertices))
             assert predicted(client, scene.id, "tiny")["stage"] == "done"
             used.append(process.memory_info().rss)
-    assert len(viewer.scenes) == 4
+    assert len(viewer.meshes) == 4
     # One prediction works on more than a megabyte; fifty that were kept would show.
     assert max(used[-10:]) - max(used[10:15]) < 10 * 2**20
 

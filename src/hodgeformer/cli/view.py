@@ -63,35 +63,12 @@ def _told_apart(model: str | None, mesh: Path | None) -> tuple[str | None, Path 
 
 def _make_viewer(model: str | None, mesh: Path | None, out: Path, max_faces: int) -> Viewer:
     try:
-        from hodgeformer.viewer.app import Viewer
+        from hodgeformer.viewer.app import make_viewer
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("starlette", "uvicorn", "anyio"):
             raise
         raise ConfigError("the viewer needs a small web server: pip install 'hodgeformer[view]'") from None
-    from hodgeformer.mesh.io import load_mesh
-    from hodgeformer.predict.pretrained import locate_model
-    from hodgeformer.viewer.attention import Attention
-    from hodgeformer.viewer.fields import Eigenfunctions
-    from hodgeformer.viewer.learned import LearnedEigenfunctions
-    from hodgeformer.viewer.models import Shelf
-    from hodgeformer.viewer.outbox import Outbox
-    from hodgeformer.viewer.scenes import SceneStore
-    from hodgeformer.viewer.trained import model_entries, shelf_name
-
-    if model is not None:
-        locate_model(model)  # a wrong name is told here, not in the browser
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"{out}: this is a file; --out needs a folder")
-    scenes = SceneStore()
-    shelf = Shelf(model_entries(model, max_faces=max_faces))
-    return Viewer(
-        shelf=shelf,
-        outbox=Outbox(out.resolve()),
-        scenes=scenes,
-        sources=(Attention(shelf), Eigenfunctions(), LearnedEigenfunctions(shelf)),
-        opened=None if mesh is None else scenes.add(load_mesh(mesh), pinned=True),
-        preferred=None if model is None else shelf_name(model),
-    )
+    return make_viewer(model=model, mesh=mesh, out=out, max_faces=max_faces)
 
 
 def _listen(host: str, port: int | None) -> socket.socket:

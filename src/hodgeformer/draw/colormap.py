@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from importlib import resources
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hodgeformer.errors import ConfigError
-from hodgeformer.palette import RGB, UNLABELLED_COLOR
+from hodgeformer.palette import RGB, UNLABELLED_COLOR, parse_color
 
 ColormapName = Literal["sequential", "diverging", "warmth"]
 Bytes = NDArray[np.uint8]
 
+LOOK: dict[str, Any] = json.loads((resources.files("hodgeformer.draw") / "look.json").read_text(encoding="utf-8"))
+"""Creases, lights and colors that pictures, the page and the viewer share; the latter two read the same file."""
+
 # Anchors at equal steps; between them the map is linear. "sequential" rises evenly in lightness from dark violet over
 # green to yellow, "diverging" runs from blue over near-white to red, "warmth" from near-white to dark red.
-_ANCHORS: dict[ColormapName, tuple[str, ...]] = {
-    "sequential": ("440154", "46327e", "365c8d", "277f8e", "1fa187", "4ac16d", "a0da39", "fde725"),
-    "diverging": ("2b5797", "5b8fc4", "a6c8e4", "f4f3f1", "f3b99b", "d9705a", "a6203a"),
-    "warmth": ("f3efe8", "f7cf9f", "f09a63", "d4583f", "8f1d2c"),
-}
+_ANCHORS: dict[ColormapName, list[str]] = LOOK["colormaps"]
 
 
 def colormap_table(name: ColormapName = "sequential", steps: int = 256) -> Bytes:
     """The colors of a map from its low to its high end, (steps, 3)."""
     if name not in _ANCHORS:
         raise ConfigError(f"there is no color map '{name}'; known are {', '.join(_ANCHORS)}")
-    anchors = np.array([tuple(bytes.fromhex(digits)) for digits in _ANCHORS[name]], dtype=np.float64)
+    anchors = np.array([parse_color(anchor) for anchor in _ANCHORS[name]], dtype=np.float64)
     at, known = np.linspace(0, 1, steps), np.linspace(0, 1, len(anchors))
     channels = [np.interp(at, known, anchors[:, i]) for i in range(3)]
     return np.stack(channels, axis=1).round().astype(np.uint8)

@@ -7,20 +7,19 @@ import html
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.draw.colormap import ColormapName, colormap_table, field_limits
+from hodgeformer.draw.colormap import ColormapName, field_limits
 from hodgeformer.errors import MeshError
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.palette import RGB, hex_color
 
 PaintedElement = Literal["face", "vertex"]
-_SCRIPTS = ("geometry.js", "painter.js", "camera.js", "panel.js", "main.js")
 _RIGHT, _WRONG = (203, 208, 216), (208, 32, 56)
 _SHOWN_SCORES = 5
 
@@ -86,17 +85,10 @@ def page(scenes: Sequence[Scene], *, title: str = "hodgeformer") -> str:
     if not scenes:
         raise MeshError("a page needs at least one mesh to show, got none")
     data = json.dumps([_scene_data(scene) for scene in scenes], separators=(",", ":"), allow_nan=False)
-    parts = {
-        "TITLE": html.escape(title),
-        "STYLE": _part("page.css"),
-        "SCRIPT": "\n".join(_part(name) for name in _SCRIPTS),
-        # "</" would end the script element that holds the data.
-        "DATA": data.replace("</", "<\\/"),
-    }
-    text = _part("page.html")
-    for name, part in parts.items():
-        text = text.replace(f"@{name}@", part, 1)
-    return text
+    head, rest = _template().split("@TITLE@")
+    middle, tail = rest.split("@DATA@")
+    # "</" would end the script element that holds the data.
+    return "".join([head, html.escape(title), middle, data.replace("</", "<\\/"), tail])
 
 
 def frame(scenes: Sequence[Scene], *, height: int = 480) -> str:
@@ -105,9 +97,10 @@ def frame(scenes: Sequence[Scene], *, height: int = 480) -> str:
     return f'<iframe srcdoc="{text}" style="width:100%;height:{height}px;border:0" title="mesh"></iframe>'
 
 
-@lru_cache(maxsize=16)
-def _part(name: str) -> str:
-    return (resources.files("hodgeformer.draw") / "page" / name).read_text(encoding="utf-8")
+@cache
+def _template() -> str:
+    """Built from `web/page.html`."""
+    return (resources.files("hodgeformer.draw") / "page.html").read_text(encoding="utf-8")
 
 
 def _scene_data(scene: Scene) -> dict[str, Any]:
@@ -145,12 +138,11 @@ def _layer_data(layer: LabelLayer | FieldLayer, mesh: Mesh) -> dict[str, Any]:
     if isinstance(layer, LabelLayer):
         return common | _label_data(layer)
     low, high = field_limits(layer.values, layer.colormap) if layer.limits is None else layer.limits
-    colors = [hex_color(_rgb(color)) for color in colormap_table(layer.colormap, 64)]
     return common | {
         "kind": "field",
         "values": _encoded(layer.values, np.float32),
         "limits": [low, high],
-        "colors": colors,
+        "colormap": layer.colormap,
     }
 
 
@@ -170,11 +162,6 @@ def _label_data(layer: LabelLayer) -> dict[str, Any]:
             "shares": _encoded(np.round(255 * shares), np.uint8),
         }
     return data
-
-
-def _rgb(color: NDArray[Any]) -> RGB:
-    red, green, blue = (int(part) for part in color)
-    return red, green, blue
 
 
 def _encoded(array: NDArray[Any], dtype: type) -> str:

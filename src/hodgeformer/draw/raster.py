@@ -12,19 +12,22 @@ from hodgeformer.mesh.topology import incidence_lists
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
-_CREASE = 0.6  # cosine of the angle beyond which an edge stays sharp
 
 
-def corner_normals(vertices: FloatArray, faces: IntArray) -> Floats:
-    """Unit normals (n_f, 3, 3): the mean over the faces around a corner, without those beyond a crease."""
+def corner_normals(vertices: FloatArray, faces: IntArray, crease: float) -> Floats:
+    """Unit normals (n_f, 3, 3): the mean over the faces around a corner, without those beyond a crease.
+
+    `crease` is the cosine of the angle beyond which an edge stays sharp. This and the lights are arguments, since
+    numba keeps compiled code on disk with the value that a constant had.
+    """
     vectors = face_vectors(vertices, faces)
     offsets, around = incidence_lists(faces, len(vertices))
-    return _corner_normals(vectors, norms(vectors), faces, offsets, around)
+    return _corner_normals(vectors, norms(vectors), faces, offsets, around, crease)
 
 
 @njit(cache=True, nogil=True)
 def _corner_normals(
-    vectors: FloatArray, lengths: FloatArray, faces: IntArray, offsets: IntArray, around: Ints
+    vectors: FloatArray, lengths: FloatArray, faces: IntArray, offsets: IntArray, around: Ints, crease: float
 ) -> Floats:
     out = np.zeros((len(faces), 3, 3), dtype=np.float32)
     for f in range(len(faces)):
@@ -33,7 +36,7 @@ def _corner_normals(
             for at in range(offsets[faces[f, c]], offsets[faces[f, c] + 1]):
                 g = around[at]
                 dot = vectors[f, 0] * vectors[g, 0] + vectors[f, 1] * vectors[g, 1] + vectors[f, 2] * vectors[g, 2]
-                if abs(dot) > _CREASE * lengths[f] * lengths[g]:
+                if abs(dot) > crease * lengths[f] * lengths[g]:
                     # A neighbor wound the other way counts with its normal turned round.
                     sign = 1.0 if dot > 0 else -1.0
                     x, y, z = x + sign * vectors[g, 0], y + sign * vectors[g, 1], z + sign * vectors[g, 2]
@@ -85,6 +88,8 @@ def shade(
     normals: Floats,
     colors: Floats,
     facing: Floats,
+    lamps: Floats,
+    doublings: int,
     edge_heights: Floats,
     edge_strength: float,
     nearest: bool,
@@ -95,10 +100,10 @@ def shade(
     """Average `samples` x `samples` shaded pixels into each pixel of `out` (rows, columns, 3), in squared color.
 
     `normals` and `colors` (n_f, 3, 3) belong to corners; normals are in the frame of the view, `facing` (n_f) is -1
-    where a face turns its back. Light comes from the upper left, with a softer one from the right. `edge_heights`
-    (n_f, 3) are the heights of the corners over the opposite sides in pixels: they turn weights into distances from
-    the edges. With `nearest` a pixel takes the color of the corner it is closest to in place of the mean. `lit`
-    counts covered samples; it and `out` arrive as zeros.
+    where a face turns its back. `lamps` and `doublings` are those of `_light`. `edge_heights` (n_f, 3) are the heights
+    of the corners over the opposite sides in pixels: they turn weights into distances from the edges. With `nearest` a
+    pixel takes the color of the corner it is closest to in place of the mean. `lit` counts covered samples; it and
+    `out` arrive as zeros.
     """
     rows, columns = lit.shape
     for row in range(rows):
@@ -111,7 +116,7 @@ def shade(
                 lit[row, column] += 1
                 w0, w1 = weights[y, x, 0], weights[y, x, 1]
                 w2 = np.float32(1.0) - w0 - w1
-                light, gloss = _light(normals[f], w0, w1, w2, facing[f])
+                light, gloss = _light(normals[f], w0, w1, w2, facing[f], lamps, doublings)
                 if edge_strength > 0:
                     near = min(w0 * edge_heights[f, 0], w1 * edge_heights[f, 1], w2 * edge_heights[f, 2])
                     if near < 0.5 * samples:
@@ -126,21 +131,26 @@ def shade(
 
 @njit(cache=True, nogil=True)
 def _light(
-    n: Floats, w0: np.float32, w1: np.float32, w2: np.float32, facing: np.float32
+    n: Floats, w0: np.float32, w1: np.float32, w2: np.float32, facing: np.float32, lamps: Floats, doublings: int
 ) -> tuple[np.float32, np.float32]:
-    """Diffuse light and gloss at a point of a face, from the normals of its corners (3, 3)."""
+    """Diffuse light and gloss at a point of a face, from the normals of its corners (3, 3).
+
+    `lamps` (4, 4): direction and strength of the ambient light, which grows along its direction, of key and fill
+    light, and of the gloss, squared `doublings` times.
+    """
     nx = n[0, 0] * w0 + n[1, 0] * w1 + n[2, 0] * w2
     ny = n[0, 1] * w0 + n[1, 1] * w1 + n[2, 1] * w2
     nz = n[0, 2] * w0 + n[1, 2] * w1 + n[2, 2] * w2
     size = np.sqrt(nx * nx + ny * ny + nz * nz)
     scale = facing / size if size > 0 else np.float32(0.0)
     nx, ny, nz = nx * scale, ny * scale, nz * scale
-    key = max(0.0, -0.38 * nx + 0.57 * ny + 0.73 * nz)
-    fill = max(0.0, 0.80 * nx + 0.10 * ny + 0.59 * nz)
-    gloss = max(0.0, -0.204 * nx + 0.306 * ny + 0.930 * nz)
-    for _ in range(5):
+    light = lamps[0, 3] + lamps[0, 0] * nx + lamps[0, 1] * ny + lamps[0, 2] * nz
+    for i in (1, 2):
+        light += lamps[i, 3] * max(np.float32(0.0), lamps[i, 0] * nx + lamps[i, 1] * ny + lamps[i, 2] * nz)
+    gloss = max(np.float32(0.0), lamps[3, 0] * nx + lamps[3, 1] * ny + lamps[3, 2] * nz)
+    for _ in range(doublings):
         gloss *= gloss
-    return np.float32(0.50 + 0.08 * ny + 0.53 * key + 0.15 * fill), np.float32(0.09 * gloss)
+    return light, lamps[3, 3] * gloss
 
 
 @njit(cache=True, nogil=True)

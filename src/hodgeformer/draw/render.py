@@ -11,14 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import uniform_filter
 
 from hodgeformer.draw.camera import AROUND, UpAxis, View, as_views, rotation, seen_from, view_extents
+from hodgeformer.draw.colormap import LOOK
 from hodgeformer.draw.lettering import ColorBar, Legend, Picture, key_band, title_band
 from hodgeformer.draw.raster import Floats, corner_normals, rasterize, shade
 from hodgeformer.errors import ConfigError, MeshError
 from hodgeformer.mesh.geometry import face_vectors
 from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.palette import parse_color
 from hodgeformer.threads import for_row_ranges, thread_count
 
-_PLAIN = (196, 201, 210)
+_PLAIN = parse_color(LOOK["plain"])
+_LAMPS = np.array([LOOK[lamp] for lamp in ("ambient", "key", "fill", "gloss")], dtype=np.float32)
 _MARGIN = 0.05  # between views and around them, as a share of the width
 _TALLEST = 0.9
 _MOST_SAMPLES = 3
@@ -99,7 +102,7 @@ def _panels(
     ends = np.round(np.cumsum(scale * extents[:, 0] + left_over / len(views))).astype(int)
     widths = np.diff(ends, prepend=0)
     samples = _MOST_SAMPLES if width * height < 4_000_000 else 2
-    normals = corner_normals(mesh.vertices, mesh.faces)
+    normals = corner_normals(mesh.vertices, mesh.faces, LOOK["crease"])
     panels: list[Picture] = [np.empty(0, dtype=np.uint8)] * len(views)
 
     def draw(first: int, last: int) -> None:
@@ -149,7 +152,8 @@ def _panel(
     heights = _heights(flat, mesh, np.abs(double_areas)) if edges > 0 else np.zeros((1, 3), dtype=np.float32)
     total = np.zeros((height, width, 3), dtype=np.float32)
     lit = np.zeros((height, width), dtype=np.float32)
-    shade(owner, weights, normals, colors, facing, heights, edges, not blend, samples, total, lit)
+    doublings = LOOK["gloss_doublings"]
+    shade(owner, weights, normals, colors, facing, _LAMPS, doublings, heights, edges, not blend, samples, total, lit)
     covered = lit / samples**2
     middle = depth[samples // 2 :: samples, samples // 2 :: samples]
     light = _openness(middle, radius=scale)[..., None]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, diags_array
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs, eigsh
 
+from hodgeformer.containers import ElementKind
 from hodgeformer.errors import ConfigError
+from hodgeformer.mesh.prepare import PreparedMesh
+from hodgeformer.mesh.topology import MeshComplex
+from hodgeformer.packed.metric import Metric
 
 End = Literal["largest", "smallest"]
 ComplexArray = NDArray[np.complex128]
@@ -38,6 +43,10 @@ class Eigenpairs:
         """Positions without the second partners of conjugate pairs, whose real parts show nothing new."""
         small = 1e-9 * (np.abs(self.values).max() if len(self) else 0.0)
         return [i for i in range(len(self)) if self.values[i].imag >= -small]
+
+    def in_file_order(self, prepared: PreparedMesh, kind: ElementKind) -> Eigenpairs:
+        """Functions on the elements of a prepared mesh, in the order of its file."""
+        return replace(self, functions=prepared.to_file_order(self.functions, kind))
 
     def is_pair(self, i: int) -> bool:
         """Whether eigenvalue i is one of two that are conjugate to each other."""
@@ -86,6 +95,22 @@ def _in_phase(functions: ComplexArray) -> ComplexArray:
     peak = turned.real[np.abs(turned.real).argmax(axis=0), np.arange(turned.shape[1])]
     result: ComplexArray = turned * np.where(peak < 0, -1.0, 1.0)
     return result
+
+
+def cotangent_laplacian(topology: MeshComplex, positions: FloatArray) -> tuple[csr_array, FloatArray]:
+    """Stiffness d0^T star1 d0, star1 of Whitney 1-forms, and mass star0, in the unit of `Metric`."""
+    members = {name: torch.tensor(getattr(topology, name)) for name in ("edges", "faces", "face_edges", "face_signs")}
+    at = torch.tensor(positions, dtype=torch.float64)
+    metric = Metric.measure(positions=at, mesh_of_vertex=torch.zeros(len(at), dtype=torch.int64), **members)
+    d0 = topology.d0_matrix().astype(np.float64)
+    return csr_array(d0.T @ whitney_matrix(metric) @ d0), metric.star0.numpy()
+
+
+def whitney_matrix(metric: Metric) -> csr_array:
+    """The mass matrix of Whitney 1-forms, summed over faces."""
+    n_e, sides = len(metric.star1), metric.face_edges.numpy()
+    rows, columns = np.repeat(sides, 3, axis=1).ravel(), np.tile(sides, (1, 3)).ravel()
+    return csr_array((metric.whitney.numpy().astype(np.float64).ravel(), (rows, columns)), shape=(n_e, n_e))
 
 
 def cotangent_eigenpairs(*, stiffness: csr_array, mass: FloatArray, k: int, seed: int = 0) -> Eigenpairs:

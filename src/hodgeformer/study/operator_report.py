@@ -93,6 +93,7 @@ def study_operators(
         known = ", ".join(dict.fromkeys(ELEMENT_NAMES[other] for other in acts_on.values()))
         raise ConfigError(f"this model has no star on the {ELEMENT_NAMES[kind]} elements, only on: {known}")
     stiffness, mass = operators.cotangent()
+    cotangent = cotangent_eigenpairs(stiffness=stiffness, mass=mass, k=n_functions)
     learned = {owner: eigenpairs(operators.laplacian(owner), n_functions, end) for owner in operators.stars}
     return OperatorReport(
         layer=operators.layer,
@@ -106,8 +107,8 @@ def study_operators(
             for owner, own in operators.stars.items()
             for name, star in own.items()
         },
-        eigen={owner: _in_file_order(operators, found, owner) for owner, found in learned.items()},
-        cotangent=_in_file_order(operators, cotangent_eigenpairs(stiffness=stiffness, mass=mass, k=n_functions), "v"),
+        eigen={owner: found.in_file_order(operators.prepared, owner) for owner, found in learned.items()},
+        cotangent=cotangent.in_file_order(operators.prepared, "v"),
         roughness=roughness(learned["v"].functions, stiffness, mass) if "v" in learned else None,
     )
 
@@ -124,10 +125,6 @@ def farthest(operators: HeadOperators, kind: ElementKind) -> int:
     """The element of the file that lies farthest from the middle of the mesh."""
     at = element_positions(operators.prepared, kind)
     return int(operators.prepared.order[kind][np.linalg.norm(at, axis=1).argmax()])
-
-
-def _in_file_order(operators: HeadOperators, found: Eigenpairs, kind: ElementKind) -> Eigenpairs:
-    return Eigenpairs(found.values, operators.prepared.to_file_order(found.functions, kind), found.residuals)
 
 
 def _pairs(found: Eigenpairs) -> list[dict[str, float | bool]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -24,16 +25,10 @@ from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.ops.star_attention import star_attention_weights
 from hodgeformer.packed.batch import Batch
-from hodgeformer.packed.metric import Metric
 from hodgeformer.packed.pack import pack
 from hodgeformer.packed.topology import PackedComplex
+from hodgeformer.study.eigen import cotangent_laplacian, whitney_matrix
 
-STARS: dict[ElementKind, tuple[StarName, ...]] = {
-    "v": ("star0_inv", "star1"),
-    "e": ("star0_inv", "star1", "star1_inv", "star2"),
-    "f": ("star1_inv", "star2"),
-}
-"""The stars of L_v, L_e and L_f."""
 STAR_KIND: dict[StarName, ElementKind] = {"star0_inv": "v", "star1": "e", "star1_inv": "e", "star2": "f"}
 """The kind of element that a star acts on."""
 
@@ -60,10 +55,7 @@ class HeadOperators:
 
     def cotangent(self) -> tuple[csr_array, NDArray[np.float64]]:
         """Stiffness d0^T star1 d0 and mass star0 of the cotangent Laplacian."""
-        d0 = self.prepared.topology.d0_matrix().astype(np.float64)
-        inverse_mass = self.classical["star0_inv"].diagonal()
-        mass = np.divide(1.0, inverse_mass, out=np.zeros_like(inverse_mass), where=inverse_mass > 0)
-        return csr_array(d0.T @ self.classical["star1"] @ d0), mass
+        return cotangent_laplacian(self.prepared.topology, self.prepared.positions)
 
 
 def laplacian(prepared: PreparedMesh, kind: ElementKind, stars: Mapping[StarName, csr_array]) -> LinearOperator:
@@ -86,16 +78,16 @@ def laplacian(prepared: PreparedMesh, kind: ElementKind, stars: Mapping[StarName
 def head_operators(model: HodgeFormer, prepared: PreparedMesh, *, layer: int | None, head: int = 1) -> HeadOperators:
     """Run the model up to a layer (counted from 1; None: the last HodgeFormer block) and read one head's stars."""
     layer = last_hodge_layer(model) if layer is None else layer
-    attention = _hodge_attention(model, layer)
+    attention = hodge_attention(model, layer)
     if not 1 <= head <= model.config.n_heads:
         raise ConfigError(f"the model has heads 1 to {model.config.n_heads}, got {head}")
     batch = pack([prepared])
-    x = _input_of(model, attention, batch)
+    x = features_at(model, attention, batch)
     metric_of = replace(batch.topology, positions=torch.from_numpy(prepared.positions.copy()))
-    stars: dict[ElementKind, dict[StarName, csr_array]] = {}
-    for kind in model.config.updated:
-        module = attention.laplacian[kind]
-        stars[kind] = {name: star_matrix(getattr(module, name), x, metric_of, head=head - 1) for name in STARS[kind]}
+    stars = {
+        kind: {name: star_matrix(star, x, metric_of, head=head - 1) for name, star in stars_of(attention, kind).items()}
+        for kind in model.config.updated
+    }
     classical = {name: _fixed_matrix(FixedStar(name, galerkin=True), metric_of) for name in STAR_KIND}
     return HeadOperators(prepared, layer, head, stars, classical)
 
@@ -107,11 +99,12 @@ def last_hodge_layer(model: HodgeFormer) -> int:
     return model.config.blocks.rindex("H") + 1
 
 
-def star_matrix(star: nn.Module, x: PerElement[Tensor | None], topology: PackedComplex, *, head: int) -> csr_array:
+def star_matrix(
+    star: HodgeStar | FixedStar, x: PerElement[Tensor | None], topology: PackedComplex, *, head: int
+) -> csr_array:
     """A learned star of one head (from 0), or a fixed one, as a matrix in float64."""
     if isinstance(star, FixedStar):
         return _fixed_matrix(star, topology)
-    assert isinstance(star, HodgeStar)
     with torch.no_grad():
         q, k = star.queries_and_keys(cast(Tensor, x[star.kind]))
         one = slice(head, head + 1)
@@ -129,7 +122,8 @@ def element_positions(prepared: PreparedMesh, kind: ElementKind) -> FloatArray:
     return face_centers(prepared.positions, topology.faces)
 
 
-def _hodge_attention(model: HodgeFormer, layer: int) -> HodgeAttention:
+def hodge_attention(model: HodgeFormer, layer: int) -> HodgeAttention:
+    """The attention of a HodgeFormer block, counted from 1."""
     blocks = model.config.blocks
     if not 1 <= layer <= len(blocks) or not isinstance(model.encoder.blocks[layer - 1], HodgeFormerBlock):
         known = ", ".join(str(i + 1) for i, letter in enumerate(blocks) if letter == "H")
@@ -139,13 +133,28 @@ def _hodge_attention(model: HodgeFormer, layer: int) -> HodgeAttention:
     return cast(HodgeAttention, model.encoder.blocks[layer - 1].attention)
 
 
-def _input_of(model: HodgeFormer, attention: nn.Module, batch: Batch) -> PerElement[Tensor | None]:
+def stars_of(attention: HodgeAttention, kind: ElementKind) -> dict[StarName, HodgeStar | FixedStar]:
+    """The stars of L_v, L_e or L_f by their names."""
+    members = attention.laplacian[kind].named_children()
+    return {cast(StarName, name): star for name, star in members if isinstance(star, HodgeStar | FixedStar)}
+
+
+class _ArrivedError(Exception):
+    """The features have been through the module; the rest of the model need not run."""
+
+
+def features_at(model: HodgeFormer, attention: HodgeAttention, batch: Batch) -> PerElement[Tensor | None]:
     """What arrives at a module when the model reads the batch."""
     seen: list[PerElement[Tensor | None]] = []
-    hook = attention.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+
+    def catch(_: nn.Module, arguments: tuple[Any, ...], __: Any) -> None:
+        seen.append(arguments[0])
+        raise _ArrivedError
+
+    hook = attention.register_forward_hook(catch)
     training = model.training
     try:
-        with torch.no_grad():
+        with torch.no_grad(), suppress(_ArrivedError):
             model.eval()
             model.forward_features(batch)
     finally:
@@ -157,15 +166,8 @@ def _input_of(model: HodgeFormer, attention: nn.Module, batch: Batch) -> PerElem
 def _fixed_matrix(star: FixedStar, topology: PackedComplex) -> csr_array:
     metric = topology.metric
     if star.name == "star1" and star.galerkin:
-        return _whitney_matrix(metric)
+        return whitney_matrix(metric)
     return csr_array(diags_array(star.diagonal(metric).numpy().astype(np.float64)))
-
-
-def _whitney_matrix(metric: Metric) -> csr_array:
-    """The mass matrix of Whitney 1-forms, summed over faces."""
-    n_e, sides = len(metric.star1), metric.face_edges.numpy()
-    rows, columns = np.repeat(sides, 3, axis=1).ravel(), np.tile(sides, (1, 3)).ravel()
-    return csr_array((metric.whitney.numpy().astype(np.float64).ravel(), (rows, columns)), shape=(n_e, n_e))
 
 
 def _csr(pattern: SparsityPattern[Tensor], weights: Tensor) -> csr_array:

@@ -10,7 +10,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +19,27 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from hodgeformer import __version__
-from hodgeformer.errors import HodgeFormerError
+from hodgeformer.data.figures import figure
+from hodgeformer.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
-from hodgeformer.palette import parse_color
+from hodgeformer.palette import class_colors, hex_color, parse_color
+from hodgeformer.predict.pretrained import locate_model
+from hodgeformer.viewer import messages
 from hodgeformer.viewer.fields import Eigenfunctions, FieldSource
-from hodgeformer.viewer.frames import MEDIA_TYPE, decode_frame, encode_frame
 from hodgeformer.viewer.guard import Guard, Hosts
-from hodgeformer.viewer.messages import described, mesh_frame, parsed_pick, read_label_file
-from hodgeformer.viewer.models import Shelf
+from hodgeformer.viewer.intake import Refusal, Threads, Uploads
+from hodgeformer.viewer.models import Predictions, Shelf, offered_models, shelf_name
+from hodgeformer.viewer.open_meshes import OpenMesh, OpenMeshes
+from hodgeformer.viewer.operators import Attention, LearnedEigenfunctions
 from hodgeformer.viewer.outbox import Annotation, Outbox
-from hodgeformer.viewer.predictions import Predictions
-from hodgeformer.viewer.refusal import Refusal
-from hodgeformer.viewer.scenes import Scene, SceneStore
-from hodgeformer.viewer.threads import Threads
-from hodgeformer.viewer.uploads import Uploads
 
 SAMPLE_FACES = 8000
-_MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+N_COLORS = 256
+"""Of classes that a person adds; after so many they come again."""
 _log = logging.getLogger("hodgeformer.viewer")
 
 
@@ -49,117 +49,132 @@ class Viewer:
 
     shelf: Shelf
     outbox: Outbox
-    scenes: SceneStore = field(default_factory=SceneStore)
+    meshes: OpenMeshes = field(default_factory=OpenMeshes)
     uploads: Uploads = field(default_factory=Uploads)
     sources: Sequence[FieldSource] = field(default_factory=lambda: (Eigenfunctions(),))
-    opened: Scene | None = None
+    opened: OpenMesh | None = None
     preferred: str | None = None
 
     def __post_init__(self) -> None:
-        self.predictions = Predictions(self.shelf, self.scenes)
+        self.predictions = Predictions(self.shelf, self.meshes)
         self._quick, self._slow = Threads(8), Threads(2)
 
     async def session(self, request: Request) -> Response:
-        models = [{"name": name, "description": entry.description} for name, entry in self.shelf.entries.items()]
+        models = [{"name": name, "description": offer.description} for name, offer in self.shelf.offered.items()]
         return JSONResponse({
             "version": __version__,
             "models": models,
             "preferred": self.preferred,
+            "palette": [hex_color(color) for color in class_colors(N_COLORS)],
             "suffixes": list(MESH_SUFFIXES),
             "max_bytes": self.uploads.max_bytes,
             "out": str(self.outbox.folder),
-            "opened": None if self.opened is None else described(self.opened),
+            "opened": None if self.opened is None else messages.described(self.opened),
         })  # fmt: skip
 
     async def open_upload(self, request: Request) -> Response:
         name = request.query_params.get("name", "mesh")
         mesh = await self.uploads.parse(request, name, load_mesh)
-        return JSONResponse(described(self.scenes.add(mesh)), status_code=201)
+        return JSONResponse(messages.described(self.meshes.add(mesh)), status_code=201)
 
     async def open_sample(self, request: Request) -> Response:
-        from hodgeformer.data.figures import figure
-
         mesh, _ = await self._quick.run(partial(figure, np.random.default_rng(), n_faces=SAMPLE_FACES, name="figure"))
-        return JSONResponse(described(self.scenes.add(mesh)), status_code=201)
+        return JSONResponse(messages.described(self.meshes.add(mesh)), status_code=201)
 
-    async def mesh(self, request: Request) -> Response:
-        scene = self._scene(request)
-        return await self._frame(partial(mesh_frame, scene.mesh))
+    async def geometry(self, request: Request) -> Response:
+        return await self._arrays(partial(messages.encoded_mesh, self._mesh(request).mesh))
 
     async def predict(self, request: Request) -> Response:
-        scene = self._scene(request)
-        self.predictions.start(scene, request.query_params.get("model", ""))
-        return JSONResponse(asdict(scene.progress), status_code=202)
+        opened = self._mesh(request)
+        self.predictions.start(opened, request.query_params.get("model", ""))
+        return JSONResponse(asdict(opened.progress), status_code=202)
 
     async def progress(self, request: Request) -> Response:
-        return JSONResponse(asdict(self._scene(request).progress))
+        return JSONResponse(asdict(self._mesh(request).progress))
 
     async def prediction(self, request: Request) -> Response:
-        scene = self._scene(request)
-        found = scene.prediction
+        opened = self._mesh(request)
+        found = opened.prediction
         if found is None:
             raise Refusal(404, "There is no prediction for this mesh yet.")
-        header = {"model": found.model, "task": found.task, "classes": found.classes, "colors": found.colors}
+        about = {"model": found.model, "task": found.task, "classes": found.classes, "colors": found.colors}
         arrays = {"probabilities": found.probabilities, "labels": found.labels.astype(np.int32)}
-        return await self._frame(partial(encode_frame, {**header, "warnings": found.warnings}, arrays))
+        return await self._arrays(partial(messages.encode, {**about, "warnings": found.warnings}, arrays))
 
     async def fields(self, request: Request) -> Response:
-        scene = self._scene(request)
-        offered = await self._slow.run(lambda: [(source, source.choices(scene)) for source in self.sources])
+        opened = self._mesh(request)
+        offered = await self._slow.run(lambda: [(source, source.choices(opened)) for source in self.sources])
         return JSONResponse([
             {"name": s.name, "title": s.title, "picks": s.picks, "choices": [asdict(choice) for choice in choices]}
             for s, choices in offered if choices is not None
         ])  # fmt: skip
 
     async def field(self, request: Request) -> Response:
-        scene = self._scene(request)
+        opened = self._mesh(request)
         source = next((s for s in self.sources if s.name == request.path_params["source"]), None)
         if source is None:
             raise Refusal(404, "There is no such layer; reload the page.")
         query = dict(request.query_params)
-        pick = parsed_pick(query, scene.mesh) if source.picks else None
+        pick = messages.parsed_pick(query, opened.mesh) if source.picks else None
 
         def compute() -> bytes:
-            found = source.field(scene, query, pick)
-            header = {"element": found.element, "signed": found.signed, "note": found.note}
-            return encode_frame(header, {"values": found.values})
+            found = source.field(opened, query, pick)
+            about = {"element": found.element, "signed": found.signed, "note": found.note}
+            return messages.encode(about, {"values": found.values})
 
-        return Response(await self._slow.run(compute), media_type=MEDIA_TYPE)
+        return Response(await self._slow.run(compute), media_type=messages.MEDIA_TYPE)
 
     async def read_labels(self, request: Request) -> Response:
         """A label file for an open mesh, as labels per face."""
-        scene = self._scene(request)
-        read = partial(read_label_file, mesh=scene.mesh)
+        opened = self._mesh(request)
+        read = partial(messages.read_label_file, mesh=opened.mesh)
         labels = await self.uploads.parse(request, request.query_params.get("name", "labels.txt"), read)
-        return Response(encode_frame({}, {"labels": labels.astype(np.int32)}), media_type=MEDIA_TYPE)
+        return Response(messages.encode({}, {"labels": labels.astype(np.int32)}), media_type=messages.MEDIA_TYPE)
 
     async def save(self, request: Request) -> Response:
-        scene, annotation, _ = await self._annotation(request)
-        files = await self._quick.run(partial(self.outbox.save, scene, annotation))
+        opened, annotation, _ = await self._annotation(request)
+        files = await self._quick.run(partial(self.outbox.save, opened, annotation))
         return JSONResponse({"folder": str(self.outbox.folder), "files": files})
 
     async def save_data_set(self, request: Request) -> Response:
-        scene, annotation, header = await self._annotation(request)
-        add = partial(self.outbox.add_to_data_set, scene, annotation, str(header.get("data_set", "")))
+        opened, annotation, about = await self._annotation(request)
+        add = partial(self.outbox.add_to_data_set, opened, annotation, str(about.get("data_set", "")))
         root, n_meshes = await self._quick.run(add)
         return JSONResponse({"folder": str(root), "meshes": n_meshes, "command": f"hodgeformer train {root}"})
 
-    def _scene(self, request: Request) -> Scene:
-        return self.scenes.get(request.path_params["scene"])
+    def _mesh(self, request: Request) -> OpenMesh:
+        return self.meshes.get(request.path_params["mesh"])
 
-    async def _annotation(self, request: Request) -> tuple[Scene, Annotation, dict[str, Any]]:
-        scene = self._scene(request)
-        header, arrays = decode_frame(await self.uploads.body(request))
+    async def _annotation(self, request: Request) -> tuple[OpenMesh, Annotation, dict[str, Any]]:
+        opened = self._mesh(request)
+        about, arrays = messages.decode(await self.uploads.body(request))
         try:
-            colors = tuple(parse_color(color) for color in header["colors"])
-            classes = tuple(str(name) for name in header["classes"])
+            colors = tuple(parse_color(color) for color in about["colors"])
+            classes = tuple(str(name) for name in about["classes"])
             labels = arrays["labels"].astype(np.int64)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Refusal(400, f"The request cannot be read ({error}); reload the page.") from None
-        return scene, Annotation(labels, classes, colors), header
+        return opened, Annotation(labels, classes, colors), about
 
-    async def _frame(self, make: Callable[[], bytes]) -> Response:
-        return Response(await self._quick.run(make), media_type=MEDIA_TYPE)
+    async def _arrays(self, make: Callable[[], bytes]) -> Response:
+        return Response(await self._quick.run(make), media_type=messages.MEDIA_TYPE)
+
+
+def make_viewer(*, model: str | None, mesh: Path | None, out: Path, max_faces: int | None) -> Viewer:
+    """The viewer with all its models and layers; `model` and `mesh` are opened at once."""
+    if model is not None:
+        locate_model(model)  # a wrong name is told here, not in the browser
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"{out}: this is a file; --out needs a folder")
+    meshes, shelf = OpenMeshes(), Shelf(offered_models(model, max_faces=max_faces))
+    return Viewer(
+        shelf=shelf,
+        outbox=Outbox(out.resolve()),
+        meshes=meshes,
+        sources=(Attention(shelf), Eigenfunctions(), LearnedEigenfunctions(shelf)),
+        opened=None if mesh is None else meshes.add(load_mesh(mesh), pinned=True),
+        preferred=None if model is None else shelf_name(model),
+    )
 
 
 def create_app(viewer: Viewer, *, host: str = "127.0.0.1") -> Starlette:
@@ -170,22 +185,21 @@ def create_app(viewer: Viewer, *, host: str = "127.0.0.1") -> Starlette:
         yield
         viewer.predictions.close()
 
-    scene = "/api/scenes/{scene}"
-    files = static_files()
-    routes = [
-        *(Route(path, partial(_static, content=content, media_type=kind)) for path, (content, kind) in files.items()),
+    mesh = "/api/meshes/{mesh}"
+    routes: list[BaseRoute] = [
         Route("/api/session", viewer.session),
-        Route("/api/scenes", viewer.open_upload, methods=["POST"]),
+        Route("/api/meshes", viewer.open_upload, methods=["POST"]),
         Route("/api/samples", viewer.open_sample, methods=["POST"]),
-        Route(f"{scene}/mesh", viewer.mesh),
-        Route(f"{scene}/predict", viewer.predict, methods=["POST"]),
-        Route(f"{scene}/progress", viewer.progress),
-        Route(f"{scene}/prediction", viewer.prediction),
-        Route(f"{scene}/fields", viewer.fields),
-        Route(f"{scene}/fields/{{source}}", viewer.field),
-        Route(f"{scene}/labels", viewer.read_labels, methods=["POST"]),
-        Route(f"{scene}/save", viewer.save, methods=["POST"]),
-        Route(f"{scene}/data-set", viewer.save_data_set, methods=["POST"]),
+        Route(f"{mesh}/geometry", viewer.geometry),
+        Route(f"{mesh}/predict", viewer.predict, methods=["POST"]),
+        Route(f"{mesh}/progress", viewer.progress),
+        Route(f"{mesh}/prediction", viewer.prediction),
+        Route(f"{mesh}/fields", viewer.fields),
+        Route(f"{mesh}/fields/{{source}}", viewer.field),
+        Route(f"{mesh}/labels", viewer.read_labels, methods=["POST"]),
+        Route(f"{mesh}/save", viewer.save, methods=["POST"]),
+        Route(f"{mesh}/data-set", viewer.save_data_set, methods=["POST"]),
+        Mount("/", StaticFiles(packages=[("hodgeformer.viewer", "static")], html=True)),
     ]
     return Starlette(
         routes=routes,
@@ -193,22 +207,6 @@ def create_app(viewer: Viewer, *, host: str = "127.0.0.1") -> Starlette:
         exception_handlers={HodgeFormerError: _explain, HTTPException: _explain_http, Exception: _apologize},
         lifespan=lifespan,
     )
-
-
-def static_files() -> dict[str, tuple[bytes, str]]:
-    """Address -> content and media type of the page: a fixed table, so that no request reaches the file system."""
-    root = resources.files("hodgeformer.viewer") / "static"
-    found: dict[str, tuple[bytes, str]] = {}
-    for folder, prefix in ((root, "/"), (root / "assets", "/assets/")):
-        for item in folder.iterdir() if folder.is_dir() else ():
-            kind = _MEDIA_TYPES.get(Path(item.name).suffix)
-            if kind is not None:
-                found["/" if item.name == "index.html" else prefix + item.name] = (item.read_bytes(), kind)
-    return found
-
-
-async def _static(request: Request, *, content: bytes, media_type: str) -> Response:
-    return Response(content, media_type=media_type)
 
 
 async def _explain(request: Request, error: Exception) -> Response:

@@ -41,17 +41,12 @@ class Hosts:
     def of(cls, host: str) -> Hosts:
         """The names that fit the address the server listens on."""
         literal = f"[{host}]" if ":" in host else host.lower()
-        try:
-            unspecified = ipaddress.ip_address(host).is_unspecified
-        except ValueError:
-            unspecified = False
-        return cls(_LOOPBACK | {literal}, any_address=unspecified)
+        address = _address(host)
+        return cls(_LOOPBACK | {literal}, any_address=address is not None and address.is_unspecified)
 
     def allow(self, header: str) -> bool:
         name = _without_port(header).lower()
-        if name in self.names:
-            return True
-        return self.any_address and _is_address(name)
+        return name in self.names or (self.any_address and _address(name.strip("[]")) is not None)
 
 
 @dataclass(frozen=True)
@@ -79,7 +74,7 @@ class Guard:
         host = headers.get("host", "")
         if not self.hosts.allow(host):
             return f"This server does not answer as '{host[:80]}'; open the address that it printed."
-        if not _at_most_one(headers, "host", "origin"):
+        if any(len(headers.getlist(name)) > 1 for name in ("host", "origin")):
             return "Host and Origin must be given once."
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
@@ -90,8 +85,10 @@ class Guard:
         return None
 
 
-def _at_most_one(headers: Headers, *names: str) -> bool:
-    return all(len(headers.getlist(name)) <= 1 for name in names)
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches a server that listens on `host`."""
+    address = _address(host)
+    return host.lower() == "localhost" if address is None else address.is_loopback
 
 
 def _without_port(header: str) -> str:
@@ -100,17 +97,8 @@ def _without_port(header: str) -> str:
     return header.partition(":")[0]
 
 
-def _is_address(name: str) -> bool:
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(name.strip("[]"))
+        return ipaddress.ip_address(host)
     except ValueError:
-        return False
-    return True
-
-
-def is_local(host: str) -> bool:
-    """Whether only this machine reaches a server that listens on `host`."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
+        return None

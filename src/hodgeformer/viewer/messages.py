@@ -1,36 +1,56 @@
-"""What goes between the page and the server about one mesh."""
+"""What goes between the page and the server about one mesh. Arrays travel as safetensors."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from hodgeformer.data.labels import Codes, LabelFile
 from hodgeformer.mesh.elements import UNLABELLED, convert_labels
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.viewer.fields import Pick
-from hodgeformer.viewer.frames import encode_frame
-from hodgeformer.viewer.refusal import Refusal
-from hodgeformer.viewer.scenes import Scene
-from hodgeformer.viewer.surface import face_neighbors
+from hodgeformer.viewer.intake import Refusal
+from hodgeformer.viewer.open_meshes import OpenMesh
 
+MEDIA_TYPE = "application/octet-stream"
 MAX_CLASSES = 2**12
 
 
-def described(scene: Scene) -> dict[str, Any]:
+def encode(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
+    """Arrays and what is to be said of them; the page reads those of 32 bits."""
+    return save(arrays, {"about": json.dumps(about)})
+
+
+def decode(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """What `encode` was given; Refusal for anything else."""
+    try:
+        arrays = load(message)
+        # The library does not hand out the metadata of a message in memory; they are checked with the rest.
+        header = json.loads(message[8 : 8 + int.from_bytes(message[:8], "little")])
+        about = dict(json.loads(header["__metadata__"]["about"]))
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Refusal(400, f"The request cannot be read ({error}); reload the page.") from None
+    return about, arrays
+
+
+def described(opened: OpenMesh) -> dict[str, Any]:
     """What the page says of an open mesh before it has it."""
-    mesh = scene.mesh
+    mesh = opened.mesh
     return {
-        "id": scene.id, "name": mesh.name, "n_vertices": mesh.n_vertices, "n_faces": mesh.n_faces,
+        "id": opened.id, "name": mesh.name, "n_vertices": mesh.n_vertices, "n_faces": mesh.n_faces,
         "notes": list(mesh.notes),
     }  # fmt: skip
 
 
-def mesh_frame(mesh: Mesh) -> bytes:
+def encoded_mesh(mesh: Mesh) -> bytes:
     """Positions around the origin at unit size, which keeps float32 exact enough, and how the faces hang together."""
     low, high = mesh.vertices.min(axis=0), mesh.vertices.max(axis=0)
     center = low / 2 + high / 2
@@ -43,7 +63,7 @@ def mesh_frame(mesh: Mesh) -> bytes:
     labels = carried_labels(mesh)
     if labels is not None:
         arrays["labels"] = labels.astype(np.int32)
-    return encode_frame({}, arrays)
+    return encode({}, arrays)
 
 
 def carried_labels(mesh: Mesh) -> IntArray | None:
@@ -82,3 +102,35 @@ def parsed_pick(query: Mapping[str, str], mesh: Mesh) -> Pick:
         raise Refusal(400, f"Click a face of the mesh first ({error}).") from None
     x, y, z = (weights / weights.sum() @ mesh.vertices[mesh.faces[face]]).tolist()
     return Pick(face, (x, y, z))
+
+
+def face_neighbors(mesh: Mesh) -> NDArray[np.int32]:
+    """(n_faces, 3): the face across side (corner i, corner i + 1), -1 where there is none.
+
+    Vertices at the same place count as one, so that a soup of triangles hangs together too. Where more than two faces
+    share a side, each leads to the next and the last to the first, so that all are reached.
+    """
+    faces = _welded(mesh)
+    ends = np.stack([faces, np.roll(faces, -1, axis=1)], axis=2).reshape(-1, 2)
+    low, high = ends.min(axis=1), ends.max(axis=1)
+    key = low * (faces.max() + 1) + high
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    first = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
+    count = np.diff(np.r_[first, len(key)])
+    start = np.repeat(first, count)
+    place = np.arange(len(key)) - start
+    partner = order[start + (place + 1) % np.repeat(count, count)]
+    neighbors = np.empty(len(key), dtype=np.int32)
+    neighbors[order] = partner // 3
+    neighbors[neighbors == np.arange(len(key)) // 3] = -1
+    return neighbors.reshape(-1, 3)
+
+
+def _welded(mesh: Mesh) -> IntArray:
+    """Faces over numbers of places."""
+    order = np.lexsort(mesh.vertices.T)
+    moved = np.r_[True, (np.diff(mesh.vertices[order], axis=0) != 0).any(axis=1)]
+    place = np.empty(mesh.n_vertices, dtype=np.int64)
+    place[order] = np.cumsum(moved) - 1
+    return place[mesh.faces]

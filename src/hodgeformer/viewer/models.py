@@ -1,45 +1,154 @@
-"""The models a person can pick from: named beforehand, read when first used, a few kept in memory."""
+"""The models a person can pick from: named beforehand, read when first used, run in the background."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
+import numpy as np
+
+from hodgeformer.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.viewer.refusal import Refusal
-from hodgeformer.viewer.scenes import Prediction
-
-if TYPE_CHECKING:
-    from hodgeformer.mesh.prepare import PrepareConfig
-    from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.mesh.pose import n_frames
+from hodgeformer.mesh.prepare import PrepareConfig
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.predict.predictor import PredictOptions, Predictor
+from hodgeformer.predict.pretrained import bundled_models
+from hodgeformer.viewer.intake import Refusal
+from hodgeformer.viewer.open_meshes import OpenMesh, OpenMeshes, Prediction, PredictionProgress
 
 MAX_LOADED = 3
+MAX_AT_ONCE = 2
+MAX_WAITING = 32
+
+Report = Callable[[float], None]
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
-class Model(Protocol):
-    """What the viewer asks of a model; `report` is told the fraction of the work that is done.
+class Recent(Generic[K, V]):
+    """The last few results of slow work, made one at a time, so that asking again is quick."""
 
-    `network` and `preparation` are for looking inside.
-    """
+    def __init__(self, n: int, lock: threading.Lock | None = None) -> None:
+        self._n, self._lock = n, lock or threading.Lock()
+        self._made: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make()
+            self._made.move_to_end(key)
+            while len(self._made) > self._n:
+                self._made.popitem(last=False)
+            return self._made[key]
+
+
+class ViewerModel:
+    """A predictor that answers for faces. Meshes above `max_faces` are simplified and the answer is carried back."""
+
+    def __init__(self, name: str, predictor: Predictor, *, max_faces: int | None) -> None:
+        self._name, self._predictor, self._max_faces = name, predictor, max_faces
+        self._passes = _Passes(predictor.model)
+
+    @cached_property
+    def network(self) -> HodgeFormer:
+        """For looking inside."""
+        # Not the one that predicts: hooks that look inside must not meet a prediction that runs at the same time.
+        return self._predictor.checkpoint.build_model()
 
     @property
-    def network(self) -> HodgeFormer: ...
+    def preparation(self) -> PrepareConfig:
+        return self._predictor.checkpoint.prepare
 
-    @property
-    def preparation(self) -> PrepareConfig: ...
+    def predict(self, mesh: Mesh, report: Report) -> Prediction:
+        """The answer for every face; `report` is told the fraction of the work that is done."""
+        options = PredictOptions(max_faces=self._max_faces)
+        warnings: tuple[str, ...] = ()
+        if self._max_faces is not None and mesh.n_faces > self._max_faces:
+            warnings = (f"Predicted on a copy with {self._max_faces:,} faces and carried back.",)
+        with self._passes.reported(report, self._n_passes(mesh, options)):
+            result = self._predictor.predict(mesh, max_faces=self._max_faces)
+        if result.task == "regression":
+            raise ConfigError(f"'{self._name}' predicts values, not classes; use `hodgeformer predict` for it")
+        if result.element not in ("face", "mesh"):
+            result = result.on("face")
+        return Prediction(
+            model=self._name,
+            task=result.task,
+            classes=result.names,
+            colors=result.colors,
+            probabilities=np.ascontiguousarray(result.probabilities, dtype=np.float32),
+            warnings=warnings + tuple(f"Unlike the training meshes: {text}" for text in result.warnings),
+        )
 
-    def predict(self, mesh: Mesh, report: Callable[[float], None]) -> Prediction: ...
+    def _n_passes(self, mesh: Mesh, options: PredictOptions) -> int:
+        n_faces = min(mesh.n_faces, self._max_faces or mesh.n_faces)
+        return -(-n_frames(self.preparation.pose) // max(1, options.batch_faces // n_faces))
+
+
+class _Passes:
+    """Tells the thread that runs the model which share of the blocks it has passed."""
+
+    def __init__(self, network: HodgeFormer) -> None:
+        self._here = threading.local()
+        self._n_blocks = len(network.encoder.blocks)
+        network.register_forward_pre_hook(self._tell)
+        for block in network.encoder.blocks:
+            block.register_forward_hook(self._pass)
+
+    @contextmanager
+    def reported(self, report: Report, n_passes: int) -> Iterator[None]:
+        self._here.report, self._here.total, self._here.done = report, n_passes * self._n_blocks, 0
+        try:
+            yield
+        finally:
+            del self._here.report
+
+    def _pass(self, *_: Any) -> None:
+        if hasattr(self._here, "report"):
+            self._here.done += 1
+            self._tell()
+
+    def _tell(self, *_: Any) -> None:
+        if hasattr(self._here, "report"):
+            self._here.report(min(1.0, self._here.done / self._here.total))
 
 
 @dataclass(frozen=True)
-class Entry:
+class OfferedModel:
     """A model on the shelf: how it is read, and what to say of it."""
 
-    load: Callable[[], Model]
+    load: Callable[[], ViewerModel]
     description: str = ""
+
+
+def offered_models(given: str | None, *, max_faces: int | None) -> dict[str, OfferedModel]:
+    """The model that was asked for, first, and the bundled ones."""
+
+    def offer(name: str, where: str | Path, description: str) -> OfferedModel:
+        return OfferedModel(lambda: ViewerModel(name, Predictor.load(where), max_faces=max_faces), description)
+
+    bundled = bundled_models()
+    offered = {}
+    if given is not None and (given not in bundled or Path(given).exists()):
+        name = shelf_name(given)
+        offered[name] = offer(name, given, str(Path(given).resolve()))
+    return offered | {m.name: offer(m.name, m.path, m.summary) for m in bundled.values() if m.name not in offered}
+
+
+def shelf_name(given: str) -> str:
+    """How a model is called in the list: a bundled name, the run's folder, or the file without suffix."""
+    path = Path(given)
+    if path.is_file():
+        return path.resolve().parent.name if path.stem in ("best", "last", "model") else path.stem
+    return path.resolve().name if path.exists() else given
 
 
 class Shelf:
@@ -48,23 +157,67 @@ class Shelf:
     `inside` is held while a model runs to be looked into, so that hooks of two requests do not meet.
     """
 
-    def __init__(self, entries: Mapping[str, Entry]) -> None:
-        self.entries = dict(entries)
-        self._loaded: OrderedDict[str, Model] = OrderedDict()
-        self._lock = threading.Lock()
+    def __init__(self, offered: Mapping[str, OfferedModel]) -> None:
+        self.offered = dict(offered)
         self.inside = threading.Lock()
+        self._loaded: Recent[str, ViewerModel] = Recent(MAX_LOADED)
 
     def check_name(self, name: str) -> None:
-        if name not in self.entries:
+        if name not in self.offered:
             raise Refusal(404, f"There is no model '{name[:80]}'; pick one of the list.")
 
-    def model(self, name: str) -> Model:
+    def model(self, name: str) -> ViewerModel:
         """The model, read from disk if it is not in memory."""
         self.check_name(name)
+        return self._loaded.get(name, self.offered[name].load)
+
+
+class Predictions:
+    """Runs models over open meshes in threads, a few at once. Asking again for a mesh replaces what was asked."""
+
+    def __init__(self, shelf: Shelf, meshes: OpenMeshes) -> None:
+        self._shelf, self._meshes = shelf, meshes
+        self._pool = ThreadPoolExecutor(MAX_AT_ONCE, thread_name_prefix="predict")
+        self._lock = threading.Lock()
+        self._pending = 0
+
+    def start(self, opened: OpenMesh, model: str) -> None:
+        self._shelf.check_name(model)
         with self._lock:
-            if name not in self._loaded:
-                self._loaded[name] = self.entries[name].load()
-            self._loaded.move_to_end(name)
-            while len(self._loaded) > MAX_LOADED:
-                self._loaded.popitem(last=False)
-            return self._loaded[name]
+            if self._pending >= MAX_WAITING:
+                raise Refusal(503, f"{self._pending} predictions are waiting already; try again in a minute.")
+            self._pending += 1
+            opened.run += 1
+            opened.progress = PredictionProgress("waiting")
+        self._pool.submit(self._run, opened, model, opened.run)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, opened: OpenMesh, model: str, run: int) -> None:
+        def report(stage: str, fraction: float | None = None) -> None:
+            if opened.run == run:
+                opened.progress = PredictionProgress(stage, fraction)
+
+        def fail(reason: str) -> None:
+            opened.progress = PredictionProgress("failed", error=reason)
+
+        try:
+            if opened.run != run or not self._meshes.holds(opened):
+                return
+            report("loading the model")
+            predictor = self._shelf.model(model)
+            report("preparing the mesh")
+            prediction = predictor.predict(opened.mesh, lambda fraction: report("predicting", fraction))
+            if opened.run == run:
+                opened.prediction, opened.progress = prediction, PredictionProgress("done", 1.0)
+        except HodgeFormerError as error:
+            fail(str(error))
+        except MemoryError:
+            fail("There is not enough memory for this mesh; simplify it first.")
+        except Exception as error:
+            fail(f"The prediction stopped: {type(error).__name__}: {error}")
+            raise
+        finally:
+            with self._lock:
+                self._pending -= 1

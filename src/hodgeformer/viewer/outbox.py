@@ -18,9 +18,8 @@ from hodgeformer.mesh.elements import UNLABELLED
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.palette import RGB, UNLABELLED_COLOR, hex_color
-from hodgeformer.viewer.refusal import Refusal
-from hodgeformer.viewer.scenes import Scene
-from hodgeformer.viewer.uploads import safe_file_name
+from hodgeformer.viewer.intake import Refusal, safe_file_name
+from hodgeformer.viewer.open_meshes import OpenMesh
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,24 +54,24 @@ class Outbox:
     folder: Path
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def save(self, scene: Scene, annotation: Annotation) -> list[str]:
+    def save(self, opened: OpenMesh, annotation: Annotation) -> list[str]:
         """Labels as text and JSON, the colored mesh as PLY and GLB; their names."""
-        annotation.check(scene.mesh)
+        annotation.check(opened.mesh)
         with self._lock:
             folder = self._inside(self.folder)
-            stem = scene.saved_as or _free_stem(folder, Path(safe_file_name(scene.mesh.name)).name)
+            stem = opened.saved_as or _free_stem(folder, Path(safe_file_name(opened.mesh.name)).name)
             files = [folder / f"{stem}{suffix}" for suffix in (".txt", ".json", ".ply", ".glb")]
             text, described, ply, glb = files
             write_text(text, label_lines(annotation.labels))
-            write_text(described, _description(scene, annotation))
+            write_text(described, _description(opened, annotation))
             for path in (ply, glb):
-                save_mesh(scene.mesh, path, face_colors=annotation.face_colors, face_labels=annotation.labels)
-            scene.saved_as = stem
+                save_mesh(opened.mesh, path, face_colors=annotation.face_colors, face_labels=annotation.labels)
+            opened.saved_as = stem
         return [path.name for path in files]
 
-    def add_to_data_set(self, scene: Scene, annotation: Annotation, name: str) -> tuple[Path, int]:
+    def add_to_data_set(self, opened: OpenMesh, annotation: Annotation, name: str) -> tuple[Path, int]:
         """The mesh and its labels as a member of the data set `name`; its folder and how many meshes it has now."""
-        annotation.check(scene.mesh)
+        annotation.check(opened.mesh)
         if len(annotation.classes) < 2:
             raise Refusal(400, "A data set needs at least two classes; add one to the list of classes.")
         if (annotation.labels == UNLABELLED).all():
@@ -81,8 +80,8 @@ class Outbox:
             root = self._inside(self.folder / safe_file_name(name or "dataset"))
             meshes, labels = self._inside(root / "meshes"), self._inside(root / "labels")
             _check_classes(root, annotation.classes)
-            stem = _stem_in_data_set(meshes, scene.mesh)
-            save_mesh(scene.mesh, meshes / f"{stem}.ply")
+            stem = _stem_in_data_set(meshes, opened.mesh)
+            save_mesh(opened.mesh, meshes / f"{stem}.ply")
             write_text(labels / f"{stem}.txt", label_lines(annotation.labels))
             n = sum(1 for _ in meshes.glob("*.ply"))
             write_text(root / FILE_NAME, _data_set_text(annotation, n))
@@ -145,15 +144,15 @@ def _check_classes(root: Path, classes: tuple[str, ...]) -> None:
         )
 
 
-def _description(scene: Scene, annotation: Annotation) -> str:
+def _description(opened: OpenMesh, annotation: Annotation) -> str:
     counts = np.bincount(annotation.labels + 1, minlength=len(annotation.classes) + 1)
     content = {
-        "mesh": scene.mesh.name,
+        "mesh": opened.mesh.name,
         "element": "face",
         "classes": list(annotation.classes),
         "colors": [hex_color(color) for color in annotation.colors],
         "faces": dict(zip(("unlabelled", *annotation.classes), counts.tolist(), strict=True)),
-        "model": None if scene.prediction is None else scene.prediction.model,
+        "model": None if opened.prediction is None else opened.prediction.model,
     }
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 

@@ -1,0 +1,199 @@
+"""What a model has learned, as layers: where the attention of the clicked place goes, and learned eigenfunctions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hodgeformer.containers import ELEMENT_NAMES, ElementKind, PerElement
+from hodgeformer.mesh.elements import carry
+from hodgeformer.mesh.geometry import edge_centers
+from hodgeformer.mesh.prepare import PreparedMesh, prepare
+from hodgeformer.nn.classical import StarName
+from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.hodge_star import HodgeStar
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.packed.pack import pack
+from hodgeformer.study.eigen import Eigenpairs, eigenpairs
+from hodgeformer.study.operators import features_at, head_operators, hodge_attention, stars_of
+from hodgeformer.viewer.fields import MAX_KEPT, Choice, Pick, ScalarField
+from hodgeformer.viewer.intake import Refusal
+from hodgeformer.viewer.models import Recent, Shelf, ViewerModel
+from hodgeformer.viewer.open_meshes import OpenMesh
+
+N_FUNCTIONS = 8
+MAX_FACES = 20_000  # an iteration applies the operator hundreds of times
+_SYMBOLS: dict[StarName, str] = {"star0_inv": "⋆₀⁻¹", "star1": "⋆₁", "star1_inv": "⋆₁⁻¹", "star2": "⋆₂"}
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """A prepared mesh and the features that arrive at the stars of one layer."""
+
+    prepared: PreparedMesh
+    x: PerElement[Tensor | None]
+
+
+class Attention:
+    """Rows of the learned stars of the model that predicted the mesh."""
+
+    name, title, picks = "attention", "Attention", True
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._seen: Recent[tuple[str, str, int], _Seen] = Recent(MAX_KEPT, shelf.inside)
+
+    def choices(self, opened: OpenMesh) -> tuple[Choice, ...] | None:
+        if opened.prediction is None:
+            return None
+        network = self._shelf.model(opened.prediction.model).network
+        layers = _layers(network.config)
+        stars = _learned_stars(network, int(layers[0])) if layers else {}
+        if not stars:
+            return None
+        return (
+            *_block_and_head(network.config, layers),
+            Choice("star", "Star", tuple((key, _title(key, star)) for key, star in stars.items())),
+        )
+
+    def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
+        choices = self.choices(opened)
+        if choices is None or opened.prediction is None or pick is None:
+            raise Refusal(400, "Predict with a model that has learned stars, then click a face.")
+        layer, head, key = (choice.answer(chosen) for choice in choices)
+        model = self._shelf.model(opened.prediction.model)
+        star = _learned_stars(model.network, int(layer))[key]
+        seen = self._seen.get(
+            (opened.id, opened.prediction.model, int(layer)), lambda: _arriving(model, opened, int(layer))
+        )
+        row = nearest_element(seen.prepared, opened, pick, star.kind)
+        weights = star_row(star, seen, row, head=int(head) - 1)
+        values = on_faces(seen.prepared, weights, star.kind)
+        note = f"Weight of each neighbor of the {ELEMENT_NAMES[star.kind]} in {_title(key, star)}"
+        return ScalarField(values.astype(np.float32), "face", signed=False, note=note)
+
+
+class LearnedEigenfunctions:
+    """L f = lambda f for the learned Laplacian of one head, largest |lambda| first, real parts."""
+
+    name, title, picks = "learned-eigenfunction", "Learned operator", False
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._found: Recent[tuple[str, str, int, int, ElementKind], Eigenpairs] = Recent(MAX_KEPT, shelf.inside)
+
+    def choices(self, opened: OpenMesh) -> tuple[Choice, ...] | None:
+        if opened.prediction is None or opened.mesh.n_faces > MAX_FACES:
+            return None
+        config = self._shelf.model(opened.prediction.model).network.config
+        layers = _layers(config)
+        if not layers:
+            return None
+        return (
+            Choice("operator", "Operator", tuple((kind, f"L_{kind}") for kind in config.updated)),
+            *_block_and_head(config, layers),
+            Choice("index", "Number", tuple((str(i), str(i + 1)) for i in range(N_FUNCTIONS))),
+        )
+
+    def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
+        choices = self.choices(opened)
+        if choices is None or opened.prediction is None:
+            raise Refusal(400, "Predict with a model that has learned operators first.")
+        operator, layer, head, index = (choice.answer(chosen) for choice in choices)
+        kind, i = cast(ElementKind, operator), int(index)
+        model = self._shelf.model(opened.prediction.model)
+        found = self._found.get(
+            (opened.id, opened.prediction.model, int(layer), int(head), kind),
+            lambda: _learned_eigenpairs(model, opened, int(layer), int(head), kind),
+        )
+        if i >= len(found):
+            raise Refusal(422, f"Only {len(found)} eigenfunctions were found; choose a smaller number.")
+        value, function = found.values[i], found.functions[:, i].real
+        values = carry(function[:, None], opened.mesh, source=kind, to="v")[:, 0] if kind == "e" else function
+        text = f"{value.real:.4g}" if not found.is_pair(i) else f"{value.real:.4g} ± {abs(value.imag):.4g} i"
+        note = f"Learned L_{kind}, eigenvalue {text}"
+        return ScalarField(values.astype(np.float32), "face" if kind == "f" else "vertex", signed=True, note=note)
+
+
+def star_row(star: HodgeStar, seen: _Seen, row: int, *, head: int) -> NDArray[np.float64]:
+    """softmax(q_i . k_j / sqrt(d_head)) over j in S_i, as one value per element; NaN outside S_i."""
+    pattern = seen.prepared.patterns[star.kind]
+    neighbors = pattern.indices[pattern.offsets[row] : pattern.offsets[row + 1]].astype(np.int64)
+    x = cast(Tensor, seen.x[star.kind])[torch.from_numpy(np.r_[row, neighbors])]
+    with torch.inference_mode():
+        q, k = star.queries_and_keys(x)
+        scores = (k[1:, head] @ q[0, head]) / math.sqrt(q.shape[-1])
+        weights = scores.double().softmax(dim=0).numpy()
+    row_values = np.full(seen.prepared.n[star.kind], np.nan)
+    row_values[neighbors] = weights
+    return row_values
+
+
+def nearest_element(prepared: PreparedMesh, opened: OpenMesh, pick: Pick, kind: ElementKind) -> int:
+    """The clicked face, or its corner or side that is nearest to the clicked point, numbered as prepared."""
+    face = int(prepared.face_source[pick.face])
+    if kind == "f":
+        return face
+    corners = prepared.topology.faces[face]
+    vertices = opened.mesh.vertices[prepared.order.v[corners]]
+    if kind == "v":
+        return int(corners[np.linalg.norm(vertices - pick.point, axis=1).argmin()])
+    sides = prepared.topology.face_edges[face]
+    # Ends of the sides as places among the three corners.
+    ends = (prepared.topology.edges[sides][:, :, None] == corners).argmax(axis=2)
+    return int(sides[np.linalg.norm(edge_centers(vertices, ends) - pick.point, axis=1).argmin()])
+
+
+def on_faces(prepared: PreparedMesh, weights: NDArray[np.float64], kind: ElementKind) -> NDArray[np.float64]:
+    """The largest weight at the corners or sides of each face of the file: single elements stay visible."""
+    if kind != "f":
+        members = prepared.topology.faces if kind == "v" else prepared.topology.face_edges
+        weights = np.fmax.reduce(weights[members], axis=1)
+    return prepared.to_file_order(weights, "f")
+
+
+def _arriving(model: ViewerModel, opened: OpenMesh, layer: int) -> _Seen:
+    prepared = prepare(opened.mesh, model.preparation)
+    return _Seen(prepared, features_at(model.network, hodge_attention(model.network, layer), pack([prepared])))
+
+
+def _learned_eigenpairs(model: ViewerModel, opened: OpenMesh, layer: int, head: int, kind: ElementKind) -> Eigenpairs:
+    prepared = prepare(opened.mesh, model.preparation)
+    operators = head_operators(model.network, prepared, layer=layer, head=head)
+    return eigenpairs(operators.laplacian(kind), N_FUNCTIONS, "largest").in_file_order(prepared, kind)
+
+
+def _layers(config: ModelConfig) -> list[str]:
+    """The numbers of the blocks with learned operators, the last first."""
+    return [str(i + 1) for i, letter in enumerate(config.blocks) if letter == "H"][::-1]
+
+
+def _block_and_head(config: ModelConfig, layers: list[str]) -> tuple[Choice, Choice]:
+    heads = [str(i + 1) for i in range(config.n_heads)]
+    return (
+        Choice("layer", "Block", tuple((layer, f"{layer} of {len(config.blocks)}") for layer in layers)),
+        Choice("head", "Head", tuple((head, head) for head in heads)),
+    )
+
+
+def _learned_stars(network: HodgeFormer, layer: int) -> dict[str, HodgeStar]:
+    """The learned stars of a block, by the kind that their Laplacian updates and their name."""
+    attention = hodge_attention(network, layer)
+    return {
+        f"{kind}.{name}": star
+        for kind in network.config.updated
+        for name, star in stars_of(attention, kind).items()
+        if isinstance(star, HodgeStar)
+    }
+
+
+def _title(key: str, star: HodgeStar) -> str:
+    owner, _, name = key.partition(".")
+    return f"{_SYMBOLS[cast(StarName, name)]} of L_{owner} ({ELEMENT_NAMES[star.kind]})"

@@ -1,0 +1,64 @@
+/** The keyboard. Keys go to the view unless a field for text or a list has them. */
+
+import { byId } from "../shared/dom";
+import type { Tool } from "./stage";
+import type { Workbench } from "./workbench";
+
+const TOOLS: Record<string, Tool> = { v: "look", b: "brush", f: "fill", i: "sample" };
+const TURN = 0.12;
+
+export interface Commands {
+  open(): void;
+  save(): void;
+  predict(): void;
+  help(): void;
+  resizeBrush(factor: number): void;
+}
+
+export function listenToKeys(bench: Workbench, commands: Commands): void {
+  const { stage } = bench;
+  const plain: Record<string, () => void> = {
+    arrowleft: () => stage.turn(-TURN, 0),
+    arrowright: () => stage.turn(TURN, 0),
+    arrowup: () => stage.turn(0, TURN),
+    arrowdown: () => stage.turn(0, -TURN),
+    "+": () => stage.zoom(1.15),
+    "=": () => stage.zoom(1.15),
+    "-": () => stage.zoom(1 / 1.15),
+    home: () => stage.fit(),
+    "[": () => commands.resizeBrush(1 / 1.2),
+    "]": () => commands.resizeBrush(1.2),
+    l: () => bench.nextLayer(),
+    e: () => byId("edges").click(),
+    g: () => byId("flat").click(),
+    p: () => commands.predict(),
+    "?": () => commands.help(),
+    escape: () => bench.setTool("look"),
+  };
+  const withControl: Record<string, (event: KeyboardEvent) => void> = {
+    z: (event) => (event.shiftKey ? bench.redo() : bench.undo()),
+    y: () => bench.redo(),
+    s: () => commands.save(),
+    o: () => commands.open(),
+  };
+  window.addEventListener("keydown", (event) => {
+    const target = event.target as HTMLElement;
+    if (target.closest("dialog, input:not([type=range]), select")) return;
+    const key = event.key.toLowerCase();
+    let run: (() => void) | undefined;
+    if (event.ctrlKey || event.metaKey) run = withControl[key] && (() => withControl[key](event));
+    else if (target.closest("input") && key.startsWith("arrow")) return;
+    else if (/^[0-9]$/.test(key)) run = () => bench.activate(Number(key) - 1);
+    else if (key === "enter") run = target === stage.canvas ? () => bench.actAtCenter() : undefined;
+    else run = key in TOOLS ? () => bench.setTool(TOOLS[key]) : plain[key];
+    if (!run) return;
+    event.preventDefault();
+    run();
+  });
+  const crosshair = byId("crosshair");
+  stage.canvas.addEventListener("focus", () => {
+    crosshair.hidden = !bench.scene || !stage.canvas.matches(":focus-visible");
+  });
+  stage.canvas.addEventListener("blur", () => (crosshair.hidden = true));
+  stage.canvas.addEventListener("pointerdown", () => (crosshair.hidden = true));
+}

@@ -1,0 +1,110 @@
+/** The list of classes: color, name, share of the faces, and whether it is seen. One of them is painted with. */
+
+import { byId, el, icon, percent, swatch } from "../shared/dom";
+import { GRAY, parseHex, toHex } from "../shared/colors";
+import type { ClassEntry } from "./layers";
+import { UNLABELLED } from "./labels";
+
+export interface LegendEvents {
+  activate(label: number): void;
+  /** A color or whether a class is seen has changed. */
+  recolor(): void;
+  rename(): void;
+}
+
+export function drawLegend(
+  classes: ClassEntry[],
+  counts: Uint32Array,
+  active: number,
+  editable: boolean,
+  events: LegendEvents,
+): void {
+  const total = counts.reduce((sum, n) => sum + n, 0) || 1;
+  const rows = classes.map((entry, label) =>
+    row(entry, label, percent(counts[label + 1] / total), label === active, editable, events),
+  );
+  if (editable || counts[0]) {
+    const bare: ClassEntry = { name: "unlabelled", color: GRAY, hidden: false };
+    rows.push(row(bare, UNLABELLED, percent(counts[0] / total), active === UNLABELLED, editable, events));
+  }
+  byId("legend").replaceChildren(...rows);
+  byId("add-class").hidden = !editable;
+}
+
+/** How many faces have each label, unlabelled first. */
+export function countLabels(labels: Int32Array, nClasses: number): Uint32Array {
+  const counts = new Uint32Array(nClasses + 1);
+  for (const label of labels) counts[label >= 0 && label < nClasses ? label + 1 : 0]++;
+  return counts;
+}
+
+function row(
+  entry: ClassEntry,
+  label: number,
+  share: string,
+  active: boolean,
+  editable: boolean,
+  events: LegendEvents,
+): HTMLElement {
+  const isClass = label !== UNLABELLED;
+  const color = swatch(entry.color);
+  if (editable && isClass) color.append(colorInput(entry, events));
+  const item = el(
+    "li",
+    { class: entry.hidden ? "off" : "", tabIndex: 0 },
+    color,
+    editable && isClass ? nameInput(entry, events) : el("span", { class: "name" }, entry.name),
+    el("span", { class: "share" }, share),
+    isClass ? eye(entry, events) : el("span", { class: "see" }),
+  );
+  item.dataset.label = String(label);
+  item.title = editable ? `Paint with ${entry.name}${label >= 0 && label < 9 ? ` (${label + 1})` : ""}` : entry.name;
+  if (editable) {
+    item.setAttribute("aria-current", String(active));
+    item.onclick = () => events.activate(label);
+    item.onkeydown = (event) => {
+      if (event.target === item && (event.key === "Enter" || event.key === " ")) {
+        event.preventDefault();
+        event.stopPropagation();
+        events.activate(label);
+      }
+    };
+  }
+  return item;
+}
+
+function colorInput(entry: ClassEntry, events: LegendEvents): HTMLElement {
+  const input = el("input", { type: "color", value: toHex(entry.color), aria: { label: `Color of ${entry.name}` } });
+  input.oninput = () => {
+    entry.color = parseHex(input.value);
+    input.parentElement!.style.background = input.value;
+    events.recolor();
+  };
+  return input;
+}
+
+function nameInput(entry: ClassEntry, events: LegendEvents): HTMLElement {
+  const input = el("input", { class: "name", value: entry.name, spellcheck: false, aria: { label: "Class name" } });
+  input.maxLength = 60;
+  input.onkeydown = (event) => {
+    event.stopPropagation();
+    if (event.key === "Enter" || event.key === "Escape") input.blur();
+  };
+  input.onchange = () => {
+    entry.name = input.value.trim() || entry.name;
+    events.rename();
+  };
+  return input;
+}
+
+function eye(entry: ClassEntry, events: LegendEvents): HTMLElement {
+  const title = `${entry.hidden ? "Show" : "Hide"} ${entry.name}`;
+  const button = el("button", { class: "see", title, aria: { label: title } }, icon(entry.hidden ? "eye-off" : "eye"));
+  button.onclick = (event) => {
+    event.stopPropagation();
+    entry.hidden = !entry.hidden;
+    events.recolor();
+    events.rename();
+  };
+  return button;
+}

@@ -1,0 +1,154 @@
+/** Files from a person's disk, and predictions of the server. */
+
+import { byId, el } from "../shared/dom";
+import { parseHex, type RGB } from "../shared/colors";
+import { complain, say, showBusy } from "./notices";
+import { Refused, server, type MeshInfo, type Session } from "./server";
+import { Surface } from "./surface";
+import type { Workbench } from "./workbench";
+
+const LABEL_SUFFIXES = [".txt", ".npy", ".seg", ".eseg", ".fseg", ".csv"];
+const POLL = 200;
+
+export class Opening {
+  /** Kept so that a mesh which the server has given up can be sent again. */
+  private file: File | null = null;
+  private predicting = 0;
+
+  constructor(
+    private readonly bench: Workbench,
+    private readonly session: Session,
+  ) {}
+
+  /** Meshes are opened, label files and class lists go onto the open mesh. */
+  async files(files: File[]): Promise<void> {
+    const isMesh = (file: File) => this.session.suffixes.includes(suffix(file)) || !isCompanion(file);
+    try {
+      const mesh = files.find(isMesh);
+      if (mesh) await this.openFile(mesh);
+      for (const file of files.filter((other) => !isMesh(other))) await this.companion(file);
+    } catch (error) {
+      complain(error);
+    }
+  }
+
+  async openFile(file: File): Promise<void> {
+    if (file.size > this.session.max_bytes) {
+      const most = Math.round(this.session.max_bytes / 2 ** 20);
+      throw new Error(`${file.name} is larger than ${most} MB, the most this viewer takes; simplify the mesh first.`);
+    }
+    await this.open(`reading ${file.name}`, () => server.open(file));
+    this.file = file;
+  }
+
+  async open(stage: string, ask: () => Promise<MeshInfo>): Promise<void> {
+    this.predicting++;
+    showBusy({ stage, fraction: null });
+    try {
+      const scene = await ask();
+      const message = await server.mesh(scene.id);
+      this.bench.show(scene, new Surface(message), (message.arrays.labels as Int32Array) ?? null);
+      this.file = null;
+      announce(scene);
+      await this.loadSources();
+    } finally {
+      showBusy(null);
+    }
+  }
+
+  async predict(model: string): Promise<void> {
+    const { bench } = this;
+    if (!bench.scene || !model) return;
+    const run = ++this.predicting;
+    showBusy({ stage: "waiting", fraction: null });
+    try {
+      await this.withMesh((id) => server.predict(id, model));
+      for (;;) {
+        const progress = await server.progress(bench.scene.id);
+        if (run !== this.predicting) return;
+        if (progress.stage === "failed") throw new Error(progress.error ?? "The prediction failed.");
+        if (progress.stage === "done") break;
+        showBusy(progress);
+        await new Promise((wake) => setTimeout(wake, POLL));
+      }
+      await this.takePrediction();
+    } catch (error) {
+      if (run === this.predicting) complain(error);
+    } finally {
+      if (run === this.predicting) showBusy(null);
+    }
+  }
+
+  /** Runs a request; a mesh that the server has given up is sent once more. */
+  async withMesh<T>(ask: (id: string) => Promise<T>): Promise<T> {
+    const { scene } = this.bench;
+    if (!scene) throw new Error("Open a mesh first.");
+    try {
+      return await ask(scene.id);
+    } catch (error) {
+      if (!(error instanceof Refused && error.status === 410 && this.file)) throw error;
+      scene.id = (await server.open(this.file)).id;
+      return ask(scene.id);
+    }
+  }
+
+  private async takePrediction(): Promise<void> {
+    const { bench } = this;
+    const { about, arrays, shapes } = await server.prediction(bench.scene!.id);
+    const names = about.classes as string[];
+    const colors = about.colors as RGB[];
+    const used = bench.takePrediction({
+      model: about.model,
+      task: about.task,
+      classes: names.map((name, i) => ({ name, color: colors[i], hidden: false })),
+      labels: arrays.labels as Int32Array,
+      probabilities: arrays.probabilities as Float32Array,
+      rows: shapes.probabilities[0],
+    });
+    await this.loadSources();
+    for (const warning of about.warnings as string[]) say(warning);
+    if (!used) {
+      say("Your own labels were kept.", { title: "Use the prediction", run: () => bench.usePrediction() });
+    }
+  }
+
+  private async loadSources(): Promise<void> {
+    this.bench.sources = await server.fields(this.bench.scene!.id);
+    this.bench.refresh();
+  }
+
+  private async companion(file: File): Promise<void> {
+    const { bench } = this;
+    if (!bench.scene) throw new Error(`${file.name} holds labels; open its mesh first.`);
+    if (suffix(file) === ".json") return this.takeClasses(file);
+    const { arrays } = await this.withMesh((id) => server.readLabels(id, file));
+    bench.takeLabels(arrays.labels as Int32Array);
+    say(`Labels of ${file.name} loaded.`);
+  }
+
+  private async takeClasses(file: File): Promise<void> {
+    const { classes, colors } = JSON.parse(await file.text());
+    const fits = Array.isArray(classes) && Array.isArray(colors) && colors.every((c) => /^#[0-9a-f]{6}$/i.test(c));
+    if (!fits) throw new Error(`${file.name} has no list of classes and colors.`);
+    this.bench.classes = classes.map((name, i) => ({ name: String(name), color: parseHex(colors[i]), hidden: false }));
+    this.bench.refresh();
+  }
+}
+
+function announce(scene: MeshInfo): void {
+  const { name, n_faces, notes } = scene;
+  const box = byId("file-name");
+  box.replaceChildren(el("b", {}, name), el("span", {}, `${n_faces.toLocaleString("en")} faces`));
+  box.title = [`${scene.n_vertices.toLocaleString("en")} vertices`, ...notes].join("\n");
+  box.hidden = false;
+  document.title = `${name} · hodgeformer`;
+  for (const id of ["tools", "panel"]) byId(id).hidden = false;
+  byId("drop").hidden = true;
+  byId<HTMLButtonElement>("save").disabled = false;
+  const model = byId<HTMLSelectElement>("model");
+  byId<HTMLButtonElement>("predict").disabled = !model.value;
+  for (const note of notes) say(`${name}: ${note}`);
+}
+
+const suffix = (file: File): string => /\.[^.]*$/.exec(file.name.toLowerCase())?.[0] ?? "";
+const isCompanion = (file: File): boolean => [...LABEL_SUFFIXES, ".json"].includes(suffix(file));

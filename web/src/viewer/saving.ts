@@ -1,0 +1,52 @@
+/** The save dialog. */
+
+import { byId, el } from "../shared/dom";
+import { toHex } from "../shared/colors";
+import type { Opening } from "./opening";
+import { server, type Annotation, type Session } from "./server";
+import type { Workbench } from "./workbench";
+
+export function prepareSaving(bench: Workbench, opening: Opening, session: Session): () => void {
+  const dialog = byId<HTMLDialogElement>("save-dialog");
+  const answer = byId("saved");
+  byId("out-folder").textContent = session.out;
+
+  async function run(save: () => Promise<(Node | string)[]>): Promise<void> {
+    const buttons = dialog.querySelectorAll<HTMLButtonElement>(".choice .button");
+    buttons.forEach((button) => (button.disabled = true));
+    answer.className = "saved";
+    answer.textContent = "Saving…";
+    try {
+      answer.replaceChildren(...(await save()));
+      bench.labels.markSaved();
+    } catch (error) {
+      answer.classList.add("error");
+      answer.textContent = (error as Error).message;
+    } finally {
+      buttons.forEach((button) => (button.disabled = false));
+    }
+  }
+
+  const annotation = (): Annotation => ({
+    labels: bench.labels.values,
+    classes: bench.classes.map(({ name }) => name),
+    colors: bench.classes.map(({ color }) => toHex(color)),
+  });
+  byId("save-files").onclick = () =>
+    run(async () => {
+      const { files } = await opening.withMesh((id) => server.save(id, annotation()));
+      return ["Saved ", ...files.flatMap((file, i) => [i ? ", " : "", el("code", {}, file)]), "."];
+    });
+  byId("save-data-set").onclick = () =>
+    run(async () => {
+      const name = byId<HTMLInputElement>("data-set-name").value;
+      const { meshes, command } = await opening.withMesh((id) => server.saveDataSet(id, annotation(), name));
+      const count = `${meshes} mesh${meshes === 1 ? "" : "es"}`;
+      return [`The data set has ${count} now. Train with `, el("code", {}, command)];
+    });
+  return () => {
+    if (!bench.scene || dialog.open) return;
+    answer.textContent = "";
+    dialog.showModal();
+  };
+}

@@ -1,0 +1,251 @@
+/** The 3D view: camera, drawing on demand, finding the face under a pointer, and the gestures of the tools. */
+
+import * as THREE from "three";
+import { OrbitControls } from "three/examples/jsm/controls/OrbitControls.js";
+import { surfaceMaterial } from "./material";
+import type { Surface } from "./surface";
+
+export type Tool = "look" | "brush" | "fill" | "sample";
+
+export interface Hit {
+  face: number;
+  point: THREE.Vector3;
+}
+
+export interface Gestures {
+  /** A click, with any tool but the brush. */
+  pick(hit: Hit | null): void;
+  /** The brush touches down, moves, is lifted (`end`) or is taken back by a second finger (`cancel`). */
+  stroke(phase: "start" | "move" | "end" | "cancel", hit: Hit | null): void;
+  hover(hit: Hit | null): void;
+}
+
+const CLICK_SLACK = 5;
+/** The part of the picture that the whole mesh fills. */
+const MARGIN = 0.84;
+const NONE = -1 as unknown as THREE.TOUCH;
+
+export class Stage {
+  tool: Tool = "look";
+  brushRadius = 0.06;
+  readonly canvas: HTMLCanvasElement;
+  private readonly renderer: THREE.WebGLRenderer;
+  private readonly scene = new THREE.Scene();
+  private readonly camera = new THREE.PerspectiveCamera(32, 1, 0.01, 50);
+  private readonly controls: OrbitControls;
+  private readonly material = surfaceMaterial();
+  private readonly caster = new THREE.Raycaster();
+  private mesh: THREE.Mesh | null = null;
+  private surface: Surface | null = null;
+  private pending = false;
+  private stroking: number | null = null;
+  private down: { x: number; y: number; moved: boolean } | null = null;
+  private fingers = new Set<number>();
+
+  constructor(
+    private readonly box: HTMLElement,
+    private readonly gestures: Gestures,
+  ) {
+    this.renderer = new THREE.WebGLRenderer({ antialias: true, alpha: true, powerPreference: "high-performance" });
+    this.renderer.setPixelRatio(Math.min(2, window.devicePixelRatio));
+    this.canvas = this.renderer.domElement;
+    this.canvas.tabIndex = 0;
+    this.canvas.setAttribute("aria-label", "3D view. Arrow keys turn, plus and minus zoom, Enter acts at the center.");
+    box.prepend(this.canvas);
+    this.controls = new OrbitControls(this.camera, this.canvas);
+    this.controls.enableDamping = true;
+    this.controls.dampingFactor = 0.18;
+    this.controls.zoomToCursor = true;
+    this.controls.addEventListener("change", () => this.invalidate());
+    this.listen();
+    new ResizeObserver(() => this.resize()).observe(box);
+    this.fit();
+  }
+
+  show(surface: Surface): void {
+    if (this.mesh) this.scene.remove(this.mesh);
+    this.surface?.dispose();
+    this.surface = surface;
+    this.mesh = new THREE.Mesh(surface.geometry, this.material);
+    this.scene.add(this.mesh);
+    this.choose(-1);
+    this.fit();
+  }
+
+  /** The whole mesh, seen from the front and a little above. */
+  fit(): void {
+    const back = new THREE.Vector3(0.42, 0.26, 1).normalize();
+    const distance = this.distanceFrom(back);
+    this.controls.target.set(0, 0, 0);
+    this.camera.position.copy(back).multiplyScalar(distance);
+    this.camera.near = distance / 200;
+    this.camera.far = distance * 20;
+    this.camera.updateProjectionMatrix();
+    this.controls.update();
+    this.invalidate();
+  }
+
+  /** How far the camera must stand back for every corner to lie in the middle part of the picture. */
+  private distanceFrom(back: THREE.Vector3): number {
+    const corners = this.surface?.geometry.getAttribute("position").array;
+    const right = new THREE.Vector3(0, 1, 0).cross(back).normalize();
+    const up = back.clone().cross(right);
+    const slope = MARGIN * Math.tan((this.camera.fov * Math.PI) / 360);
+    const wide = slope * this.camera.aspect;
+    let distance = corners ? 0.1 : 4;
+    for (let i = 0; corners && i < corners.length; i += 3) {
+      const [x, y, z] = [corners[i], corners[i + 1], corners[i + 2]];
+      const sideways = Math.abs(x * right.x + y * right.y + z * right.z) / wide;
+      const upwards = Math.abs(x * up.x + y * up.y + z * up.z) / slope;
+      distance = Math.max(distance, Math.max(sideways, upwards) + x * back.x + y * back.y + z * back.z);
+    }
+    return distance;
+  }
+
+  turn(right: number, up: number): void {
+    const offset = this.camera.position.clone().sub(this.controls.target);
+    const place = new THREE.Spherical().setFromVector3(offset);
+    place.theta -= right;
+    place.phi = Math.min(Math.PI - 0.02, Math.max(0.02, place.phi - up));
+    this.camera.position.setFromSpherical(place).add(this.controls.target);
+    this.controls.update();
+    this.invalidate();
+  }
+
+  zoom(factor: number): void {
+    this.camera.position.sub(this.controls.target).multiplyScalar(1 / factor).add(this.controls.target);
+    this.controls.update();
+    this.invalidate();
+  }
+
+  set lit(on: boolean) {
+    this.material.uniforms.lighted.value = on;
+    this.invalidate();
+  }
+
+  set edges(on: boolean) {
+    this.material.uniforms.edges.value = on;
+    this.invalidate();
+  }
+
+  set markColor(color: string) {
+    this.material.uniforms.markColor.value.setStyle(color, THREE.LinearSRGBColorSpace);
+    this.invalidate();
+  }
+
+  choose(face: number): void {
+    this.material.uniforms.chosen.value = face;
+    this.invalidate();
+  }
+
+  /** The ring of the brush around a point; null takes it away. */
+  showBrush(point: THREE.Vector3 | null, color: ArrayLike<number> = [255, 255, 255]): void {
+    const { brushPoint, brushRadius, brushColor } = this.material.uniforms;
+    if (!point && brushRadius.value === 0) return;
+    brushRadius.value = point ? this.brushRadius : 0;
+    if (point) brushPoint.value.copy(point);
+    brushColor.value.setRGB(color[0] / 255, color[1] / 255, color[2] / 255);
+    this.invalidate();
+  }
+
+  invalidate(): void {
+    if (this.pending) return;
+    this.pending = true;
+    requestAnimationFrame(() => {
+      this.pending = false;
+      this.controls.update(); // fires "change" while it still glides, which asks for the next frame
+      this.renderer.render(this.scene, this.camera);
+    });
+  }
+
+  /** The face under a place of the window, hidden ones aside. */
+  find(x: number, y: number): Hit | null {
+    if (!this.surface) return null;
+    const bounds = this.canvas.getBoundingClientRect();
+    const place = new THREE.Vector2(
+      ((x - bounds.left) / bounds.width) * 2 - 1,
+      1 - ((y - bounds.top) / bounds.height) * 2,
+    );
+    this.camera.updateMatrixWorld();
+    this.caster.setFromCamera(place, this.camera);
+    const { ray } = this.caster;
+    const seen = (face: number) => !this.surface!.isHidden(face);
+    const first = this.surface.bvh.raycastFirst(ray, THREE.DoubleSide);
+    if (!first) return null;
+    if (seen(first.faceIndex!)) return { face: first.faceIndex!, point: first.point };
+    const others = this.surface.bvh.raycast(ray, THREE.DoubleSide).filter((hit) => seen(hit.faceIndex!));
+    others.sort((a, b) => a.distance - b.distance);
+    return others.length ? { face: others[0].faceIndex!, point: others[0].point } : null;
+  }
+
+  findCenter(): Hit | null {
+    const { left, top, width, height } = this.canvas.getBoundingClientRect();
+    return this.find(left + width / 2, top + height / 2);
+  }
+
+  private resize(): void {
+    const { clientWidth: width, clientHeight: height } = this.box;
+    if (!width || !height) return;
+    const was = this.camera.aspect;
+    this.camera.aspect = width / height;
+    this.camera.updateProjectionMatrix();
+    this.renderer.setSize(width, height);
+    // Turning a phone must not cut the mesh off.
+    if (Math.min(1, was) !== Math.min(1, this.camera.aspect)) this.zoom(Math.min(1, this.camera.aspect) / Math.min(1, was));
+    this.invalidate();
+  }
+
+  private listen(): void {
+    // Captured on the box, so that the tools decide before the camera does.
+    this.box.addEventListener("pointerdown", (event) => this.onDown(event), { capture: true });
+    this.box.addEventListener("pointermove", (event) => this.onMove(event), { capture: true });
+    window.addEventListener("pointerup", (event) => this.onUp(event));
+    window.addEventListener("pointercancel", (event) => this.onUp(event));
+    this.canvas.addEventListener("pointerleave", () => this.gestures.hover(null));
+    this.canvas.addEventListener("contextmenu", (event) => event.preventDefault());
+  }
+
+  private onDown(event: PointerEvent): void {
+    if (event.target !== this.canvas) return;
+    if (event.pointerType === "touch") this.fingers.add(event.pointerId);
+    if (this.fingers.size > 1) {
+      this.down = null;
+      if (this.stroking !== null) this.gestures.stroke("cancel", null);
+      this.stroking = null;
+      return;
+    }
+    this.down = event.button === 0 ? { x: event.clientX, y: event.clientY, moved: false } : null;
+    const hit = event.button === 0 && this.tool === "brush" && !event.altKey ? this.find(event.clientX, event.clientY) : null;
+    // The brush takes the pointer on the mesh; beside it the camera turns, as with every other tool.
+    this.controls.mouseButtons.LEFT = hit ? null : THREE.MOUSE.ROTATE;
+    this.controls.touches.ONE = hit ? NONE : THREE.TOUCH.ROTATE;
+    this.controls.touches.TWO = this.tool === "brush" ? THREE.TOUCH.DOLLY_ROTATE : THREE.TOUCH.DOLLY_PAN;
+    if (!hit) return;
+    this.stroking = event.pointerId;
+    this.gestures.stroke("start", hit);
+  }
+
+  private onMove(event: PointerEvent): void {
+    if (this.down && Math.hypot(event.clientX - this.down.x, event.clientY - this.down.y) > CLICK_SLACK) {
+      this.down.moved = true;
+    }
+    if (event.pointerId === this.stroking) {
+      this.gestures.stroke("move", this.find(event.clientX, event.clientY));
+    } else if (!this.down && event.target === this.canvas && event.pointerType !== "touch") {
+      this.gestures.hover(this.find(event.clientX, event.clientY));
+    }
+  }
+
+  private onUp(event: PointerEvent): void {
+    this.fingers.delete(event.pointerId);
+    if (event.pointerId === this.stroking) {
+      this.stroking = null;
+      this.down = null;
+      this.gestures.stroke("end", null);
+      return;
+    }
+    const wasClick = this.down && !this.down.moved && event.type === "pointerup";
+    this.down = null;
+    if (wasClick && event.target === this.canvas) this.gestures.pick(this.find(event.clientX, event.clientY));
+  }
+}

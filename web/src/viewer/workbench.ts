@@ -1,0 +1,309 @@
+/** The open mesh with its labels and layers, and everything a person can do to them. */
+
+import { GRAY, type RGB } from "../shared/colors";
+import { complain } from "./notices";
+import { inspect, showTip } from "./inspector";
+import { Labels, UNLABELLED } from "./labels";
+import { Answers, drawLayers, drawQuestions, drawScale, type LayerItem, type Question } from "./layer-panel";
+import * as layers from "./layers";
+import type { ClassEntry, Field, Prediction } from "./layers";
+import { countLabels, drawLegend } from "./legend";
+import { connectedPart, underBrush } from "./reach";
+import { server, type FieldSource, type MeshInfo } from "./server";
+import { Stage, type Gestures, type Hit, type Tool } from "./stage";
+import type { Surface } from "./surface";
+import { chosenCrease, showHistory, showTool } from "./toolbar";
+
+export class Workbench implements Gestures {
+  readonly stage: Stage;
+  scene: MeshInfo | null = null;
+  surface: Surface | null = null;
+  labels = new Labels(0);
+  classes: ClassEntry[] = [];
+  /** Colors for classes that no model named. */
+  palette: RGB[] = [GRAY];
+  prediction: Prediction | null = null;
+  sources: FieldSource[] = [];
+  private layer = "labels";
+  private active = 0;
+  private readonly answers = new Answers();
+  private field: Field | null = null;
+  private picked: Hit | null = null;
+  private request = 0;
+
+  constructor(box: HTMLElement) {
+    this.stage = new Stage(box, this);
+    this.setTool("look");
+  }
+
+  /** A new mesh; labels of its file, where it has some, are taken over. */
+  show(scene: MeshInfo, surface: Surface, labels: Int32Array | null): void {
+    this.scene = scene;
+    this.surface = surface;
+    this.labels = new Labels(surface.nFaces);
+    this.prediction = null;
+    this.sources = [];
+    this.picked = null;
+    this.classes = [];
+    for (let i = 0; i < 2; i++) this.classes.push(this.freshClass());
+    this.layer = "labels";
+    this.active = 0;
+    this.stage.show(surface);
+    if (labels) this.takeLabels(labels);
+    this.labels.markSaved();
+    this.refresh();
+  }
+
+  takeLabels(labels: Int32Array): void {
+    const most = labels.reduce((a, b) => Math.max(a, b), 0);
+    while (this.classes.length <= most) this.addClass();
+    this.labels.replace(labels);
+    this.setLayer("labels");
+  }
+
+  /** A prediction arrives; labels that a person painted are not thrown away. Returns whether it became the labels. */
+  takePrediction(prediction: Prediction): boolean {
+    this.prediction = prediction;
+    this.request++;
+    if (prediction.rows === 1 || this.labels.edited) {
+      this.setLayer("prediction");
+      return prediction.rows === 1;
+    }
+    this.usePrediction();
+    return true;
+  }
+
+  usePrediction(): void {
+    const { prediction } = this;
+    if (!prediction) return;
+    const same = prediction.classes.map((c) => c.name).join("\n") === this.classes.map((c) => c.name).join("\n");
+    // Numbers of other classes mean something else, so there is no way back to them.
+    if (same) this.labels.replace(prediction.labels);
+    else this.labels = Labels.from(prediction.labels);
+    this.classes = prediction.classes.map((entry) => ({ ...entry }));
+    this.labels.markSaved();
+    this.active = Math.min(this.active, this.classes.length - 1);
+    this.setLayer("labels");
+  }
+
+  setTool(tool: Tool): void {
+    this.stage.tool = tool;
+    this.stage.showBrush(null);
+    showTool(tool);
+    if (tool === "brush" || tool === "fill") this.setLayer("labels");
+  }
+
+  get items(): LayerItem[] {
+    const items = [{ key: "labels", title: "Labels" }];
+    if (this.prediction) items.push({ key: "prediction", title: "Prediction" });
+    if (this.prediction && this.prediction.rows > 1) {
+      items.push({ key: "confidence", title: "Confidence" }, { key: "probability", title: "Probability" });
+    }
+    return items.concat(this.sources.map(({ name, title }) => ({ key: `field:${name}`, title })));
+  }
+
+  setLayer(key: string): void {
+    if (!this.surface) return;
+    this.layer = this.items.some((item) => item.key === key) ? key : "labels";
+    this.refresh();
+  }
+
+  nextLayer(): void {
+    const keys = this.items.map((item) => item.key);
+    this.setLayer(keys[(keys.indexOf(this.layer) + 1) % keys.length]);
+  }
+
+  activate(label: number): void {
+    if (label >= this.classes.length) return;
+    this.active = label;
+    this.drawLegend();
+  }
+
+  addClass(): void {
+    this.active = this.classes.push(this.freshClass()) - 1;
+    this.drawLegend();
+  }
+
+  /** One more class, with a name and a color that the others do not have. */
+  private freshClass(): ClassEntry {
+    const { classes, palette } = this;
+    let number = classes.length + 1;
+    while (classes.some((entry) => entry.name === `part ${number}`)) number++;
+    return { name: `part ${number}`, color: [...palette[classes.length % palette.length]], hidden: false };
+  }
+
+  undo = (): void => this.redraw(this.labels.undo());
+  redo = (): void => this.redraw(this.labels.redo());
+
+  pick(hit: Hit | null): void {
+    if (!this.surface) return;
+    if (hit && this.stage.tool === "fill") {
+      this.paint(connectedPart(this.surface, hit.face, this.labels.values, chosenCrease()));
+      this.finishStroke();
+    }
+    if (hit && this.stage.tool === "sample") {
+      this.activate(this.labels.values[hit.face]);
+      this.setTool("brush");
+    }
+    this.picked = hit;
+    this.stage.choose(hit && this.stage.tool === "look" ? hit.face : -1);
+    this.inspect();
+    if (hit && this.source?.picks) void this.loadField();
+  }
+
+  stroke(phase: "start" | "move" | "end" | "cancel", hit: Hit | null): void {
+    if (!this.surface) return;
+    if (phase === "start") this.setLayer("labels");
+    if (hit) {
+      this.stage.showBrush(hit.point, this.activeColor);
+      this.paint(underBrush(this.surface, hit.face, hit.point, this.stage.brushRadius));
+    }
+    if (phase === "end") this.finishStroke();
+    if (phase === "cancel" && this.labels.commit()) this.undo();
+  }
+
+  hover(hit: Hit | null): void {
+    const { tool } = this.stage;
+    this.stage.showBrush(hit && tool === "brush" ? hit.point : null, this.activeColor);
+    const named = hit && tool !== "brush" && !this.layer.startsWith("field:");
+    showTip(named ? this.shown.classes[this.shown.labels[hit.face]] : null);
+  }
+
+  /** The tool at the center of the view, for hands without a pointer. */
+  actAtCenter(): void {
+    const hit = this.stage.findCenter();
+    if (this.stage.tool !== "brush") this.pick(hit);
+    else if (hit) {
+      this.stroke("start", hit);
+      this.stroke("end", null);
+    }
+  }
+
+  /** Colors, legend, scale and inspector of the current layer. */
+  refresh(): void {
+    if (!this.surface) return;
+    const { source, prediction, surface } = this;
+    drawLayers(this.items, this.layer, (key) => this.setLayer(key));
+    this.field = null;
+    let questions: Question[] = [];
+    if (this.layer === "confidence") this.field = layers.confidence(prediction!);
+    if (this.layer === "probability") {
+      const options = prediction!.classes.map(({ name }, i): [string, string] => [String(i), name]);
+      questions = this.answers.ask(this.layer, [{ key: "class", title: "Class", options }]);
+      this.field = layers.classProbability(prediction!, Number(questions[0].value));
+    }
+    if (source) questions = this.answers.ask(this.layer, source.choices);
+    const hint = source?.picks && !this.picked ? "Click a face to see where its attention goes." : "";
+    drawQuestions(questions, hint, (key, value) => this.answer(key, value));
+    drawScale(this.field);
+    if (source) {
+      layers.paintLabels(surface, new Int32Array(surface.nFaces).fill(UNLABELLED), []);
+      if (!source.picks || this.picked) void this.loadField();
+    } else this.refreshColors();
+    this.drawLegend();
+    this.inspect();
+    showHistory(this.labels);
+    this.stage.invalidate();
+  }
+
+  get activeColor(): layers.ClassEntry["color"] {
+    return this.classes[this.active]?.color ?? GRAY;
+  }
+
+  private get source(): FieldSource | undefined {
+    return this.sources.find(({ name }) => this.layer === `field:${name}`);
+  }
+
+  /** The labels and classes that the current layer speaks of. */
+  private get shown(): { labels: Int32Array; classes: ClassEntry[] } {
+    if (this.layer === "labels" || !this.prediction) return { labels: this.labels.values, classes: this.classes };
+    const { labels, classes, rows } = this.prediction;
+    if (rows > 1) return { labels, classes };
+    return { labels: new Int32Array(this.surface!.nFaces).fill(labels[0]), classes };
+  }
+
+  private answer(key: string, value: string): void {
+    this.answers.set(this.layer, key, value);
+    this.refresh();
+  }
+
+  private async loadField(): Promise<void> {
+    const { source, scene, surface, picked } = this;
+    if (!source || !scene || !surface) return;
+    const chosen = Object.fromEntries(this.answers.ask(this.layer, source.choices).map(({ key, value }) => [key, value]));
+    if (source.picks && picked) {
+      chosen.face = String(picked.face);
+      chosen.weights = surface.cornerWeights(picked.face, picked.point).join(",");
+    }
+    const ticket = ++this.request;
+    try {
+      const { about, arrays } = await server.field(scene.id, source.name, chosen);
+      if (ticket !== this.request || this.source !== source) return;
+      const { element, signed, note } = about as Field;
+      this.field = layers.withRange(arrays.values as Float32Array, { element, signed, note });
+      this.refreshColors();
+      drawScale(this.field);
+      drawQuestions(this.answers.ask(this.layer, source.choices), "", (key, value) => this.answer(key, value));
+      this.inspect();
+    } catch (error) {
+      if (ticket === this.request) complain(error);
+    }
+  }
+
+  private paint(faces: number[]): void {
+    const changed = this.labels.paint(faces, this.active);
+    if (!changed.length) return;
+    layers.paintLabels(this.surface!, this.labels.values, this.classes, changed);
+    this.stage.invalidate();
+  }
+
+  private finishStroke(): void {
+    this.labels.commit();
+    this.drawLegend();
+    showHistory(this.labels);
+    this.inspect();
+  }
+
+  private redraw(faces: Uint32Array | null): void {
+    if (!faces) return;
+    if (this.layer !== "labels") this.setLayer("labels");
+    layers.paintLabels(this.surface!, this.labels.values, this.classes, faces);
+    this.finishStroke();
+    this.stage.invalidate();
+  }
+
+  private drawLegend(): void {
+    if (!this.surface) return;
+    const editable = this.layer === "labels";
+    const { labels, classes } = this.shown;
+    drawLegend(classes, countLabels(labels, classes.length), editable ? this.active : -2, editable, {
+      activate: (label) => this.activate(label),
+      recolor: () => this.refreshColors(),
+      rename: () => this.drawLegend(),
+    });
+  }
+
+  private refreshColors(): void {
+    const { surface, field } = this;
+    const { labels, classes } = this.shown;
+    if (field) layers.paintField(surface!, field, (face) => classes[labels[face]]?.hidden);
+    else layers.paintLabels(surface!, labels, classes);
+    this.stage.invalidate();
+  }
+
+  private inspect(): void {
+    const { picked, prediction, field, surface, shown } = this;
+    if (!picked || !surface) return inspect(null, prediction);
+    const perFace = prediction && prediction.rows > 1 ? prediction : null;
+    const at = field?.element === "vertex" ? surface.faces[picked.face * 3] : picked.face;
+    inspect(
+      {
+        face: picked.face,
+        label: shown.classes[shown.labels[picked.face]] ?? null,
+        prediction: perFace,
+        field: field && { field, value: field.values[at] },
+      },
+      prediction,
+    );
+  }
+}
