@@ -75,7 +75,7 @@ def _attention(quick: bool) -> list[dict[str, Any]]:
 
 
 def _training(quick: bool) -> list[dict[str, Any]]:
-    from hodgeformer.allocator import keep_freed_memory
+    from hodgeformer.memory import keep_freed_memory
     from hodgeformer.bench.training import human_step
 
     keep_freed_memory()  # as `hodgeformer train` does

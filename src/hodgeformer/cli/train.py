@@ -107,7 +107,7 @@ def _train(
 
 
 def _run(setup: Setup, listener: Listener, start: Checkpoint | None, *, resumed: bool) -> None:
-    from hodgeformer.allocator import keep_freed_memory
+    from hodgeformer.memory import keep_freed_memory
     from hodgeformer.cli.pictures import paint_answers
     from hodgeformer.train.loop import Run, Stopped
     from hodgeformer.train.session import finish

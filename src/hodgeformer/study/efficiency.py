@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
+from hodgeformer.memory import GIGABYTE, held_memory, peak_memory
 from hodgeformer.mesh.features import PAPER_GROUPS
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
@@ -30,7 +31,6 @@ from hodgeformer.train.progress import Listener
 from hodgeformer.train.session import plan_run
 from hodgeformer.train.setup import Setup
 from hodgeformer.train.toml import Table, to_toml
-from hodgeformer.train.trial import peak_memory
 
 T = TypeVar("T")
 Work = Literal["encoder, training", "encoder, inference", "layer, inference"]
@@ -112,7 +112,7 @@ def _size_cost(mesh: Mesh, small: Mesh, work: Work, config: PrepareConfig) -> Co
     model = HodgeFormer(ONE_LAYER).train(work == "encoder, training")
     prepared = prepare(mesh, config)
     _pass_over(model, pack([prepare(small, config)]), work)()
-    before = _memory("VmRSS")
+    before = held_memory() or 0
     batch = pack([prepared], transpose=model.training)
     del prepared
     run = _pass_over(model, batch, work)
@@ -122,7 +122,7 @@ def _size_cost(mesh: Mesh, small: Mesh, work: Work, config: PrepareConfig) -> Co
         began = time.perf_counter()
         run()
         seconds.append(time.perf_counter() - began)
-    return Cost(statistics.median(seconds), (_memory("VmHWM") - before) / 2**30)
+    return Cost(statistics.median(seconds), ((peak_memory() or 0) - before) / GIGABYTE)
 
 
 def _pass_over(model: HodgeFormer, batch: Batch, work: Work) -> Callable[[], object]:
@@ -189,7 +189,7 @@ def _runtime(model_seconds: Sequence[float], prepare_seconds: float, n_batches: 
         "model_seconds": round(model / n * n_batches, 3),
         "batch_milliseconds": round(1e3 * statistics.median(model_seconds), 2),
         "preparation_share": round(prepare_seconds / (model + prepare_seconds), 4),
-        "gigabytes": round(_memory("VmHWM") / 2**30, 3),
+        "gigabytes": round((peak_memory() or 0) / GIGABYTE, 3),
     }
 
 
@@ -198,15 +198,3 @@ def _setup(tables: Table) -> Setup:
         config = Path(folder) / "config.toml"
         config.write_text(to_toml(tables), encoding="utf-8")
         return plan_run(config, Path(folder) / "run", processes=Processes(), listener=Listener())
-
-
-def _memory(field: Literal["VmRSS", "VmHWM"]) -> int:
-    """Bytes of memory that this process uses now, or used at most.
-
-    Read from /proc: the peak that getrusage tells includes that of the process which started this one.
-    """
-    status = Path("/proc/self/status")
-    if status.is_file():
-        line = next(line for line in status.read_text().splitlines() if line.startswith(field))
-        return int(line.split()[1]) * 1024
-    return peak_memory() or 0

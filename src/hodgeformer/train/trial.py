@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass
 from itertools import islice
 
+from hodgeformer.memory import peak_memory
 from hodgeformer.train.setup import Setup
 
 
@@ -36,15 +36,6 @@ def estimate(setup: Setup) -> Estimate:
     train = setup.config.train
     minutes = train.minutes or seconds * n_batches * (train.epochs or 1) / 60
     return Estimate(learner.model.n_parameters, n_batches, seconds, minutes, peak_memory())
-
-
-def peak_memory() -> int | None:
-    """Bytes of memory that this process used at most; None where the system does not say."""
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def overfit_one_batch(setup: Setup, *, max_steps: int = 300) -> tuple[float, int]:
