@@ -107,8 +107,8 @@ def _train(
 
 
 def _run(setup: Setup, listener: Listener, start: Checkpoint | None, *, resumed: bool) -> None:
-    from hodgeformer.memory import keep_freed_memory
     from hodgeformer.cli.pictures import paint_answers
+    from hodgeformer.memory import keep_freed_memory
     from hodgeformer.train.loop import Run, Stopped
     from hodgeformer.train.session import finish
 
