@@ -9,7 +9,7 @@ import pytest
 
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
-from hodgeformer.data.write import write_folder
+from hodgeformer.data.folder import write_folder
 from hodgeformer.mesh.mesh import Mesh
 
 
