@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hodgeformer.data.dataset import DataSet
-from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
 from hodgeformer.data.folder import write_folder
+from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
 from hodgeformer.mesh.mesh import Mesh
 
 

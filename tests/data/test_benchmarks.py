@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hodgeformer.data.convert import convert_labels, element_counts
 from hodgeformer.data.benchmarks import human_family, open_coseg, open_human
 from hodgeformer.data.census import take_census
+from hodgeformer.data.convert import convert_labels, element_counts
 from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.mesh.io import save_mesh

@@ -7,9 +7,8 @@ import pytest
 
 from hodgeformer.data.colors import class_colors
 from hodgeformer.data.dataset import DataSet
-from hodgeformer.data.folder import open_folder
+from hodgeformer.data.folder import open_folder, write_folder
 from hodgeformer.data.open import open_dataset
-from hodgeformer.data.folder import write_folder
 from hodgeformer.errors import DataError, HodgeFormerError
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh

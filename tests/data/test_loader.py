@@ -50,9 +50,7 @@ def two_epochs(figures: DataSet) -> list[Batch]:
 
 
 @pytest.mark.parametrize("n_workers", [1, 2])
-def test_the_stream_does_not_depend_on_the_workers(
-    figures: DataSet, two_epochs: list[Batch], n_workers: int
-) -> None:
+def test_the_stream_does_not_depend_on_the_workers(figures: DataSet, two_epochs: list[Batch], n_workers: int) -> None:
     with training(figures, n_workers=n_workers) as loader:
         torch.manual_seed(0)
         expected = torch.rand(3)

@@ -31,13 +31,13 @@ def evaluate(
     import torch
 
     from hodgeformer.checkpoint import load_checkpoint
-    from hodgeformer.cli.data_argument import dataset_of
+    from hodgeformer.data.open import open_dataset
     from hodgeformer.models.bundled import locate_model
     from hodgeformer.train.evaluate import Evaluator, fitting
 
     path = locate_model(model)
     checkpoint = load_checkpoint(path)
-    dataset = fitting(dataset_of(data), checkpoint)
+    dataset = fitting(open_dataset(data), checkpoint)
     evaluator = Evaluator(dataset, dataset.split(split), checkpoint.prepare, n_rotations=rotations)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     scores = evaluator.scores(checkpoint.build_model().to(device))

@@ -41,15 +41,15 @@ def robustness(
     from rich.console import Console
 
     from hodgeformer.checkpoint import load_checkpoint
-    from hodgeformer.cli.data_argument import dataset_of
     from hodgeformer.cli.robustness_pictures import save_robustness_picture
+    from hodgeformer.data.open import open_dataset
     from hodgeformer.models.bundled import locate_model
     from hodgeformer.study.robustness import robustness as scored
     from hodgeformer.train.evaluate import fitting
 
     path = locate_model(model)
     checkpoint = load_checkpoint(path)
-    dataset = fitting(dataset_of(data), checkpoint)
+    dataset = fitting(open_dataset(data), checkpoint)
     samples = dataset.split(split)[:meshes]
     mutations = _mutations(faces or [], paper_only)
     results = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.order import canonical_faces
 from hodgeformer.mesh.topology import repeats_a_vertex
 
-T = TypeVar("T")
 Place = tuple[str, Sample]
 """A sample and the split it is in, which comes first."""
 
@@ -51,6 +50,10 @@ class CountedMesh:
     radius: float
     edge_lengths: tuple[float, ...]
     shape: str
+
+
+Found = dict[str, CountedMesh | Problem]
+"""By name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +166,7 @@ def take_census(
     *,
     progress: Callable[[int, int], None] = lambda done, total: None,
     share: Callable[[Sequence[Place]], Sequence[Place]] = lambda places: places,
-    collect: Callable[[T], list[T]] = lambda found: [found],
+    collect: Callable[[Found], list[Found]] = lambda found: [found],
 ) -> Census:
     """Read every mesh and its target once. `progress(done, total)` is called after each mesh.
 
@@ -171,7 +174,7 @@ def take_census(
     """
     places = [(split, sample) for split, samples in dataset.splits.items() for sample in samples]
     mine = share(places)
-    found: dict[str, CountedMesh | Problem] = {}
+    found: Found = {}
     for done, (split, sample) in enumerate(mine, 1):
         try:
             found[sample.name] = _counted(dataset, sample, split)

@@ -14,7 +14,6 @@ from pydantic import Field, field_validator, model_validator
 
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet
-from hodgeformer.data.loader import BatchConfig
 from hodgeformer.data.open import DataConfig, DataName
 from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.prepare import PrepareConfig
@@ -65,10 +64,6 @@ class TrainConfig(Settings):
         if self.epochs is not None and self.minutes is not None:
             raise ValueError("a run is as long as `epochs` or as `minutes` say, not both")
         return self
-
-    @property
-    def batch(self) -> BatchConfig:
-        return BatchConfig(size=self.batch_size, max_faces=self.max_faces)
 
     def torch_device(self) -> torch.device:
         name = self.device

@@ -1,131 +1,140 @@
-"""Start, resume and finish a run: what the command line calls."""
+"""Train to the end: plan or resume, learn, save when interrupted, choose, score, report.
+
+from hodgeformer.train.fit import fit
+
+outcome = fit("data", "runs/mine", settings=["train.minutes=10"])
+print(outcome.scores.values, outcome.chosen)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from hodgeformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from hodgeformer.data.dataset import DataSet
-from hodgeformer.data.open import open_dataset
-from hodgeformer.errors import DataError
-from hodgeformer.train.config import RunConfig, read_tables
+from hodgeformer.memory import keep_freed_memory
+from hodgeformer.train.config import Source
 from hodgeformer.train.distributed import Processes
-from hodgeformer.train.evaluate import Answer
-from hodgeformer.train.inventory import take_inventory, without_bad
+from hodgeformer.train.listener import Listener, Outcome, TensorBoard
 from hodgeformer.train.loop import Run
-from hodgeformer.train.plan import planned
-from hodgeformer.train.progress import Listener, Outcome
-from hodgeformer.train.report import Figure, write_report
+from hodgeformer.train.report import write_report
 from hodgeformer.train.run_folder import RunFolder
-from hodgeformer.train.setup import Setup
-from hodgeformer.train.toml import Table
-
-Painter = Callable[[DataSet, Sequence[Answer]], list[Figure]]
-"""Makes pictures of some answers for the report."""
+from hodgeformer.train.setup import Setup, set_up
 
 _PICTURED = 6
 
 
-def start_run(
-    source: Path,
-    out: Path,
+def fit(
+    source: Source | None,
+    out: Path | str,
     *,
-    overrides: Sequence[str] = (),
+    settings: Sequence[str] = (),
     start: Checkpoint | None = None,
-    processes: Processes,
-    listener: Listener,
+    processes: Processes | None = None,
+    listener: Listener | None = None,
+) -> Outcome:
+    """Train a model into a new run folder, or without a source go on with the run that was stopped in `out`.
+
+    `source` is a data-set folder, the name of a data set, a TOML file or its tables; what it and `settings` (as on the
+    command line, "train.lr=3e-4") leave open is planned from the data. `start` is a model to fine-tune. An interrupt
+    (Ctrl-C, a polite kill) saves the run and raises `Stopped`. A run with `train.epochs` that was stopped ends with the
+    weights it would have had anyway.
+    """
+    setup = open_run(source, out, settings=settings, start=start, processes=processes, listener=listener)
+    return finish(setup, train(setup, start=start, listener=listener))
+
+
+def open_run(
+    source: Source | None,
+    out: Path | str,
+    *,
+    settings: Sequence[str] = (),
+    start: Checkpoint | None = None,
+    processes: Processes | None = None,
+    listener: Listener | None = None,
 ) -> Setup:
-    """Check data and configuration, plan what is open, and make the run folder."""
-    folder = RunFolder(out)
-    if processes.is_first:
-        folder.check_free()
-    setup = plan_run(source, out, overrides=overrides, start=start, processes=processes, listener=listener)
-    if processes.is_first:
-        folder.create(setup.config.toml())
+    """`set_up`, and make the folder of a new run."""
+    creates = source is not None and (processes is None or processes.is_first)
+    if creates:
+        RunFolder(Path(out)).check_free()
+    setup = set_up(source, out, settings=settings, start=start, processes=processes, listener=listener)
+    if creates:
+        setup.folder.create(setup.config.toml())
     return setup
 
 
-def plan_run(
-    source: Path,
-    out: Path,
-    *,
-    overrides: Sequence[str] = (),
-    start: Checkpoint | None = None,
-    processes: Processes,
-    listener: Listener,
-) -> Setup:
-    """The complete setup of a run, nothing written."""
-    tables = read_tables(source, overrides)
-    if start is not None:
-        tables = _like(start, tables)
-    config = RunConfig.parse(tables)
-    return _setup(config, tables, RunFolder(out), processes, listener)
+def train(setup: Setup, *, start: Checkpoint | None = None, listener: Listener | None = None) -> Run:
+    """All steps that are left of a run. An interrupt saves its state and raises `Stopped`."""
+    keep_freed_memory()
+    with _recorded(setup, listener or Listener()) as told, _interrupts() as interrupted:
+        run = Run(setup, setup.learner(start), listener=told, should_stop=interrupted)
+        run.resume()
+        run.train()
+    return run
 
 
-def resume_run(out: Path, *, processes: Processes, listener: Listener) -> Setup:
-    """The setup of a run that was stopped, from its folder."""
-    folder = RunFolder(out)
-    folder.check_run()
-    return _setup(RunConfig.parse(read_tables(folder.config)), None, folder, processes, listener)
-
-
-def finish(setup: Setup, run: Run, paint: Painter | None = None) -> Outcome:
+def finish(setup: Setup, run: Run) -> Outcome:
     """Score the chosen checkpoint on the test split and write the report."""
     chosen = load_checkpoint(setup.folder.best)
     split = setup.tested
-    scores = None
-    figures: list[Figure] = []
-    if split is not None:
-        evaluator = setup.evaluator(split, in_units=True)
-        model = chosen.build_model().to(setup.config.train.torch_device())
-        scores = evaluator.scores(model)
-        if setup.processes.is_first:
-            named = {f"{split}_{name}": value for name, value in scores.values.items()}
-            save_checkpoint(setup.folder.best, replace(chosen, metrics={**chosen.metrics, **named}))
-            if paint is not None:
-                figures = paint(setup.dataset, list(islice(evaluator.answers(model), _PICTURED)))
     outcome = Outcome(
         folder=setup.folder.root,
         chosen=setup.folder.best,
         split=split,
-        scores=scores,
+        scores=None,
         epochs=run.position.epoch,
         elapsed=run.position.elapsed,
         waited=run.waited,
     )
+    answers = []
+    if split is not None:
+        evaluator = setup.evaluator(split, in_units=True)
+        model = chosen.build_model().to(setup.config.train.torch_device())
+        scores = evaluator.scores(model)
+        outcome = replace(outcome, scores=scores)
+        if setup.processes.is_first:
+            named = {f"{split}_{name}": value for name, value in scores.values.items()}
+            save_checkpoint(setup.folder.best, replace(chosen, metrics={**chosen.metrics, **named}))
+            answers = list(islice(evaluator.answers(model), _PICTURED))
     if setup.processes.is_first:
-        write_report(setup.folder.report, setup, run.rows, outcome, figures)
+        write_report(setup.folder.report, setup, run.rows, outcome, answers)
     return outcome
 
 
-def _setup(
-    config: RunConfig, tables: Table | None, folder: RunFolder, processes: Processes, listener: Listener
-) -> Setup:
-    dataset = open_dataset(config.data)
-    if "train" not in dataset.splits:
-        raise DataError(f"{dataset.name}: there is no split 'train', only {', '.join(dataset.splits)}")
-    inventory = take_inventory(dataset, processes, listener.reading)
-    dataset = without_bad(dataset, inventory, skip=config.train.skip_bad)
-    for reason in inventory.bad.values():
-        listener.warned(f"left out: {reason}")
-    if inventory.leaks:
-        listener.warned(
-            f"{len(inventory.leaks)} meshes of other splits have the same shape as a training mesh, so scores will "
-            f"flatter: {', '.join(inventory.leaks[:4])}"
-        )
-    if tables is not None:
-        config = planned(tables, dataset, inventory)
-    return Setup(config, dataset, inventory, folder, processes)
+@contextmanager
+def _recorded(setup: Setup, listener: Listener) -> Iterator[Listener]:
+    """The listener, behind TensorBoard where that is asked for."""
+    if not (setup.config.train.tensorboard and setup.processes.is_first):
+        yield listener
+        return
+    board = TensorBoard(setup.folder.root / "tensorboard", listener)
+    try:
+        yield board
+    finally:
+        board.close()
 
 
-def _like(start: Checkpoint, tables: Table) -> Table:
-    """Settings of the model to start from, where the tables do not say otherwise."""
-    shape = start.model.model_dump(mode="json", exclude={"task", "n_classes", "element", "in_features", "backend"})
-    return {
-        **tables,
-        "model": {**shape, **tables.get("model", {})},
-        "prepare": {**start.prepare.model_dump(mode="json"), **tables.get("prepare", {})},
-    }
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C (or a polite kill) was heard. A second one ends at once."""
+    if threading.current_thread() is not threading.main_thread():  # signals are for the main thread alone
+        yield lambda: False
+        return
+    heard: list[int] = []
+
+    def hear(number: int, frame: object) -> None:
+        if heard:
+            raise KeyboardInterrupt
+        heard.append(number)
+
+    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(heard)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
