@@ -14,11 +14,10 @@ from PIL import Image
 from hodgeformer.errors import CheckpointError, ConfigError, DataError, MeshError
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.models.bundled import bundled_models, locate_model
-from hodgeformer.predict import Predictor, Result
-from hodgeformer.predict.elements import carry, neighbors
-from hodgeformer.predict.smooth import smoothed
-from meshes import all_kinds, icosphere, open_grid, tetrahedron, two_components
+from hodgeformer.predict.predictor import Predictor
+from hodgeformer.predict.pretrained import bundled_models, locate_model
+from hodgeformer.predict.result import Result
+from meshes import all_kinds, icosphere, open_grid, tetrahedron
 from tiny_models import PARTS, tiny_checkpoint, write_tiny
 
 
@@ -143,50 +142,6 @@ def test_far_meshes_are_pointed_out(predictor: Predictor) -> None:
     mesh = icosphere(2)
     huge = predictor.predict(mesh.with_vertices(1e6 * mesh.vertices)).warnings
     assert any("radius" in warning for warning in huge)
-
-
-def test_probabilities_are_carried_between_elements() -> None:
-    mesh = two_components()
-    n = {"v": mesh.n_vertices, "f": mesh.n_faces, "e": len(neighbors(mesh, "v")[0])}
-    for source in "vef":
-        for to in "vef":
-            constant = carry(np.full((n[source], 2), 0.25), mesh, source=source, to=to)
-            np.testing.assert_allclose(constant, np.full((n[to], 2), 0.25))
-    linear = carry(mesh.vertices, mesh, source="v", to="f")
-    np.testing.assert_allclose(linear, mesh.vertices[mesh.faces].mean(axis=1))
-
-
-def noisy_halves() -> tuple[Mesh, np.ndarray, np.ndarray]:
-    mesh = icosphere(4)
-    truth = (mesh.vertices[mesh.faces].mean(axis=1)[:, 0] > 0).astype(int)
-    said = np.where(np.random.default_rng(0).random(mesh.n_faces) < 0.15, 1 - truth, truth)
-    return mesh, truth, np.eye(2)[said] * 0.8 + 0.1
-
-
-def test_smoothing_removes_specks_and_keeps_parts() -> None:
-    mesh, truth, probabilities = noisy_halves()
-    wrong_before = (probabilities.argmax(axis=1) != truth).mean()
-    smooth = smoothed(probabilities, mesh, kind="f", strength=0.8)
-    np.testing.assert_allclose(smooth.sum(axis=1), 1)
-    assert (smooth.argmax(axis=1) != truth).mean() < 0.15 * wrong_before
-
-
-@pytest.mark.parametrize("mesh", all_kinds(), ids=lambda mesh: mesh.name)
-def test_smoothing_keeps_what_is_smooth(mesh: Mesh) -> None:
-    for kind in "vef":
-        n = {"v": mesh.n_vertices, "f": mesh.n_faces, "e": len(neighbors(mesh, "v")[0])}[kind]
-        constant = np.tile([0.2, 0.8], (n, 1))
-        np.testing.assert_allclose(smoothed(constant, mesh, kind=kind, strength=0.9), constant)
-
-
-def test_smoothing_stops_at_sharp_edges() -> None:
-    grid = open_grid(1, 12)
-    across, along = np.divmod(np.arange(grid.n_vertices), 13)
-    flat = grid.with_vertices(np.stack([across, along, 0 * along], axis=1))
-    bent = grid.with_vertices(np.stack([across, np.minimum(along, 6), np.maximum(along - 6, 0)], axis=1))
-    sides = np.eye(2)[(along[grid.faces].mean(axis=1) > 6).astype(int)]
-    leaked = [np.abs(smoothed(sides, mesh, kind="f", strength=0.9) - sides).max() for mesh in (flat, bent)]
-    assert leaked[1] < 0.1 * leaked[0]
 
 
 def test_option_mistakes_are_explained(predictor: Predictor) -> None:

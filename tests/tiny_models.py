@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from hodgeformer.checkpoint import Checkpoint, DataStatistics, save_checkpoint
-from hodgeformer.data.colors import class_colors
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.palette import class_colors
 
 PARTS = ("head", "torso", "arm", "leg / foot")
 

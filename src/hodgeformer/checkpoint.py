@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -22,6 +23,9 @@ from hodgeformer import __version__
 from hodgeformer.containers import ElementKind
 from hodgeformer.errors import CheckpointError, ConfigError
 from hodgeformer.files import write_atomically
+from hodgeformer.mesh.elements import file_edges
+from hodgeformer.mesh.geometry import norms, to_unit_sphere
+from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
@@ -30,6 +34,11 @@ from hodgeformer.settings import Settings
 FORMAT = 1
 _KEY = "hodgeformer"
 _KIND = "model"
+
+# How far a mesh may be from the training meshes before it is worth a word.
+_FACES_FACTOR = 3.0
+_LENGTH_FACTOR = 2.0
+_SIZE_FACTOR = 1000.0  # meshes are scaled to one size, so only an absurd one
 
 
 class DataStatistics(Settings):
@@ -43,6 +52,36 @@ class DataStatistics(Settings):
     n: dict[ElementKind, tuple[float, float, float]]
     size: tuple[float, float, float]
     edge_length: tuple[float, float, float, float, float]
+
+    def unlike(self, mesh: Mesh) -> tuple[str, ...]:
+        """What sets a mesh, as the model gets it, apart from the training meshes, one sentence each."""
+        found = []
+        low, _, high = self.n["f"]
+        if mesh.n_faces > _FACES_FACTOR * high:
+            found.append(
+                f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}; "
+                f"simplifying to {high:.0f} (max_faces) may help"
+            )
+        elif mesh.n_faces < low / _FACES_FACTOR:
+            found.append(f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}")
+        tail, head = file_edges(mesh).T
+        vertices = to_unit_sphere(mesh.vertices, mesh.faces)
+        median = float(np.median(norms(vertices[head] - vertices[tail])))
+        q5, *_, q95 = self.edge_length
+        if not q5 / _LENGTH_FACTOR <= median <= q95 * _LENGTH_FACTOR:
+            found.append(
+                f"edges of median length {median:.3g} of the mesh's radius, those of the training meshes were mostly "
+                f"{q5:.3g} to {q95:.3g}"
+            )
+        used = mesh.vertices[mesh.faces.ravel()]
+        radius = float(norms(used - used.mean(axis=0)).max())
+        smallest, _, largest = self.size
+        if not smallest / _SIZE_FACTOR <= radius <= largest * _SIZE_FACTOR:
+            found.append(
+                f"a radius of {radius:.3g}, the training meshes had {smallest:.3g} to {largest:.3g}; "
+                "this is harmless if only the unit differs"
+            )
+        return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +102,15 @@ class Checkpoint:
     statistics: DataStatistics | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=lambda: versions())  # noqa: PLW0108 - defined below
+
+    @property
+    def turn_axis(self) -> FloatArray | None:
+        """The axis that training turned meshes about; None for any rotation."""
+        augment = self.training.get("augment")
+        if not isinstance(augment, dict) or augment.get("rotation") != "axis":
+            return None
+        axis: FloatArray = np.eye(3)["xyz".index(augment.get("axis", "y"))]
+        return axis
 
     def build_model(self) -> HodgeFormer:
         """The model with these weights, ready to predict."""

@@ -1,6 +1,6 @@
-"""The two containers that every stage of the data shares.
+"""The two containers that every stage of the data shares, and the names of tasks and elements.
 
-Neither imports torch: both hold NumPy arrays on the mesh side and tensors on the model side.
+Neither container imports torch: both hold NumPy arrays on the mesh side and tensors on the model side.
 """
 
 from __future__ import annotations
@@ -17,9 +17,15 @@ from hodgeformer.errors import BatchError
 T = TypeVar("T")
 U = TypeVar("U")
 
+Task = Literal["classification", "segmentation", "regression"]
+PartElement = Literal["vertex", "edge", "face"]
+Element = Literal["mesh", PartElement]
+"""What a label or a value belongs to: the whole mesh, or one of its parts."""
+
 ElementKind = Literal["v", "e", "f"]
 KINDS: tuple[ElementKind, ...] = ("v", "e", "f")
-ELEMENT_NAMES: dict[ElementKind, str] = {"v": "vertex", "e": "edge", "f": "face"}
+KIND_OF: dict[Element, ElementKind] = {"vertex": "v", "edge": "e", "face": "f"}
+ELEMENT_NAMES: dict[ElementKind, str] = {kind: name for name, kind in KIND_OF.items()}
 
 
 @dataclass(frozen=True, slots=True)

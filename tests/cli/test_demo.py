@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from hodgeformer.cli import app
 from hodgeformer.data.open import open_dataset
 from hodgeformer.mesh.io import load_mesh
-from hodgeformer.predict import Predictor
+from hodgeformer.predict.predictor import Predictor
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from hodgeformer.cli import app
-from hodgeformer.models import bundled
+from hodgeformer.predict.pretrained import bundled_models
 from tiny_models import PARTS, write_tiny
 
 
@@ -22,7 +22,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """One bundled model with a card."""
     write_tiny(tmp_path, "body.safetensors")
     (tmp_path / "body.md").write_text("# body: four parts of a body\n\nTrained on nothing, fails at everything.\n")
-    monkeypatch.setattr(bundled.bundled_models, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(bundled_models, "__defaults__", (tmp_path,))
     return tmp_path
 
 
@@ -36,7 +36,7 @@ def test_models_are_listed(shelf: Path) -> None:
 
 
 def test_no_models_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundled.bundled_models, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(bundled_models, "__defaults__", (tmp_path,))
     assert "no bundled models" in run("models").stdout
 
 

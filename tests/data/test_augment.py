@@ -3,11 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hodgeformer.data.augment import AugmentConfig, augmented, deformed, random_rotation, rotation_about
-from hodgeformer.data.convert import convert_labels, file_edges
+from hodgeformer.data.augment import AugmentConfig, augmented, deformed
 from hodgeformer.errors import ConfigError
+from hodgeformer.mesh.elements import convert_labels, file_edges
 from hodgeformer.mesh.geometry import face_vectors
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.pose import random_rotation, rotation_about
 
 NONE = {"rotation": "none", "slide": 0.0}
 

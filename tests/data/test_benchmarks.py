@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hodgeformer.data.convert import convert_labels, element_counts
 from hodgeformer.data.coseg import open_coseg
 from hodgeformer.data.human import family, open_human
 from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.data.verify import verify
 from hodgeformer.errors import ConfigError, DataError
+from hodgeformer.mesh.elements import convert_labels, element_counts
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 

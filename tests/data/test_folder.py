@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hodgeformer.data.colors import class_colors
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import open_folder
 from hodgeformer.data.open import open_dataset
@@ -13,6 +12,7 @@ from hodgeformer.data.write import write_folder
 from hodgeformer.errors import DataError, HodgeFormerError
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.palette import class_colors
 
 
 def edit(root: Path, old: str, new: str) -> None:

@@ -16,12 +16,12 @@ pytest.importorskip("playwright", reason="needs a browser driver: pip install pl
 pytest.importorskip("starlette", reason="needs the viewer's server: pip install 'hodgeformer[view]'")
 
 
-from hodgeformer.data.colors import UNLABELLED_COLOR, class_colors
 from hodgeformer.data.figures import figure
 from hodgeformer.data.folder import open_folder
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.predict import Predictor
+from hodgeformer.palette import UNLABELLED_COLOR, class_colors
+from hodgeformer.predict.predictor import Predictor
 from look import assert_lit, round_ball
 from meshes import icosphere
 from tiny_models import PARTS

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from hodgeformer.errors import MeshError
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.predict import Predictor
+from hodgeformer.predict.predictor import Predictor
 from hodgeformer.viewer.app import Viewer, create_app
 from hodgeformer.viewer.messages import decode
 from hodgeformer.viewer.models import Shelf, ViewerModel, offered_models

@@ -13,7 +13,7 @@ from hodgeformer.errors import ConfigError
 
 if TYPE_CHECKING:
     from hodgeformer.data.dataset import DataSet
-    from hodgeformer.predict import Result
+    from hodgeformer.predict.result import Result
     from hodgeformer.train.progress import Outcome
 
 N_TRAIN, N_TEST, N_FACES = 80, 8, (500, 700)
@@ -88,7 +88,7 @@ def _train(data: Path, run_folder: Path, epochs: int, seed: int) -> Outcome:
 def _predict(dataset: DataSet, model: Path, folder: Path) -> list[Result]:
     from rich.console import Console
 
-    from hodgeformer.predict import Predictor
+    from hodgeformer.predict.predictor import Predictor
 
     folder.mkdir(parents=True)
     files = [sample.mesh for sample in dataset.split("test") if isinstance(sample.mesh, Path)]

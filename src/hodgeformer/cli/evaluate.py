@@ -32,13 +32,14 @@ def evaluate(
 
     from hodgeformer.checkpoint import load_checkpoint
     from hodgeformer.cli.data_argument import dataset_of
-    from hodgeformer.models.bundled import locate_model
+    from hodgeformer.mesh.pose import random_turns
+    from hodgeformer.predict.pretrained import locate_model
     from hodgeformer.train.evaluate import Evaluator, fitting
 
-    path = locate_model(model)
-    checkpoint = load_checkpoint(path)
+    checkpoint = load_checkpoint(locate_model(model))
     dataset = fitting(dataset_of(data), checkpoint)
-    evaluator = Evaluator(dataset, dataset.split(split), checkpoint.prepare, n_rotations=rotations)
+    turns = random_turns(rotations - 1, checkpoint.turn_axis)
+    evaluator = Evaluator(dataset, dataset.split(split), checkpoint.prepare, turns=turns)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     scores = evaluator.scores(checkpoint.build_model().to(device))
     about = {"model": model, "data": dataset.name, "split": split, "rotations": rotations}

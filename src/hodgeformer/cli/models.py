@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def models(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False) -> None:
     """List the models that come with the package."""
-    from hodgeformer.models.bundled import bundled_models
+    from hodgeformer.predict.pretrained import bundled_models
 
     found = bundled_models()
     if as_json:
@@ -39,7 +39,7 @@ def info(
 ) -> None:
     """Show what a model does, what it was trained on and what it scores."""
     from hodgeformer.checkpoint import load_checkpoint
-    from hodgeformer.models.bundled import bundled_models, locate_model
+    from hodgeformer.predict.pretrained import bundled_models, locate_model
 
     path = locate_model(model)
     checkpoint = load_checkpoint(path)

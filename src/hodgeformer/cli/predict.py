@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hodgeformer.cli.inputs import Input, named_outputs, resolve_inputs
-from hodgeformer.errors import ConfigError, HodgeFormerError
+from hodgeformer.errors import ConfigError, HodgeFormerError, MeshError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from hodgeformer.predict import Predictor, Result
+    from hodgeformer.predict.predictor import Predictor
+    from hodgeformer.predict.result import Result
 
 
 class Element(StrEnum):
@@ -75,14 +77,14 @@ def predict(
 
     Exit code 0: all done. 1: some files could not be used, each is named. 2: wrong use, or nothing could be done.
     """
-    from hodgeformer.predict import Predictor
+    from hodgeformer.predict.predictor import Predictor
 
-    inputs = resolve_inputs(paths)
+    inputs = _resolve_inputs(paths)
     predictor = Predictor.load(model, device)
     suffixes = _suffixes(formats, predictor, split_parts)
-    targets = named_outputs(inputs, out, suffixes)
+    targets = _named_outputs(inputs, out, suffixes)
     options = {"max_faces": max_faces, "smooth": smooth, "tta": tta, "element": element and str(element)}
-    done = _predict_all(predictor, inputs, targets, suffixes, split_parts=split_parts, as_json=as_json, options=options)
+    done = _predict_all(predictor, targets, suffixes, split_parts=split_parts, as_json=as_json, options=options)
     if len(paths) == 1 and len(inputs) == 1 and done.errors and not Path(paths[0]).is_dir():
         raise next(iter(done.errors.values()))
     _report(done, model, out, as_json=as_json)
@@ -90,8 +92,60 @@ def predict(
         raise typer.Exit(1)
 
 
+def _resolve_inputs(paths: list[str]) -> dict[Path, Path]:
+    """Mesh files, each once, in the order given, and their place below the folder that was named (or their own name).
+
+    A file that does not exist is kept, to be reported with the others.
+    """
+    found: dict[Path, Path] = {}
+    for text in paths:
+        for path, place in _resolved(text).items():
+            found.setdefault(path, place)
+    return found
+
+
+def _resolved(text: str) -> dict[Path, Path]:
+    from hodgeformer.mesh.io import MESH_SUFFIXES
+
+    path = Path(text)
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in MESH_SUFFIXES and file.is_file())
+        if not files:
+            raise MeshError(f"{path}: no mesh in this folder or below; looked for {', '.join(MESH_SUFFIXES)}")
+        return {file: file.relative_to(path) for file in files}
+    if not path.exists() and any(letter in text for letter in "*?["):
+        # Path.glob takes no absolute patterns.
+        matches = [Path(match) for match in sorted(glob.glob(text, recursive=True)) if Path(match).is_file()]  # noqa: PTH207
+        if not matches:
+            raise MeshError(f"{text}: no file matches")
+        return {match: Path(match.name) for match in matches}
+    return {path: Path(path.name)}
+
+
+def _named_outputs(inputs: dict[Path, Path], out: Path, suffixes: list[str]) -> dict[Path, Path]:
+    """For each input the output without suffix. Inputs that share a name keep their suffix in it.
+
+    Nothing that was given is ever overwritten.
+    """
+    stems = Counter(place.with_suffix("") for place in inputs.values())
+    targets = {}
+    for path, place in inputs.items():
+        stem = place.with_suffix("")
+        targets[path] = out / (stem if stems[stem] == 1 else place)
+    taken = Counter(targets.values())
+    read = {path.resolve() for path in inputs}
+    for path, target in targets.items():
+        if taken[target] > 1:
+            raise ConfigError(f"{path}: several inputs would be written as {target}; name their folder")
+        for suffix in suffixes:
+            written = target.with_name(target.name + suffix)
+            if written.resolve() in read:
+                raise ConfigError(f"{written} would be overwritten by its own result; choose another --out")
+    return targets
+
+
 def _suffixes(formats: str | None, predictor: Predictor, split_parts: bool) -> list[str]:
-    from hodgeformer.predict.saving import FORMATS
+    from hodgeformer.predict.result import FORMATS
 
     whole = predictor.checkpoint.model.target_kind is None
     if split_parts and (whole or predictor.checkpoint.model.task != "segmentation"):
@@ -108,7 +162,6 @@ def _suffixes(formats: str | None, predictor: Predictor, split_parts: bool) -> l
 
 def _predict_all(
     predictor: Predictor,
-    inputs: list[Input],
     targets: dict[Path, Path],
     suffixes: list[str],
     *,
@@ -117,14 +170,13 @@ def _predict_all(
     options: dict[str, Any],
 ) -> _Done:
     done = _Done()
-    files = [given.path for given in inputs]
-    with _progress(len(files)) as (progress, task):
+    with _progress(len(targets)) as (progress, task):
 
         def failed(path: Any, error: Exception) -> None:
             done.errors[Path(path)] = error
             progress.advance(task)
 
-        for result in predictor.predict_many(files, on_error=failed, **options):
+        for result in predictor.predict_many(targets, on_error=failed, **options):
             assert result.path is not None
             try:
                 _write(result, targets[result.path], suffixes, split_parts, done, as_json=as_json)
@@ -156,9 +208,7 @@ def _write(result: Result, target: Path, suffixes: list[str], split_parts: bool,
 
 
 def _record(result: Result, written: list[Path]) -> dict[str, Any]:
-    from hodgeformer.predict.saving import as_dict
-
-    record = as_dict(result)
+    record = result.to_dict()
     if result.task == "segmentation":
         # Long; --format json writes them.
         del record["probabilities"]

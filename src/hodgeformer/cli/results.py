@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hodgeformer.files import write_atomically
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -53,4 +55,4 @@ def save_rows(folder: Path, name: str, rows: Sequence[Row], about: Row) -> list[
 
 def write_json(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())

@@ -44,7 +44,7 @@ def operators(
     from hodgeformer.checkpoint import load_checkpoint
     from hodgeformer.containers import ELEMENT_NAMES
     from hodgeformer.mesh.io import load_mesh
-    from hodgeformer.models.bundled import locate_model
+    from hodgeformer.predict.pretrained import locate_model
     from hodgeformer.study.operator_pictures import save_operator_pictures
     from hodgeformer.study.operator_report import study_operators
 

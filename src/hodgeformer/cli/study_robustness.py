@@ -41,13 +41,12 @@ def robustness(
 
     from hodgeformer.checkpoint import load_checkpoint
     from hodgeformer.cli.data_argument import dataset_of
-    from hodgeformer.models.bundled import locate_model
+    from hodgeformer.predict.pretrained import locate_model
     from hodgeformer.study.robustness import robustness as scored
-    from hodgeformer.study.robustness_pictures import save_robustness_picture
+    from hodgeformer.study.robustness import save_robustness_picture
     from hodgeformer.train.evaluate import fitting
 
-    path = locate_model(model)
-    checkpoint = load_checkpoint(path)
+    checkpoint = load_checkpoint(locate_model(model))
     dataset = fitting(dataset_of(data), checkpoint)
     samples = dataset.split(split)[:meshes]
     mutations = _mutations(faces or [], paper_only)

@@ -154,7 +154,7 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
 def _start_from(model: str | None) -> Checkpoint | None:
     from hodgeformer.checkpoint import load_checkpoint
-    from hodgeformer.models.bundled import locate_model
+    from hodgeformer.predict.pretrained import locate_model
 
     return None if model is None else load_checkpoint(locate_model(model))
 

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from hodgeformer.containers import ElementKind
-from hodgeformer.data.convert import mirrored_edge_order
 from hodgeformer.data.deform import add_noise, bend, slide_along_edges, warp
 from hodgeformer.errors import ConfigError
+from hodgeformer.mesh.elements import mirrored_edge_order
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.pose import random_rotation, rotation_about
 from hodgeformer.settings import Settings
 
 Axis = Literal["x", "y", "z"]
@@ -97,26 +98,6 @@ def augmented(
         target = target[mirrored_edge_order(mesh)] if kind == "e" else target
     vertices = vertices @ _rotation(config, turn).T
     return replace(mesh, vertices=vertices, faces=faces), target
-
-
-def random_rotation(rng: np.random.Generator) -> FloatArray:
-    """Uniform on SO(3): a normalized Gaussian quaternion."""
-    w, x, y, z = (q := rng.standard_normal(4)) / np.linalg.norm(q)
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-        ]
-    )
-
-
-def rotation_about(axis: FloatArray, angle: float) -> FloatArray:
-    """exp(angle [axis]_x) for a unit axis."""
-    x, y, z = axis
-    k = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    result: FloatArray = np.eye(3) + np.sin(angle) * k + (1 - np.cos(angle)) * (k @ k)
-    return result
 
 
 def _rotation(config: AugmentConfig, rng: np.random.Generator) -> FloatArray:

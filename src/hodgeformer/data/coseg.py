@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from hodgeformer.data.dataset import DataSet, Element
+from hodgeformer.containers import Element
+from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.part_labels import LabelVersion, is_part_labels, read_part_labels
 from hodgeformer.data.splits import by_fractions
 from hodgeformer.errors import DataError

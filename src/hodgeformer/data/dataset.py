@@ -6,22 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.containers import ElementKind
-from hodgeformer.data.colors import RGB, class_colors
-from hodgeformer.data.convert import UNLABELLED, element_counts
+from hodgeformer.containers import KIND_OF, Element, ElementKind, Task
 from hodgeformer.data.labels import Target
 from hodgeformer.errors import DataError, MeshError
+from hodgeformer.mesh.elements import UNLABELLED, element_counts
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
+from hodgeformer.palette import RGB, class_colors
 
-Task = Literal["classification", "segmentation", "regression"]
-Element = Literal["mesh", "face", "vertex", "edge"]
-KIND_OF: dict[Element, ElementKind] = {"vertex": "v", "edge": "e", "face": "f"}
 SPLITS = ("train", "val", "test")
 
 

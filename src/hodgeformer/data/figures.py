@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from hodgeformer.data.augment import rotation_about
-from hodgeformer.data.convert import majority
 from hodgeformer.data.isosurface import decimated, isosurface
+from hodgeformer.mesh.elements import majority
 from hodgeformer.mesh.geometry import face_centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.pose import rotation_about
 from hodgeformer.mesh.topology import MeshComplex
 
 PARTS = ("head", "hand", "lower_arm", "upper_arm", "torso", "upper_leg", "lower_leg", "foot")

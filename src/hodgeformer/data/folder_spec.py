@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, field_validator
 
-from hodgeformer.data.colors import RGB, parse_color
-from hodgeformer.data.dataset import SPLITS, Element, Task
+from hodgeformer.containers import Element, Task
+from hodgeformer.data.dataset import SPLITS
 from hodgeformer.errors import ConfigError, DataError
+from hodgeformer.palette import RGB, parse_color
 from hodgeformer.settings import Settings
 
 FILE_NAME = "dataset.toml"
@@ -46,7 +47,7 @@ class FolderSpec(Settings):
 
     task: Task
     name: str | None = None
-    element: Literal["face", "vertex", "edge", "mesh"] | None = None
+    element: Element | None = None
     classes: tuple[str, ...] = ()
     colors: tuple[RGB, ...] = ()
     meshes: str = "meshes"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from hodgeformer.containers import ElementKind
-from hodgeformer.data.dataset import KIND_OF, SPLITS
+from hodgeformer.containers import KIND_OF, ElementKind
+from hodgeformer.data.dataset import SPLITS
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, TableValue
 from hodgeformer.data.labels import (
     Codes,

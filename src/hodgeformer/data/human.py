@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hodgeformer.data.dataset import DataSet, Element
+from hodgeformer.containers import Element
+from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.part_labels import LabelVersion, read_part_labels
 from hodgeformer.data.splits import by_fractions
 from hodgeformer.errors import DataError

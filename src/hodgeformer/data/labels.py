@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
-from hodgeformer.data.convert import UNLABELLED, convert_labels, element_counts
 from hodgeformer.errors import DataError
+from hodgeformer.mesh.elements import UNLABELLED, convert_labels, element_counts
 from hodgeformer.mesh.mesh import Attribute, IntArray, Mesh
 
 LABEL_SUFFIXES = (".txt", ".npy", ".seg", ".eseg", ".fseg", ".csv")

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from hodgeformer.containers import PartElement
 from hodgeformer.data.class_folders import is_class_folders
 from hodgeformer.data.coseg import N_PARTS, CosegPart, open_coseg
 from hodgeformer.data.cubes import open_cubes
@@ -54,7 +55,7 @@ class DataConfig(Settings):
     test_fraction: float | None = Field(default=None, ge=0.0, lt=1.0)
     hold_out: tuple[str, ...] | None = None
     labels: LabelVersion | None = None
-    element: Literal["face", "vertex", "edge"] | None = None
+    element: PartElement | None = None
     part: CosegPart | None = None
     n_classes: int | None = Field(default=None, ge=2)
     n_train: int | None = Field(default=None, ge=1)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from hodgeformer.containers import ElementKind
-from hodgeformer.data.dataset import KIND_OF, SPLITS, Element, Sample
+from hodgeformer.containers import KIND_OF, Element, ElementKind
+from hodgeformer.data.dataset import SPLITS, Sample
 from hodgeformer.data.labels import Codes, LabelFile
 from hodgeformer.data.splits import Splits
 from hodgeformer.errors import DataError

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from hodgeformer.data.colors import hex_color
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.folder_spec import FILE_NAME
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.io import save_mesh
+from hodgeformer.palette import hex_color
 
 
 def write_folder(dataset: DataSet, root: Path, *, suffix: str = ".ply") -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import uniform_filter
 
-from hodgeformer.data.colors import parse_color
 from hodgeformer.draw.camera import AROUND, UpAxis, View, as_views, rotation, seen_from, view_extents
 from hodgeformer.draw.colormap import LOOK
 from hodgeformer.draw.lettering import ColorBar, Legend, Picture, key_band, title_band
@@ -18,6 +17,7 @@ from hodgeformer.draw.raster import Floats, corner_normals, rasterize, shade
 from hodgeformer.errors import ConfigError, MeshError
 from hodgeformer.mesh.geometry import face_vectors
 from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.palette import parse_color
 from hodgeformer.threads import for_row_ranges, thread_count
 
 _PLAIN = parse_color(LOOK["plain"])

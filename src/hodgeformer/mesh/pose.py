@@ -52,3 +52,31 @@ def principal_axes(vertices: FloatArray, faces: IntArray, frame: int = 0) -> Flo
     signs = np.where(skew < 0, -1.0, 1.0) * _SIGNS[frame]
     first, second = axes[:, 0] * signs[0], axes[:, 1] * signs[1]
     return np.stack([first, second, np.cross(first, second)], axis=1)
+
+
+def random_rotation(rng: np.random.Generator) -> FloatArray:
+    """Uniform on SO(3): a normalized Gaussian quaternion."""
+    w, x, y, z = (q := rng.standard_normal(4)) / np.linalg.norm(q)
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+def rotation_about(axis: FloatArray, angle: float) -> FloatArray:
+    """exp(angle [axis]_x) for a unit axis."""
+    x, y, z = axis
+    k = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    result: FloatArray = np.eye(3) + np.sin(angle) * k + (1 - np.cos(angle)) * (k @ k)
+    return result
+
+
+def random_turns(n: int, axis: FloatArray | None, *, seed: int = 0) -> tuple[FloatArray, ...]:
+    """n rotations about an axis, or any; the same whatever they are for."""
+    rng = np.random.default_rng(seed)
+    return tuple(
+        random_rotation(rng) if axis is None else rotation_about(axis, rng.uniform(0, 2 * np.pi)) for _ in range(n)
+    )

@@ -6,12 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement
+from hodgeformer.containers import KIND_OF, KINDS, Element, ElementKind, PerElement, Task
 from hodgeformer.mesh.features import PAPER_GROUPS, feature_widths
 from hodgeformer.settings import Settings
 
-Task = Literal["classification", "segmentation", "regression"]
-Target = Literal["mesh", "vertex", "edge", "face"]
 Stars = Literal["learned", "barycentric", "galerkin"]
 Backend = Literal["auto", "reference", "numba", "triton"]
 Size = Annotated[int, Field(ge=1)]
@@ -33,7 +31,7 @@ class ModelConfig(Settings):
 
     task: Task
     n_classes: Size
-    element: Target = "face"  # always filled in from the task where it is not given
+    element: Element = "face"  # always filled in from the task where it is not given
     blocks: str = "HHHHHHTT"
     updates: str = "v"
     d_model: Size = 256
@@ -111,4 +109,4 @@ class ModelConfig(Settings):
     @property
     def target_kind(self) -> ElementKind | None:
         """The kind of element that one row of the output belongs to; None for whole meshes."""
-        return next((kind for kind, name in ELEMENT_NAMES.items() if name == self.element), None)
+        return KIND_OF.get(self.element)

@@ -7,27 +7,62 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from pydantic import Field, field_validator
 
-from hodgeformer.checkpoint import Checkpoint, load_checkpoint
-from hodgeformer.errors import ConfigError, HodgeFormerError
-from hodgeformer.models.bundled import locate_model
+from hodgeformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from hodgeformer.containers import PartElement
+from hodgeformer.errors import CheckpointError, ConfigError, HodgeFormerError
+from hodgeformer.files import write_atomically
+from hodgeformer.mesh.elements import smoothed
+from hodgeformer.mesh.io import load_mesh
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.pose import random_turns
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.packed.pack import pack
-from hodgeformer.predict.hub import fetch_pretrained, write_pretrained
-from hodgeformer.predict.job import Job, MeshLike, finish_job, make_job
-from hodgeformer.predict.options import PredictOptions
+from hodgeformer.palette import class_colors
+from hodgeformer.predict.inference import Seen, answers, see
+from hodgeformer.predict.pretrained import PRETRAINED, fetch_pretrained, locate_model, model_card
 from hodgeformer.predict.result import Result
+from hodgeformer.settings import Settings
 from hodgeformer.threads import thread_count
 
 _MOST_AHEAD = 256
+_DEFAULT_SMOOTH = 0.8
 
+MeshLike = Mesh | str | os.PathLike[str]
 OnError = Callable[[MeshLike, Exception], None]
+
+
+class PredictOptions(Settings):
+    """How a mesh is predicted.
+
+    `max_faces`: larger meshes are simplified to about so many faces, predicted and projected back. `smooth`: how much
+    an element listens to its neighbors, in [0, 1); True is 0.8. `tta`: mean over so many rotations, the first of which
+    is none. `element`: what the answer of a segmentation is asked for, by default what the model was trained on.
+    `batch_faces`: meshes of together at most so many faces go through the model at once. `seed` draws the rotations.
+    """
+
+    max_faces: int | None = Field(default=None, ge=4)
+    smooth: float = Field(default=0.0, ge=0.0, lt=1.0)
+    tta: int = Field(default=1, ge=1, le=1000)
+    element: PartElement | None = None
+    batch_faces: int = Field(default=40_000, ge=1)
+    seed: int = Field(default=0, ge=0)
+
+    @field_validator("smooth", mode="before")
+    @classmethod
+    def _flag(cls, value: object) -> object:
+        return _DEFAULT_SMOOTH * value if isinstance(value, bool) else value
+
+
+@dataclass(frozen=True)
+class _Failed:
+    error: Exception
 
 
 class Predictor:
@@ -55,8 +90,15 @@ class Predictor:
         return cls(load_checkpoint(fetch_pretrained(model)), device)
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the model and its card into a folder, as a model hub wants it."""
-        return write_pretrained(self.checkpoint, Path(folder))
+        """Write the model and a card that says what it is into a folder, as a model hub wants it."""
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(f"{folder}: cannot be made ({error.strerror})") from None
+        save_checkpoint(folder / PRETRAINED, self.checkpoint)
+        write_atomically(folder / "README.md", model_card(self.checkpoint).encode())
+        return folder
 
     @property
     def model(self) -> HodgeFormer:
@@ -69,9 +111,9 @@ class Predictor:
 
     def predict(self, mesh: MeshLike, **options: Any) -> Result:
         """The answer for one mesh or file; options are those of `PredictOptions`."""
-        chosen = PredictOptions(**options)
-        self._check(chosen)
-        return self._run([make_job(mesh, self.checkpoint, chosen)], chosen)[0]
+        chosen = self._checked(options)
+        seen = self._see(mesh, chosen)
+        return next(self._results([(mesh, seen)], chosen))
 
     def predict_many(
         self, meshes: Iterable[MeshLike], *, on_error: OnError | None = None, **options: Any
@@ -81,91 +123,76 @@ class Predictor:
         Meshes are read and prepared in other threads in the meantime. A mesh that cannot be used raises its error, or
         is told to `on_error` and left out.
         """
+        chosen = self._checked(options)
+        return self._results(self._seen_ahead(meshes, chosen, on_error), chosen)
+
+    def _checked(self, options: dict[str, Any]) -> PredictOptions:
         chosen = PredictOptions(**options)
-        self._check(chosen)
-        return self._stream(meshes, chosen, on_error)
+        if chosen.element is not None and self.checkpoint.model.target_kind is None:
+            raise ConfigError(
+                f"'{self.checkpoint.name}' answers for whole meshes; it says nothing about each {chosen.element}"
+            )
+        return chosen
 
-    def _stream(
+    def _see(self, given: MeshLike, options: PredictOptions, n_threads: int | None = None) -> Seen:
+        return see(
+            given if isinstance(given, Mesh) else load_mesh(given),
+            self.checkpoint.prepare,
+            max_faces=options.max_faces,
+            turns=random_turns(options.tta - 1, self.checkpoint.turn_axis, seed=options.seed),
+            n_threads=n_threads,
+        )
+
+    def _seen_ahead(
         self, meshes: Iterable[MeshLike], options: PredictOptions, on_error: OnError | None
-    ) -> Iterator[Result]:
-        group: list[Job] = []
-        for prepared in self._prepared(meshes, options):
-            if isinstance(prepared, _Failed):
-                if on_error is None:
-                    raise prepared.error
-                on_error(prepared.mesh, prepared.error)
-                continue
-            if group and sum(job.n_faces for job in group) + prepared.n_faces > options.batch_faces:
-                yield from self._run(group, options)
-                group = []
-            group.append(prepared)
-        if group:
-            yield from self._run(group, options)
+    ) -> Iterator[tuple[MeshLike, Seen]]:
+        """In order, prepared in threads that run ahead by about two passes, by less where meshes are large."""
 
-    def _prepared(self, meshes: Iterable[MeshLike], options: PredictOptions) -> Iterator[Job | _Failed]:
-        """Jobs in order, made in threads that run ahead by about two passes, by less where meshes are large."""
-        n_threads = thread_count()
-        ahead, largest = n_threads, 1
-        waiting: deque[Future[Job | _Failed]] = deque()
+        def attempt(given: MeshLike) -> Seen | _Failed:
+            try:
+                return self._see(given, options, n_threads=1)
+            except (HodgeFormerError, OSError) as error:
+                return _Failed(error)
+
+        ahead = n_threads = thread_count()
+        largest = 1
+        waiting: deque[tuple[MeshLike, Future[Seen | _Failed]]] = deque()
+        source = iter(meshes)
         with ThreadPoolExecutor(n_threads, thread_name_prefix="prepare") as pool:
             try:
-                for mesh in meshes:
-                    waiting.append(pool.submit(_try_job, mesh, self.checkpoint, options))
-                    while len(waiting) > ahead:
-                        job = waiting.popleft().result()
-                        if isinstance(job, Job):
-                            largest = max(largest, job.n_faces)
-                            ahead = max(n_threads, min(_MOST_AHEAD, 2 * options.batch_faces // largest))
-                        yield job
-                while waiting:
-                    yield waiting.popleft().result()
+                while True:
+                    for given in islice(source, max(0, ahead + 1 - len(waiting))):
+                        waiting.append((given, pool.submit(attempt, given)))
+                    if not waiting:
+                        return
+                    given, future = waiting.popleft()
+                    seen = future.result()
+                    if isinstance(seen, Seen):
+                        largest = max(largest, seen.n_faces)
+                        ahead = max(n_threads, min(_MOST_AHEAD, 2 * options.batch_faces // largest))
+                        yield given, seen
+                    elif on_error is None:
+                        raise seen.error
+                    else:
+                        on_error(given, seen.error)
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, jobs: list[Job], options: PredictOptions) -> list[Result]:
-        outputs = iter(self._outputs(jobs, options.batch_faces))
-        return [finish_job(job, [next(outputs) for _ in job.views], self.checkpoint, options) for job in jobs]
-
-    @torch.inference_mode()
-    def _outputs(self, jobs: list[Job], batch_faces: int) -> Iterator[NDArray[np.float32]]:
-        """One array per view, in the order of the file."""
-        kind = self.checkpoint.model.target_kind
-        views = [view for job in jobs for view in job.views]
-        for group in _grouped(views, batch_faces):
-            batch = pack(group).to(self.device)
-            rows = self._model(batch).float()
-            if self.checkpoint.model.task != "regression":
-                rows = rows.softmax(dim=1)
-            parts = rows.cpu().split(1) if kind is None else batch.split(rows.cpu(), kind)
-            for view, part in zip(group, parts, strict=True):
-                yield part.numpy() if kind is None else view.to_file_order(part.numpy(), kind)
-
-    def _check(self, options: PredictOptions) -> None:
-        if options.element is not None and self.checkpoint.model.target_kind is None:
-            raise ConfigError(
-                f"'{self.checkpoint.name}' answers for whole meshes; it says nothing about each {options.element}"
+    def _results(self, meshes: Iterable[tuple[MeshLike, Seen]], options: PredictOptions) -> Iterator[Result]:
+        checkpoint, model = self.checkpoint, self.checkpoint.model
+        statistics, kind = checkpoint.statistics, model.target_kind
+        for given, seen, answer in answers(self._model, meshes, batch_faces=options.batch_faces):
+            outputs = answer
+            if options.smooth > 0 and model.task == "segmentation" and kind is not None:
+                outputs = smoothed(answer, seen.mesh, kind=kind, strength=options.smooth)
+            result = Result(
+                mesh=seen.mesh,
+                task=model.task,
+                element=model.element,
+                outputs=outputs.astype(np.float32),
+                names=checkpoint.classes,
+                colors=checkpoint.colors or class_colors(len(checkpoint.classes)),
+                warnings=() if statistics is None else statistics.unlike(seen.working_mesh),
+                path=None if isinstance(given, Mesh) else Path(given),
             )
-
-
-@dataclass(frozen=True)
-class _Failed:
-    mesh: MeshLike
-    error: Exception
-
-
-def _try_job(mesh: MeshLike, checkpoint: Checkpoint, options: PredictOptions) -> Job | _Failed:
-    try:
-        return make_job(mesh, checkpoint, options, n_threads=1)
-    except (HodgeFormerError, OSError) as error:
-        return _Failed(mesh, error)
-
-
-def _grouped(views: list[Any], batch_faces: int) -> Iterator[list[Any]]:
-    group: list[Any] = []
-    for view in views:
-        if group and sum(other.n.f for other in group) + view.n.f > batch_faces:
-            yield group
-            group = []
-        group.append(view)
-    if group:
-        yield group
+            yield result if options.element is None else result.on(options.element)

@@ -1,31 +1,36 @@
-"""What a model says about a mesh, on the mesh as its file has it."""
+"""What a model says about a mesh, on the mesh as its file has it: to ask, to see, and as files for other programs."""
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import tempfile
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.data.colors import RGB
-from hodgeformer.data.convert import majority
-from hodgeformer.data.dataset import KIND_OF, Element
-from hodgeformer.errors import ConfigError
+from hodgeformer.containers import KIND_OF, Element, PartElement, Task
+from hodgeformer.errors import ConfigError, DataError
+from hodgeformer.files import write_atomically
+from hodgeformer.mesh.elements import carry, majority
+from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
-from hodgeformer.predict.elements import carry
+from hodgeformer.palette import RGB
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # drawing is loaded when there is something to draw
     from hodgeformer.draw.lettering import Picture
     from hodgeformer.draw.page import Scene
 
-Task = Literal["classification", "segmentation", "regression"]
+COLORED = (".ply", ".glb", ".obj", ".off")
+_HOLDS_VERTEX_LABELS = (".ply", ".glb")
+_HOLDS_FACE_LABELS = (".ply", ".glb", ".obj")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +90,7 @@ class Result:
             return None
         return majority(self.labels, self.mesh.polygons, int(self.mesh.polygons.max()) + 1)
 
-    def on(self, element: Literal["face", "vertex", "edge"]) -> Result:
+    def on(self, element: PartElement) -> Result:
         """The same answer for another kind of element: means over incident elements."""
         if self.element == "mesh":
             raise ConfigError(f"{self.mesh.name}: a {self.task} of whole meshes says nothing about each {element}")
@@ -100,23 +105,92 @@ class Result:
             name = self.names[int(label)]
             yield name, Mesh(self.mesh.vertices[used], faces.reshape(-1, 3), name=f"{self.mesh.name} {name}")
 
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the mesh itself, in plain types."""
+        content: dict[str, Any] = {
+            "mesh": self.mesh.name,
+            "file": str(self.path) if self.path else None,
+            "task": self.task,
+            "element": self.element,
+            "n_vertices": self.mesh.n_vertices,
+            "n_faces": self.mesh.n_faces,
+            "notes": list(self.mesh.notes),
+            "warnings": list(self.warnings),
+        }
+        rows = [[round(float(value), 5) for value in row] for row in self.outputs]
+        if self.task == "regression":
+            return content | {"values": rows}
+        content |= {"classes": list(self.names), "colors": [list(color) for color in self.colors]}
+        if self.task == "classification":
+            content["label"] = self.label
+        content["labels"] = self.labels.tolist()
+        if self.polygon_labels is not None:
+            content["polygon_labels"] = self.polygon_labels.tolist()
+        return content | {"probabilities": rows}
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write PLY, GLB, OBJ or OFF (colored mesh), JSON, NPZ or TXT (numbers), PNG (picture) or HTML (page)."""
-        from hodgeformer.predict.saving import save_result
-
-        save_result(self, Path(path))
+        path = Path(path)
+        suffix = path.suffix.lower()
+        if suffix in COLORED:
+            self._save_colored(path, suffix)
+        elif suffix == ".png":
+            self.render(path)
+        elif suffix in _CONTENTS:
+            write_atomically(path, _CONTENTS[suffix](self))
+        else:
+            raise ConfigError(f"{path}: a result cannot be written as '{suffix}'; use one of {', '.join(FORMATS)}")
 
     def render(self, path: str | os.PathLike[str] | None = None, **look: Any) -> Picture:
-        """A picture of the mesh in the colors of its classes; written as PNG if a path is given."""
-        from hodgeformer.predict.pictures import picture_of, save_picture
+        """A picture of the mesh in the colors of its classes; written as PNG if a path is given.
 
-        return picture_of(self, **look) if path is None else save_picture(self, Path(path), **look)
+        The legend has the classes that occur; `look` goes to `hodgeformer.draw.render`.
+        """
+        from hodgeformer.draw.render import render, save_png
+
+        title = self.mesh.name
+        if self.task == "classification":
+            title += f": {self.label} ({self.confidence[0]:.0%})"
+        picture = render(self.mesh, **{"title": title, **self._paint(), **look})
+        if path is not None:
+            save_png(picture, Path(path))
+        return picture
 
     def scene(self, truth: NDArray[Any] | None = None) -> Scene:
-        """What the page shows of this result, with the true labels of its elements if they are known."""
-        from hodgeformer.predict.pictures import scene_of
+        """What the page shows of this result, with the true labels of its elements if they are known.
 
-        return scene_of(self, truth)
+        Prediction, ground truth, error and confidence are layers; for whole meshes the best classes are scores.
+        """
+        from hodgeformer.draw.page import FieldLayer, Scene, labeled_scene
+
+        caption = "; ".join(self.warnings)
+        if self.element == "mesh":
+            answer, scores = ", ".join(f"{value:.4g}" for value in self.outputs[0]), []
+            if self.task == "classification":
+                order = np.argsort(-self.probabilities[0], kind="stable")
+                answer, scores = self.label, [(self.names[i], float(self.probabilities[0, i])) for i in order]
+            return Scene(self.mesh, caption=" · ".join(filter(None, [answer, caption])), scores=tuple(scores))
+        if truth is not None and (self.element == "edge" or len(truth) != len(self.outputs)):
+            raise DataError(
+                f"{self.mesh.name}: expected one true label for each of {len(self.outputs)} {self.element} elements, "
+                f"got {len(truth)}; edges cannot be painted"
+            )
+        shown = self._paintable()
+        element: Any = shown.element
+        if self.task == "regression":
+            columns = enumerate(shown.values.T, start=1)
+            layers = tuple(FieldLayer(f"value {i}", column, element) for i, column in columns)
+            return Scene(self.mesh, layers, caption)
+        return labeled_scene(
+            self.mesh,
+            labels=shown.labels,
+            classes=self.names,
+            colors=self.colors,
+            element=element,
+            probabilities=shown.probabilities,
+            truth=truth,
+            caption=caption,
+        )
 
     def show(self) -> Path:
         """Open the page in the browser; returns where it was written. A notebook shows a result by itself."""
@@ -127,9 +201,9 @@ class Result:
         return path
 
     def _repr_html_(self) -> str:
-        from hodgeformer.predict.pictures import frame_of
+        from hodgeformer.draw.page import frame
 
-        return frame_of(self)
+        return frame([self.scene()])
 
     def __repr__(self) -> str:
         if self.task == "classification":
@@ -140,3 +214,75 @@ class Result:
         else:
             answer = f"values of shape {self.outputs.shape}"
         return f"Result({self.mesh.name!r}, per {self.element}: {answer})"
+
+    def _paintable(self) -> Result:
+        """The result on faces or vertices, which can be painted; edges cannot."""
+        return self.on("face") if self.element == "edge" else self
+
+    def _colors(self) -> NDArray[np.uint8]:
+        """One color per row: of the class, or of the first value of a regression."""
+        if self.task != "regression":
+            return np.array(self.colors, dtype=np.uint8)[self.labels]
+        from hodgeformer.draw.colormap import field_colors
+
+        return field_colors(self.values[:, 0])
+
+    def _paint(self) -> dict[str, Any]:
+        """Colors and their key as `render` takes them."""
+        from hodgeformer.draw.colormap import field_limits
+        from hodgeformer.draw.lettering import ColorBar, Legend
+
+        if self.element == "mesh":
+            return {}
+        shown = self._paintable()
+        colors = {f"{shown.element}_colors": shown._colors()}
+        if self.task == "regression":
+            return colors | {"key": ColorBar(field_limits(shown.values[:, 0]), label="value")}
+        present = np.unique(shown.labels)
+        legend = Legend.of([self.names[i] for i in present], [self.colors[i] for i in present])
+        return colors | {"key": legend, "blend": False}
+
+    def _save_colored(self, path: Path, suffix: str) -> None:
+        """The original mesh with the class of each face or vertex as color and, where the format holds it, as label."""
+        if self.element == "mesh":
+            save_mesh(self.mesh, path)
+            return
+        shown = self._paintable()
+        given: dict[str, Any] = {f"{shown.element}_colors": shown._colors()}
+        holds_labels = _HOLDS_FACE_LABELS if shown.element == "face" else _HOLDS_VERTEX_LABELS
+        if self.task != "regression" and suffix in holds_labels:
+            given[f"{shown.element}_labels"] = shown.labels
+        save_mesh(self.mesh, path, **given)
+
+
+def _json(result: Result) -> bytes:
+    return json.dumps(result.to_dict(), allow_nan=False).encode()
+
+
+def _npz(result: Result) -> bytes:
+    stream = io.BytesIO()
+    if result.task == "regression":
+        np.savez_compressed(stream, values=result.values)
+    else:
+        classes = np.array(result.names, dtype=np.str_)
+        np.savez_compressed(stream, labels=result.labels, probabilities=result.probabilities, classes=classes)
+    return stream.getvalue()
+
+
+def _txt(result: Result) -> bytes:
+    """One label number per line, in the order of the file: what `labels` of a data set reads."""
+    if result.task == "regression":
+        lines = [" ".join(f"{value:.7g}" for value in row) for row in result.values]
+    else:
+        lines = [str(label) for label in result.labels]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _html(result: Result) -> bytes:
+    from hodgeformer.draw.page import page
+
+    return page([result.scene()], title=result.mesh.name).encode()
+
+
+_CONTENTS: dict[str, Callable[[Result], bytes]] = {".json": _json, ".npz": _npz, ".txt": _txt, ".html": _html}
+FORMATS = (*COLORED, ".png", *_CONTENTS)

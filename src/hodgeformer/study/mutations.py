@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
-from hodgeformer.data.augment import random_rotation
+from hodgeformer.mesh.elements import proper_complex
 from hodgeformer.mesh.geometry import face_centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
+from hodgeformer.mesh.pose import random_rotation
 from hodgeformer.study.remesh import rebuilt, remeshed, subdivided, without_faces
 
 PATCH_FACES = (8, 15)
@@ -251,8 +251,7 @@ def _beyond_plane(mesh: Mesh, share: float, rng: np.random.Generator) -> NDArray
 
 def _face_adjacency(mesh: Mesh) -> csr_array:
     """Faces that share an edge; a face that repeats a vertex has no neighbors."""
-    proper = np.flatnonzero(~repeats_a_vertex(mesh.faces))
-    topology = MeshComplex.from_faces(mesh.faces[proper], mesh.n_vertices)
+    proper, topology = proper_complex(mesh)
     rows = np.repeat(proper, 3)
     sides = csr_array((np.ones(len(rows)), (rows, topology.face_edges.ravel())), shape=(mesh.n_faces, topology.n.e))
     return csr_array(sides @ sides.T)

@@ -1,9 +1,10 @@
-"""What a trained model scores on mutated meshes: the paper's robustness table."""
+"""What a trained model scores on mutated meshes: the paper's robustness table, and a picture of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,20 +14,27 @@ from scipy.spatial import cKDTree
 from hodgeformer.containers import ElementKind
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Values
+from hodgeformer.draw.camera import UpAxis, View
+from hodgeformer.draw.colormap import Bytes, label_colors
+from hodgeformer.draw.lettering import Legend, Picture, key_band, title_band
+from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.errors import DataError
-from hodgeformer.mesh.geometry import edge_centers, face_centers
-from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.elements import convert_labels, element_centers
+from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.mesh.prepare import PrepareConfig
-from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.study.mutations import ORIGINAL, Mutation
 from hodgeformer.train.evaluate import Answer, Evaluator
 from hodgeformer.train.metrics import Scores, Tally, scores_of
 
+_COLUMNS = 6
+_PANEL = 260
+_TEXT = 15
+
 
 @dataclass(frozen=True, eq=False)
 class Robustness:
-    """One row: the scores with labels of the nearest original element, and some answers to look at.
+    """One row: the scores with labels of the nearest original element, and the first answer as an example.
 
     `own_accuracy` counts, where faces keep their identity, against the label of the very face instead: noise can move a
     face next to an original face of another part.
@@ -36,7 +44,7 @@ class Robustness:
     scores: Scores
     own_accuracy: float | None
     n_faces: float
-    pictured: tuple[Answer, ...]
+    example: Answer
 
     def row(self, original: Robustness) -> dict[str, Any]:
         """For tables, in percent."""
@@ -63,7 +71,6 @@ def robustness(
     mutations: Iterable[Mutation],
     *,
     seed: int = 0,
-    n_pictured: int = 1,
 ) -> Iterator[Robustness]:
     """Score the unchanged samples first, then every mutation of them."""
     if dataset.task == "regression":
@@ -72,7 +79,7 @@ def robustness(
         mutated = [mutated_sample(dataset, sample, mutation, seed) for sample in samples]
         changed = dataset.with_splits({"test": [sample for sample, _ in mutated]})
         own_labels = {sample.name: labels for sample, labels in mutated}
-        yield _scored(model, changed, prepare, mutation, own_labels, n_pictured)
+        yield _scored(model, changed, prepare, mutation, own_labels)
 
 
 def mutated_sample(
@@ -97,15 +104,18 @@ def nearest_labels(original: Mesh, labels: IntArray, mesh: Mesh, kind: ElementKi
     return result
 
 
-def element_centers(mesh: Mesh, kind: ElementKind) -> FloatArray:
-    """Vertices, centers of faces, or middles of edges, in the order of the file."""
-    if kind == "v":
-        return mesh.vertices
-    if kind == "f":
-        return face_centers(mesh.vertices, mesh.faces)
-    topology = MeshComplex.from_faces(mesh.faces[~repeats_a_vertex(mesh.faces)], mesh.n_vertices)
-    order = edges_by_first_appearance(topology.face_edges, topology.n.e)
-    return edge_centers(mesh.vertices, topology.edges[order])
+def save_robustness_picture(results: Sequence[Robustness], dataset: DataSet, path: Path, *, up: UpAxis = "y") -> Path:
+    """The example of every row in a grid, with its accuracy, and a legend of the classes."""
+    panels = [_panel(result, dataset, up) for result in results]
+    height = max(len(panel) for panel in panels)
+    blank = np.full((height, _PANEL, 3), 255, dtype=np.uint8)
+    cells = [_of_height(panel, height) for panel in panels]
+    cells += [blank] * (-len(cells) % _COLUMNS)
+    rows = [np.concatenate(cells[i : i + _COLUMNS], axis=1) for i in range(0, len(cells), _COLUMNS)]
+    if len(dataset.classes) <= 40:
+        rows.append(key_band(Legend.of(dataset.classes, dataset.colors), _COLUMNS * _PANEL, 20))
+    save_png(stacked(rows), path)
+    return path
 
 
 def _scored(
@@ -114,10 +124,9 @@ def _scored(
     prepare: PrepareConfig,
     mutation: Mutation,
     own_labels: dict[str, NDArray[Any] | None],
-    n_pictured: int,
 ) -> Robustness:
     tally, own, sizes = Tally(len(dataset.classes)), [0, 0], []
-    pictured: list[Answer] = []
+    example: Answer | None = None
     for answer in Evaluator(dataset, dataset.split("test"), prepare).answers(model):
         predicted = answer.output.argmax(axis=1)
         tally.add(answer.mesh.name, predicted=predicted, true=answer.target, areas=answer.areas)
@@ -126,12 +135,34 @@ def _scored(
             own[0] += int((predicted == labels)[labels >= 0].sum())
             own[1] += int((labels >= 0).sum())
         sizes.append(answer.mesh.n_faces)
-        if len(pictured) < n_pictured:
-            pictured.append(answer)
+        example = example or answer
+    assert example is not None  # a split has at least one sample
     return Robustness(
         mutation=mutation,
         scores=scores_of(tally, element=dataset.element, classes=dataset.classes),
         own_accuracy=own[0] / own[1] if own[1] else None,
         n_faces=float(np.mean(sizes)),
-        pictured=tuple(pictured),
+        example=example,
     )
+
+
+def _panel(result: Robustness, dataset: DataSet, up: UpAxis) -> Picture:
+    answer = result.example
+    predicted = answer.output.argmax(axis=1)
+    right = float((predicted == answer.target)[answer.target >= 0].mean())
+    lines = [result.mutation.name, f"{100 * right:.1f} %, {answer.mesh.n_faces} faces"]
+    bands = [title_band(line, _PANEL, _TEXT) for line in lines]
+    colors = _face_colors(answer, dataset)
+    seen = render(answer.mesh, face_colors=colors, views=[View(20)], width=_PANEL, up=up, edges=0.35)
+    return np.concatenate([*bands, seen])
+
+
+def _face_colors(answer: Answer, dataset: DataSet) -> Bytes:
+    labels = answer.output.argmax(axis=1)
+    if dataset.kind is None:
+        return label_colors(np.full(answer.mesh.n_faces, labels[0]), dataset.colors)
+    return label_colors(convert_labels(labels, answer.mesh, source=dataset.kind, to="f"), dataset.colors)
+
+
+def _of_height(panel: Picture, height: int) -> Picture:
+    return np.pad(panel, ((0, height - len(panel)), (0, 0), (0, 0)), constant_values=255)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from hodgeformer.checkpoint import DataStatistics
 from hodgeformer.containers import KINDS, PerElement
-from hodgeformer.data.convert import element_counts, file_edges
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.verify import shape_hash
 from hodgeformer.errors import DataError, HodgeFormerError
+from hodgeformer.mesh.elements import element_counts, file_edges
 from hodgeformer.mesh.geometry import norms, to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.train.distributed import Processes

@@ -13,7 +13,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.nn import functional
 
-from hodgeformer.data.convert import UNLABELLED
+from hodgeformer.mesh.elements import UNLABELLED
 
 
 @dataclass(frozen=True, eq=False)

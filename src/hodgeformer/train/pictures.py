@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from hodgeformer.data.colors import UNLABELLED_COLOR
-from hodgeformer.data.convert import convert_labels
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.draw.page import frame, labeled_scene
 from hodgeformer.draw.render import render
+from hodgeformer.mesh.elements import convert_labels
 from hodgeformer.mesh.mesh import IntArray
+from hodgeformer.palette import UNLABELLED_COLOR
 from hodgeformer.train.evaluate import Answer
 from hodgeformer.train.report import Figure
 

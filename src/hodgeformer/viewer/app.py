@@ -23,11 +23,11 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from hodgeformer import __version__
-from hodgeformer.data.colors import class_colors, hex_color, parse_color
 from hodgeformer.data.figures import figure
 from hodgeformer.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
-from hodgeformer.models.bundled import locate_model
+from hodgeformer.palette import class_colors, hex_color, parse_color
+from hodgeformer.predict.pretrained import locate_model
 from hodgeformer.viewer import messages
 from hodgeformer.viewer.fields import Eigenfunctions, FieldSource
 from hodgeformer.viewer.guard import Guard, Hosts

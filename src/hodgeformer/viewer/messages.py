@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from hodgeformer.data.convert import UNLABELLED, convert_labels
 from hodgeformer.data.labels import Codes, LabelFile
+from hodgeformer.mesh.elements import UNLABELLED, convert_labels
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.viewer.fields import Pick

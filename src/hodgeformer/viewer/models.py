@@ -18,9 +18,9 @@ from hodgeformer.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import n_frames
 from hodgeformer.mesh.prepare import PrepareConfig
-from hodgeformer.models.bundled import bundled_models
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.predict import PredictOptions, Predictor
+from hodgeformer.predict.predictor import PredictOptions, Predictor
+from hodgeformer.predict.pretrained import bundled_models
 from hodgeformer.viewer.intake import Refusal
 from hodgeformer.viewer.open_meshes import OpenMesh, OpenMeshes, Prediction, PredictionProgress
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.data.colors import RGB
 from hodgeformer.mesh.mesh import IntArray, Mesh
+from hodgeformer.palette import RGB
 from hodgeformer.viewer.intake import Refusal
 
 

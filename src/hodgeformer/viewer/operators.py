@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind, PerElement
+from hodgeformer.mesh.elements import carry
 from hodgeformer.mesh.geometry import edge_centers
 from hodgeformer.mesh.prepare import PreparedMesh, prepare
 from hodgeformer.nn.classical import StarName
@@ -20,7 +21,6 @@ from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import pack
-from hodgeformer.predict.elements import carry
 from hodgeformer.study.eigen import Eigenpairs, eigenpairs
 from hodgeformer.study.operators import features_at, head_operators, hodge_attention, stars_of
 from hodgeformer.viewer.fields import MAX_KEPT, Choice, Pick, ScalarField

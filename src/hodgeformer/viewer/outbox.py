@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from hodgeformer.data.colors import RGB, UNLABELLED_COLOR, hex_color
-from hodgeformer.data.convert import UNLABELLED
 from hodgeformer.data.folder_spec import FILE_NAME, read_spec
 from hodgeformer.errors import DataError
 from hodgeformer.files import write_atomically
+from hodgeformer.mesh.elements import UNLABELLED
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
+from hodgeformer.palette import RGB, UNLABELLED_COLOR, hex_color
 from hodgeformer.viewer.intake import Refusal, safe_file_name
 from hodgeformer.viewer.open_meshes import OpenMesh
 

@@ -1,3 +1,5 @@
+"""Labels and values go between vertices, edges and faces by votes and means, whatever the numbering."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -6,9 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hodgeformer.containers import KINDS
-from hodgeformer.data.convert import convert_labels, element_counts, file_edges, majority, mirrored_edge_order
 from hodgeformer.errors import DataError
+from hodgeformer.mesh.elements import (
+    carry,
+    convert_labels,
+    element_areas,
+    element_counts,
+    file_edges,
+    majority,
+    mirrored_edge_order,
+    smoothed,
+)
 from hodgeformer.mesh.mesh import Mesh
+from meshes import all_kinds, icosphere, open_grid, two_components
 
 
 def test_votes_ties_and_unlabelled() -> None:
@@ -75,3 +87,55 @@ def test_mirrored_edge_order_names_the_same_edges(octahedron: Mesh) -> None:
     turned = Mesh(octahedron.vertices, octahedron.faces[:, [0, 2, 1]], "turned")
     order = mirrored_edge_order(octahedron)
     assert file_edges(octahedron)[order].tolist() == file_edges(turned).tolist()
+
+
+def test_probabilities_are_carried_between_elements() -> None:
+    mesh = two_components()
+    n = element_counts(mesh)
+    for source in "vef":
+        for to in "vef":
+            constant = carry(np.full((n[source], 2), 0.25), mesh, source=source, to=to)
+            np.testing.assert_allclose(constant, np.full((n[to], 2), 0.25))
+    linear = carry(mesh.vertices, mesh, source="v", to="f")
+    np.testing.assert_allclose(linear, mesh.vertices[mesh.faces].mean(axis=1))
+
+
+def noisy_halves() -> tuple[Mesh, np.ndarray, np.ndarray]:
+    mesh = icosphere(4)
+    truth = (mesh.vertices[mesh.faces].mean(axis=1)[:, 0] > 0).astype(int)
+    said = np.where(np.random.default_rng(0).random(mesh.n_faces) < 0.15, 1 - truth, truth)
+    return mesh, truth, np.eye(2)[said] * 0.8 + 0.1
+
+
+def test_smoothing_removes_specks_and_keeps_parts() -> None:
+    mesh, truth, probabilities = noisy_halves()
+    wrong_before = (probabilities.argmax(axis=1) != truth).mean()
+    smooth = smoothed(probabilities, mesh, kind="f", strength=0.8)
+    np.testing.assert_allclose(smooth.sum(axis=1), 1)
+    assert (smooth.argmax(axis=1) != truth).mean() < 0.15 * wrong_before
+
+
+@pytest.mark.parametrize("mesh", all_kinds(), ids=lambda mesh: mesh.name)
+def test_smoothing_keeps_what_is_smooth(mesh: Mesh) -> None:
+    for kind in "vef":
+        constant = np.tile([0.2, 0.8], (element_counts(mesh)[kind], 1))
+        np.testing.assert_allclose(smoothed(constant, mesh, kind=kind, strength=0.9), constant)
+
+
+def test_smoothing_stops_at_sharp_edges() -> None:
+    grid = open_grid(1, 12)
+    across, along = np.divmod(np.arange(grid.n_vertices), 13)
+    flat = grid.with_vertices(np.stack([across, along, 0 * along], axis=1))
+    bent = grid.with_vertices(np.stack([across, np.minimum(along, 6), np.maximum(along - 6, 0)], axis=1))
+    sides = np.eye(2)[(along[grid.faces].mean(axis=1) > 6).astype(int)]
+    leaked = [np.abs(smoothed(sides, mesh, kind="f", strength=0.9) - sides).max() for mesh in (flat, bent)]
+    assert leaked[1] < 0.1 * leaked[0]
+
+
+@pytest.mark.parametrize("mesh", all_kinds(), ids=lambda mesh: mesh.name)
+def test_every_kind_of_element_shares_out_the_whole_area(mesh: Mesh) -> None:
+    total = element_areas(mesh, "f").sum()
+    for kind in KINDS:
+        areas = element_areas(mesh, kind)
+        assert len(areas) == element_counts(mesh)[kind]
+        assert areas.sum() == pytest.approx(total)

@@ -1,0 +1,189 @@
+"""Values and labels on vertices, edges and faces, in the order of the file: carried to another kind, voted, smoothed.
+
+A face that repeats a vertex is counted, but its sides are no edges and it touches nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.spatial import cKDTree
+
+from hodgeformer.containers import ELEMENT_NAMES, ElementKind, PerElement
+from hodgeformer.errors import DataError, MeshError
+from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms, unit
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.order import inverse
+from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
+
+Values = NDArray[Any]
+
+UNLABELLED = -1
+_ROUNDS = 25
+_SHARPNESS = 0.15  # 1 - cosine of the bend at which an edge lets through 1/e of its weight
+
+
+def proper_complex(mesh: Mesh) -> tuple[IntArray, MeshComplex]:
+    """The numbers of the faces that have edges, and their complex."""
+    kept = np.flatnonzero(~repeats_a_vertex(mesh.faces))
+    if not kept.size:
+        raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")
+    return kept, MeshComplex.from_faces(mesh.faces[kept], mesh.n_vertices)
+
+
+def element_counts(mesh: Mesh) -> PerElement[int]:
+    """Vertices, edges and faces of the file."""
+    return PerElement(mesh.n_vertices, proper_complex(mesh)[1].n.e, mesh.n_faces)
+
+
+def file_edges(mesh: Mesh) -> IntArray:
+    """(n_e, 2) vertices of the edges in the order a walk over the faces of the file first meets them."""
+    _, topology = proper_complex(mesh)
+    return topology.edges[edges_by_first_appearance(topology.face_edges, topology.n.e)]
+
+
+def face_sides(mesh: Mesh) -> tuple[IntArray, IntArray]:
+    """The numbers of the faces that have edges, and the file's numbers (n, 3) of their edges."""
+    kept, topology = proper_complex(mesh)
+    return kept, inverse(edges_by_first_appearance(topology.face_edges, topology.n.e))[topology.face_edges]
+
+
+def mirrored_edge_order(mesh: Mesh) -> IntArray:
+    """`order[i]` is the number in the file of edge i after all faces are turned over to corners (0, 2, 1)."""
+    sides = face_sides(mesh)[1]
+    # The sides (0, 2), (2, 1), (1, 0) of a turned face are its old ones from last to first.
+    return edges_by_first_appearance(sides[:, ::-1], int(sides.max()) + 1)
+
+
+def element_centers(mesh: Mesh, kind: ElementKind) -> FloatArray:
+    """Vertices, middles of edges, or centers of faces."""
+    if kind == "v":
+        return mesh.vertices
+    return face_centers(mesh.vertices, mesh.faces) if kind == "f" else edge_centers(mesh.vertices, file_edges(mesh))
+
+
+def element_areas(mesh: Mesh, kind: ElementKind) -> FloatArray:
+    """The area that belongs to each element: a third of the faces around it for a vertex or an edge."""
+    areas: FloatArray = norms(face_vectors(mesh.vertices, mesh.faces)) / 2
+    if kind == "f":
+        return areas
+    faces, owners = incidences(mesh, "f", kind)
+    sums = np.bincount(owners, weights=areas[faces] / 3, minlength=element_counts(mesh)[kind])
+    return np.asarray(sums, dtype=np.float64)
+
+
+def incidences(mesh: Mesh, source: ElementKind, to: ElementKind) -> tuple[IntArray, IntArray]:
+    """All incident pairs of two kinds as (elements of kind `source`, elements of kind `to`)."""
+    if {source, to} == {"v", "e"}:
+        edges = file_edges(mesh)
+        columns = {"v": edges, "e": np.arange(len(edges))[:, None]}
+    else:
+        kept, sides = face_sides(mesh)
+        columns = {"v": mesh.faces[kept], "e": sides, "f": kept[:, None]}
+    sources, receivers = np.broadcast_arrays(columns[source], columns[to])
+    return sources.ravel(), receivers.ravel()
+
+
+def carry(values: Values, mesh: Mesh, *, source: ElementKind, to: ElementKind) -> Values:
+    """Rows per element of kind `source` as rows per element of kind `to`: means over incident elements.
+
+    An element without incident elements (a vertex that no face uses, a face that repeats a vertex) takes the row of the
+    nearest one that has some.
+    """
+    if source == to:
+        return values
+    columns, rows = incidences(mesh, source, to)
+    n = element_counts(mesh)
+    incidence = csr_array((np.ones(len(rows)), (rows, columns)), shape=(n[to], n[source]))
+    counts = np.diff(incidence.indptr)
+    carried = (incidence @ values) / np.maximum(counts, 1)[:, None]
+    lonely = np.flatnonzero(counts == 0)
+    if lonely.size:
+        others = np.flatnonzero(counts)
+        centers = element_centers(mesh, to)
+        nearest = cKDTree(centers[others]).query(centers[lonely])[1]
+        carried[lonely] = carried[others[nearest]]
+    result: Values = carried.astype(values.dtype)
+    return result
+
+
+def convert_labels(labels: IntArray, mesh: Mesh, *, source: ElementKind, to: ElementKind) -> IntArray:
+    """Labels per element of kind `source` as labels per element of kind `to`: a vote of the incident elements.
+
+    A tie goes to the smaller label; unlabelled elements (-1) do not vote; an element nobody votes for is unlabelled.
+    """
+    n = element_counts(mesh)
+    if len(labels) != n[source]:
+        raise DataError(
+            f"{mesh.name}: expected one label for each of {n[source]} {ELEMENT_NAMES[source]} elements, "
+            f"found {len(labels)}"
+        )
+    if source == to:
+        return labels
+    voters, receivers = incidences(mesh, source, to)
+    return majority(labels[voters], receivers, n[to])
+
+
+def majority(labels: IntArray, receivers: IntArray, n_receivers: int) -> IntArray:
+    """For each receiver the most frequent of the labels sent to it; ties to the smaller, -1 does not vote."""
+    valid = labels >= 0
+    labels, receivers = labels[valid], receivers[valid]
+    result = np.full(n_receivers, UNLABELLED, dtype=np.int64)
+    if not labels.size:
+        return result
+    n_labels = int(labels.max()) + 1
+    ballots, counts = np.unique(receivers * n_labels + labels, return_counts=True)
+    # Written from the least to the most frequent, and among equals from the largest label to the smallest.
+    order = np.lexsort((-ballots, counts))
+    receiver, label = np.divmod(ballots[order], n_labels)
+    result[receiver] = label
+    return result
+
+
+def smoothed(probabilities: Values, mesh: Mesh, *, kind: ElementKind, strength: float) -> Values:
+    """p <- (1 - strength) p_0 + strength W p, repeated; the rows of W are means over adjacent elements.
+
+    Between faces the weight is the length of the shared edge, less the more the surface bends there. Rows still sum to
+    one. An element without neighbors keeps its own.
+    """
+    first, second, weight = _adjacent(mesh, kind)
+    rows, columns = np.concatenate([first, second]), np.concatenate([second, first])
+    n = len(probabilities)
+    weights = csr_array((np.concatenate([weight, weight]), (rows, columns)), shape=(n, n))
+    weights.eliminate_zeros()
+    totals = np.asarray(weights.sum(axis=1)).ravel()
+    weights.data /= np.repeat(totals, np.diff(weights.indptr))
+    listens = (np.diff(weights.indptr) > 0)[:, None]
+    current = start = probabilities.astype(np.float64)
+    for _ in range(_ROUNDS):
+        current = np.where(listens, (1 - strength) * start + strength * (weights @ current), start)
+    result: Values = current.astype(probabilities.dtype)
+    return result
+
+
+def _adjacent(mesh: Mesh, kind: ElementKind) -> tuple[IntArray, IntArray, FloatArray]:
+    """Pairs of adjacent elements (first, second), and how much they listen to each other.
+
+    Vertices are adjacent along an edge, edges within a face, faces across an edge of exactly two faces.
+    """
+    kept, topology = proper_complex(mesh)
+    if kind == "v":
+        first, second = topology.edges.T
+        return first, second, np.ones(len(first))
+    if kind == "e":
+        sides = face_sides(mesh)[1]
+        return sides.ravel(), np.roll(sides, -1, axis=1).ravel(), np.ones(sides.size)
+    order = np.argsort(topology.face_edges.ravel(), kind="stable")
+    counts = np.bincount(topology.face_edges.ravel(), minlength=topology.n.e)
+    starts = (np.cumsum(counts) - counts)[counts == 2]
+    first, second = kept[order[starts] // 3], kept[order[starts + 1] // 3]
+    normals = unit(face_vectors(mesh.vertices, mesh.faces))
+    # Faces wound against each other bend the other way round.
+    bend = 1 - np.abs(np.einsum("ij,ij->i", normals[first], normals[second]))
+    tail, head = topology.edges[counts == 2].T
+    lengths = norms(mesh.vertices[head] - mesh.vertices[tail])
+    scale = lengths.mean() if lengths.size and lengths.mean() > 0 else 1.0
+    return first, second, lengths / scale * np.exp(-bend / _SHARPNESS) + 1e-9
