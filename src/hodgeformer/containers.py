@@ -20,6 +20,8 @@ U = TypeVar("U")
 ElementKind = Literal["v", "e", "f"]
 KINDS: tuple[ElementKind, ...] = ("v", "e", "f")
 ELEMENT_NAMES: dict[ElementKind, str] = {"v": "vertex", "e": "edge", "f": "face"}
+Backend = Literal["auto", "reference", "numba", "triton"]
+"""What computes star attention."""
 
 
 @dataclass(frozen=True, slots=True)

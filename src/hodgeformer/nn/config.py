@@ -6,14 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement
+from hodgeformer.containers import ELEMENT_NAMES, KINDS, Backend, ElementKind, PerElement
 from hodgeformer.mesh.features import PAPER_GROUPS, feature_widths
 from hodgeformer.settings import Settings
 
 Task = Literal["classification", "segmentation", "regression"]
 Target = Literal["mesh", "vertex", "edge", "face"]
 Stars = Literal["learned", "barycentric", "galerkin"]
-Backend = Literal["auto", "reference", "numba", "triton"]
 Size = Annotated[int, Field(ge=1)]
 
 READ_BY: dict[ElementKind, str] = {"v": "ve", "e": "vef", "f": "ef"}
