@@ -19,23 +19,14 @@ from hodgeformer.mesh.geometry import edge_centers, face_centers
 from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.blocks import HodgeAttention, HodgeFormerBlock
-from hodgeformer.nn.classical import FixedStar, StarName
-from hodgeformer.nn.hodge_star import HodgeStar
+from hodgeformer.nn.config import OPERATOR_STARS, STAR_KIND, StarName
+from hodgeformer.nn.hodge_star import FixedStar, HodgeStar
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.ops.star_attention import star_attention_weights
 from hodgeformer.packed.batch import Batch
 from hodgeformer.packed.metric import Metric
 from hodgeformer.packed.pack import pack
 from hodgeformer.packed.topology import PackedComplex
-
-STARS: dict[ElementKind, tuple[StarName, ...]] = {
-    "v": ("star0_inv", "star1"),
-    "e": ("star0_inv", "star1", "star1_inv", "star2"),
-    "f": ("star1_inv", "star2"),
-}
-"""The stars of L_v, L_e and L_f."""
-STAR_KIND: dict[StarName, ElementKind] = {"star0_inv": "v", "star1": "e", "star1_inv": "e", "star2": "f"}
-"""The kind of element that a star acts on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +86,9 @@ def head_operators(model: HodgeFormer, prepared: PreparedMesh, *, layer: int | N
     stars: dict[ElementKind, dict[StarName, csr_array]] = {}
     for kind in model.config.updated:
         module = attention.laplacian[kind]
-        stars[kind] = {name: star_matrix(getattr(module, name), x, metric_of, head=head - 1) for name in STARS[kind]}
+        stars[kind] = {
+            name: star_matrix(getattr(module, name), x, metric_of, head=head - 1) for name in OPERATOR_STARS[kind]
+        }
     classical = {name: _fixed_matrix(FixedStar(name, galerkin=True), metric_of) for name in STAR_KIND}
     return HeadOperators(prepared, layer, head, stars, classical)
 
