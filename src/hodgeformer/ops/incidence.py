@@ -1,4 +1,8 @@
-"""Signed incidence as gathers in both directions: d0, d1 and their adjoints without matrices or atomics."""
+"""Signed incidence as gathers in both directions: d0, d1 and their adjoints without matrices or atomics.
+
+The functions take the complex as bare tensors and check it at every call. Where it stays the same, as in a model,
+`gradient` and `curl` build it once, and `apply` and `apply_t` are d0 and d1 and their adjoints.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,40 @@ from torch.autograd.function import once_differentiable
 
 from hodgeformer.errors import BatchError
 from hodgeformer.ops._compiled import TensorFunction, compiled_for, run_rows
+
+
+def d0(x: Float[Tensor, "n_v ..."], edges: Int[Tensor, "n_e 2"]) -> Float[Tensor, "n_e ..."]:
+    """(d0 x)_e = x_head - x_tail, for edges given as (tail, head)."""
+    return gradient(edges, len(x)).apply(x)
+
+
+def d0_t(y: Float[Tensor, "n_e ..."], edges: Int[Tensor, "n_e 2"], n_vertices: int) -> Float[Tensor, "n_v ..."]:
+    """The adjoint of d0: edges that arrive at a vertex minus edges that leave it."""
+    return gradient(edges, n_vertices).apply_t(y)
+
+
+def d1(
+    x: Float[Tensor, "n_e ..."], face_edges: Int[Tensor, "n_f 3"], face_signs: Int[Tensor, "n_f 3"]
+) -> Float[Tensor, "n_f ..."]:
+    """The sum around each face; a sign is +1 where the face walks the edge from tail to head, else -1."""
+    return curl(face_edges, face_signs, len(x)).apply(x)
+
+
+def d1_t(
+    y: Float[Tensor, "n_f ..."], face_edges: Int[Tensor, "n_f 3"], face_signs: Int[Tensor, "n_f 3"], n_edges: int
+) -> Float[Tensor, "n_e ..."]:
+    """The adjoint of d1."""
+    return curl(face_edges, face_signs, n_edges).apply_t(y)
+
+
+def gradient(edges: Int[Tensor, "n_e 2"], n_vertices: int) -> Incidence:
+    """d0 (n_e, n_v): -1 at the tail of an edge, +1 at its head."""
+    return Incidence.from_rows(edges, torch.tensor([-1, 1], device=edges.device).expand(len(edges), 2), n_vertices)
+
+
+def curl(face_edges: Int[Tensor, "n_f 3"], face_signs: Int[Tensor, "n_f 3"], n_edges: int) -> Incidence:
+    """d1 (n_f, n_e): the signs of the edges around each face."""
+    return Incidence.from_rows(face_edges, face_signs, n_edges)
 
 
 @dataclass(frozen=True, slots=True)
