@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hodgeformer.bench.timing import median_seconds
+from hodgeformer.bench.yardsticks import median_seconds
 from hodgeformer.containers import Backend, SparsityPattern
 from hodgeformer.ops.star_attention import star_attention
 

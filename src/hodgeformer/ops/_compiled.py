@@ -27,16 +27,19 @@ def compiled_for(x: Tensor) -> bool:
     return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and not traced
 
 
-def run_rows(loop: Callable[..., None], n_rows: int, *arguments: Any, fastmath: bool = False) -> None:
-    """loop(first, last, *arguments) over all rows, compiled, in torch's number of threads."""
+def run_rows(loop: Callable[..., None], n_rows: int, *arguments: Any, fastmath: tuple[str, ...] = ()) -> None:
+    """loop(first, last, *arguments) over all rows, compiled, in torch's number of threads.
+
+    `fastmath` are the liberties of LLVM's floating-point flags that the loop may take.
+    """
     arrays = [value.detach().numpy() if isinstance(value, Tensor) else value for value in arguments]
     kernel = _compiled(loop, fastmath)
     for_row_ranges(lambda first, last: kernel(first, last, *arrays), n_rows, n_threads=torch.get_num_threads())
 
 
 @lru_cache
-def _compiled(loop: Callable[..., None], fastmath: bool) -> Callable[..., None]:
+def _compiled(loop: Callable[..., None], fastmath: tuple[str, ...]) -> Callable[..., None]:
     """Compiled on first use, or read from numba's cache on disk."""
     from numba import njit
 
-    return cast(Callable[..., None], njit(nogil=True, cache=True, fastmath=fastmath)(loop))
+    return cast(Callable[..., None], njit(nogil=True, cache=True, fastmath=set(fastmath))(loop))

@@ -38,7 +38,7 @@ class _Normalized(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, ...]:
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
         scale = torch.empty(x.shape[:-1], dtype=x.dtype)
-        run_rows(_normalize, len(x), x.contiguous(), out, scale, fastmath=True)
+        run_rows(_normalize, len(x), x.contiguous(), out, scale, fastmath=("fast",))
         ctx.save_for_backward(out, scale)
         return out.unbind(1)
 
@@ -48,7 +48,7 @@ class _Normalized(torch.autograd.Function):
         out, scale = ctx.saved_tensors
         result = torch.empty_like(out)
         for part, grad in enumerate(grads):
-            run_rows(_differentiate, len(out), part, grad.contiguous(), out, scale, result, fastmath=True)
+            run_rows(_differentiate, len(out), part, grad.contiguous(), out, scale, result, fastmath=("fast",))
         return result
 
 
