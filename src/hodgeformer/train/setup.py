@@ -1,6 +1,7 @@
 """What a run is made of: configuration, data, processes, folder; and the parts that follow from them.
 
-Nothing is written here; `fit` does that."""
+Nothing is written here but checkpoints, when asked to; `fit` makes the folder.
+"""
 
 from __future__ import annotations
 
