@@ -13,9 +13,9 @@ from hodgeformer.draw.camera import UpAxis, View, rotation
 from hodgeformer.draw.colormap import field_colors, field_limits
 from hodgeformer.draw.lettering import ColorBar, Picture, title_band
 from hodgeformer.draw.render import render, save_png, stacked
+from hodgeformer.mesh.elements import face_sides
 from hodgeformer.mesh.geometry import face_centers, face_vectors
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
 from hodgeformer.study.eigen import Eigenpairs
 from hodgeformer.study.operator_report import OperatorReport
 
@@ -68,14 +68,11 @@ def _face_colors_of_edges(mesh: Mesh, weights: NDArray[np.float64], high: float)
 
 
 def _sides(mesh: Mesh) -> NDArray[np.int64]:
-    """The edges (n_f, 3) of each face, numbered by first appearance; a face that repeats a vertex shows edge 0."""
-    proper = np.flatnonzero(~repeats_a_vertex(mesh.faces))
-    topology = MeshComplex.from_faces(mesh.faces[proper], mesh.n_vertices)
-    number = np.empty(topology.n.e, dtype=np.int64)
-    number[edges_by_first_appearance(topology.face_edges, topology.n.e)] = np.arange(topology.n.e)
-    sides = np.zeros((mesh.n_faces, 3), dtype=np.int64)
-    sides[proper] = number[topology.face_edges]
-    return sides
+    """The edges (n_f, 3) of each face, as the file numbers them; a face that repeats a vertex shows edge 0."""
+    kept, sides = face_sides(mesh)
+    filled = np.zeros((mesh.n_faces, 3), dtype=np.int64)
+    filled[kept] = sides
+    return filled
 
 
 def _facing(mesh: Mesh, kind: ElementKind, picked: int, up: UpAxis) -> list[View]:
