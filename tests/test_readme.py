@@ -31,8 +31,8 @@ def commands() -> list[str]:
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the README speaks of: scan.stl, scans/, and the data set data/."""
+    from hodgeformer.data.folder import write_folder
     from hodgeformer.data.synthetic import synthetic_figures
-    from hodgeformer.data.write import write_folder
 
     folder = tmp_path_factory.mktemp("desk")
     save_mesh(meshes.icosphere(3), folder / "scan.stl")

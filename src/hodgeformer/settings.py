@@ -1,19 +1,33 @@
-"""Base class of all configurations: frozen, typed, and helpful about mistakes."""
+"""Base class of all configurations: frozen, typed, helpful about mistakes, and read from TOML."""
 
 from __future__ import annotations
 
 import difflib
-from typing import Any, Self
+import tomllib
+from pathlib import Path
+from typing import Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from hodgeformer.errors import ConfigError
+
+Table = dict[str, Any]
+NONE = "none"
+"""TOML has no null: this word stands for it where a setting may be empty."""
 
 
 class Settings(BaseModel):
     """A frozen, validated group of settings. An unknown key is a `ConfigError` with a suggestion."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_nulls(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        optional = {name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)}
+        return {key: None if value == NONE and key in optional else value for key, value in values.items()}
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -33,6 +47,19 @@ class Settings(BaseModel):
     def replace(self, **changes: Any) -> Self:
         """A validated copy with some values changed."""
         return type(self)(**{**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
+
+    def filled(self, **values: Any) -> Self:
+        """A validated copy in which what was not said has these values."""
+        return type(self)(**{**values, **{name: getattr(self, name) for name in self.model_fields_set}})
+
+
+def read_toml(path: Path) -> Table:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such configuration file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a TOML file ({error})") from None
 
 
 def _explain(cls: type[BaseModel], error: ValidationError) -> str:

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from hodgeformer.cli import app
+from hodgeformer.data.folder import write_folder
 from hodgeformer.data.synthetic import synthetic_figures
-from hodgeformer.data.write import write_folder
 
 
 def run(*arguments: str | Path) -> Result:

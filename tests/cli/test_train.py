@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from hodgeformer.checkpoint import load_checkpoint
 from hodgeformer.cli import app
-from hodgeformer.data.write import write_folder
+from hodgeformer.data.folder import write_folder
 from tiny_sets import TINY, parts, shapes
 
 SETTINGS = [argument for text in TINY for argument in ("--set", text)]

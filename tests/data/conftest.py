@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hodgeformer.data.dataset import DataSet
+from hodgeformer.data.folder import write_folder
 from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
-from hodgeformer.data.write import write_folder
 
 
 @pytest.fixture(scope="session")

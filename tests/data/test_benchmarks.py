@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hodgeformer.data.coseg import open_coseg
-from hodgeformer.data.human import family, open_human
+from hodgeformer.data.benchmarks import human_family, open_coseg, open_human
+from hodgeformer.data.census import take_census
 from hodgeformer.data.open import DataConfig, open_dataset
-from hodgeformer.data.verify import verify
 from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.mesh.elements import convert_labels, element_counts
 from hodgeformer.mesh.io import save_mesh
@@ -87,7 +86,7 @@ def test_human_labels_in_both_versions(bodies: Path, octahedron: Mesh) -> None:
 
 
 def test_human_families_validate(bodies: Path) -> None:
-    assert family("MIT_animation__meshes_crane__meshes__mesh_0000") == "MIT_animation"
+    assert human_family("MIT_animation__meshes_crane__meshes__mesh_0000") == "MIT_animation"
     dataset = open_dataset(DataConfig(name="human", path=bodies, hold_out=("scape", "faust")))
     assert {split: len(members) for split, members in dataset.splits.items()} == {"train": 1, "test": 1, "val": 2}
     with pytest.raises(DataError, match="takes 0 of 3"):
@@ -109,7 +108,7 @@ def test_coseg_layouts(octahedron: Mesh, tmp_path: Path, layout: str) -> None:
         assert len(dataset.classes) == 3
         assert sum(map(len, dataset.splits.values())) == 8
         assert "test" in dataset.splits
-        assert verify(dataset).problems == ()
+        assert take_census(dataset).problems == ()
     with pytest.raises(DataError, match="which of vases, chairs, aliens"):
         open_coseg(tmp_path / "coseg")
 
@@ -124,7 +123,7 @@ def test_rna_numbers_become_classes(octahedron: Mesh, tmp_path: Path) -> None:
     assert {split: len(members) for split, members in dataset.splits.items()} == {"train": 4, "test": 1}
     sample = next(s for s in dataset.samples if s.name == "m1")
     assert dataset.load(sample)[1].tolist() == [6, 0, -1, 6, 2, 0]
-    report = verify(dataset)
+    report = take_census(dataset)
     assert sum(report.unlabelled.values()) == 5
     # All five are the same octahedron: copies, and because they are spread over splits a leak.
     assert len(report.leaks) == 1
@@ -146,7 +145,7 @@ def test_names_without_folders_and_options_without_meaning(class_folders: Path, 
 def test_the_real_ones(real_data: Path, folder: str) -> None:
     dataset = open_dataset(real_data / folder)
     thin = {split: samples[:: max(1, len(samples) // 2)] for split, samples in dataset.splits.items()}
-    report = verify(dataset.with_splits(thin))
+    report = take_census(dataset.with_splits(thin))
     assert report.problems == ()
     assert report.leaks == ()
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from hodgeformer.data.dataset import DataSet
-from hodgeformer.data.folder import open_folder
+from hodgeformer.data.folder import open_folder, write_folder
 from hodgeformer.data.open import open_dataset
-from hodgeformer.data.write import write_folder
 from hodgeformer.errors import DataError, HodgeFormerError
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
@@ -155,8 +154,8 @@ def test_colors_from_the_file(figure_folder: Path) -> None:
         ('task = "segmentation"', 'task = "classification"', "classification the label belongs to the mesh"),
         ('meshes = "meshes"', 'meshes = "nowhere"', "no folder"),
         ('labels = "labels"', 'labels = "nowhere"', "no folder of labels"),
-        ('test = ["figure', 'test = ["fugure', "no such mesh"),
-        ('val = ["figure_val_0000', 'val = ["figure_train_0000', "occurs twice"),
+        ('test = [\n    "figure', 'test = [\n    "fugure', "no such mesh"),
+        ('val = [\n    "figure_val_0000', 'val = [\n    "figure_train_0000', "occurs twice"),
         ("[split]", "[split", "not a TOML file"),
     ],
 )

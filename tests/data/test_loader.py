@@ -12,15 +12,12 @@ import torch
 
 from deadly_target import KillsItsProcess
 from hodgeformer.data.augment import AugmentConfig
-from hodgeformer.data.cache import Cache
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Codes, LabelFile
-from hodgeformer.data.loader import LoadedBatch, Loader
-from hodgeformer.data.plan import BatchConfig
+from hodgeformer.data.loader import Loader
 from hodgeformer.errors import DataError, MeshFormatError
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.packed.batch import Batch
-from hodgeformer.packed.pack import pack
 
 PREPARE = PrepareConfig(n_neighbors=8)
 AUGMENT = AugmentConfig(mirror=0.5, scale=0.2)
@@ -37,37 +34,28 @@ def tensors(batch: Batch) -> list[torch.Tensor]:
     return found
 
 
-def same(a: LoadedBatch, b: LoadedBatch) -> bool:
-    pairs = zip(tensors(a.batch), tensors(b.batch), strict=True)
-    return (a.epoch, a.number, a.members, a.n_meshes, a.batch.names) == (
-        b.epoch,
-        b.number,
-        b.members,
-        b.n_meshes,
-        b.batch.names,
-    ) and all(torch.equal(x, y) for x, y in pairs)
+def same(a: Batch, b: Batch) -> bool:
+    return a.names == b.names and all(torch.equal(x, y) for x, y in zip(tensors(a), tensors(b), strict=True))
 
 
 def training(dataset: DataSet, **changes: object) -> Loader:
-    settings = {"prepare": PREPARE, "batch": BatchConfig(size=2), "augment": AUGMENT, "training": True, "seed": 5}
-    return Loader(dataset, "train", **{**settings, **changes})
+    settings = {"prepare": PREPARE, "batch_size": 2, "augment": AUGMENT, "seed": 5, "n_faces": [1] * 100}
+    return Loader(dataset, **{**settings, **changes})
 
 
 @pytest.fixture(scope="module")
-def two_epochs(figures: DataSet) -> list[LoadedBatch]:
+def two_epochs(figures: DataSet) -> list[Batch]:
     loader = training(figures)
-    return [loaded for epoch in range(2) for loaded in loader.batches(epoch)]
+    return [batch for epoch in range(2) for batch in loader.batches(epoch)]
 
 
 @pytest.mark.parametrize("n_workers", [1, 2])
-def test_the_stream_does_not_depend_on_the_workers(
-    figures: DataSet, two_epochs: list[LoadedBatch], n_workers: int
-) -> None:
+def test_the_stream_does_not_depend_on_the_workers(figures: DataSet, two_epochs: list[Batch], n_workers: int) -> None:
     with training(figures, n_workers=n_workers) as loader:
         torch.manual_seed(0)
         expected = torch.rand(3)
         torch.manual_seed(0)
-        found = [loaded for epoch in range(2) for loaded in loader.batches(epoch)]
+        found = [batch for epoch in range(2) for batch in loader.batches(epoch)]
         assert torch.equal(torch.rand(3), expected), "the loader must not draw from the generator of the model"
         assert len(found) == len(two_epochs)
         assert all(same(a, b) for a, b in zip(found, two_epochs, strict=True))
@@ -78,11 +66,11 @@ def test_the_stream_does_not_depend_on_the_workers(
         assert all(same(a, b) for a, b in zip(again, two_epochs[4:], strict=True))
 
 
-def test_every_epoch_shows_every_mesh_once_and_otherwise(figures: DataSet, two_epochs: list[LoadedBatch]) -> None:
+def test_every_epoch_shows_every_mesh_once_and_otherwise(figures: DataSet, two_epochs: list[Batch]) -> None:
     first, second = two_epochs[:3], two_epochs[3:]
     for epoch in (first, second):
-        assert sorted(i for loaded in epoch for i in loaded.members) == list(range(5))
-    by_name = [dict(zip(b.batch.names, b.batch.split(b.batch.x_in.f, "f"), strict=True)) for b in (*first, *second)]
+        assert sorted(name for batch in epoch for name in batch.names) == sorted(s.name for s in figures.split("train"))
+    by_name = [dict(zip(b.names, b.split(b.x_in.f, "f"), strict=True)) for b in (*first, *second)]
     early, late = ({k: v for part in parts for k, v in part.items()} for parts in (by_name[:3], by_name[3:]))
     for name, features in early.items():
         assert not torch.equal(features, late[name])
@@ -91,63 +79,42 @@ def test_every_epoch_shows_every_mesh_once_and_otherwise(figures: DataSet, two_e
 def test_targets_follow_their_faces(figures: DataSet) -> None:
     """Without changes of shape, faces carry the label that the file gives to the same corners."""
     loader = training(figures, augment=None)
-    for loaded in loader.batches(0):
-        for position, target in zip(loaded.members, loaded.batch.split(loaded.batch.target, "f"), strict=True):
-            mesh, labels = figures.load(loader.samples[position])
+    by_name = {sample.name: sample for sample in figures.split("train")}
+    for batch in loader.batches(0):
+        for name, target in zip(batch.names, batch.split(batch.target, "f"), strict=True):
+            mesh, labels = figures.load(by_name[name])
             order = prepare(mesh, PREPARE).order.f
             assert target.tolist() == labels[order].tolist()
 
 
 def test_random_connections_change_with_the_epoch(figures: DataSet) -> None:
-    loader = training(figures, augment=None, batch=BatchConfig(size=5))
+    loader = training(figures, augment=None, batch_size=5)
     (first,), (second,) = list(loader.batches(0)), list(loader.batches(1))
-    by_name = [dict(zip(b.batch.names, b.batch.split(b.batch.x_in.f, "f"), strict=True)) for b in (first, second)]
+    by_name = [dict(zip(b.names, b.split(b.x_in.f, "f"), strict=True)) for b in (first, second)]
     assert all(torch.equal(features, by_name[1][name]) for name, features in by_name[0].items())
-    indices = [sorted(b.batch.topology.patterns.f.indices.tolist()) for b in (first, second)]
+    indices = [sorted(b.topology.patterns.f.indices.tolist()) for b in (first, second)]
     assert indices[0] != indices[1]
 
 
-def test_training_batches_carry_transposed_patterns(two_epochs: list[LoadedBatch]) -> None:
-    assert "transposed" in two_epochs[0].batch.topology.patterns.e.__dict__
+def test_training_batches_carry_transposed_patterns(two_epochs: list[Batch]) -> None:
+    assert "transposed" in two_epochs[0].topology.patterns.e.__dict__
 
 
-def test_evaluation_is_the_plain_preparation(figures: DataSet) -> None:
-    loader = Loader(figures, "test", prepare=PREPARE, training=False, batch=BatchConfig(size=2), augment=AUGMENT)
-    found = list(loader.batches())
-    assert [loaded.members for loaded in found] == [(0, 1), (2,)]
-    prepared = []
-    for sample in figures.split("test")[:2]:
-        mesh, target = figures.load(sample)
-        one = prepare(mesh, PREPARE)
-        prepared.append(one.with_target(one.from_file_order(target, "f")))
-    expected = pack(prepared)
-    assert all(torch.equal(a, b) for a, b in zip(tensors(found[0].batch), tensors(expected), strict=True))
-    assert list(loader.batches(7)) == found, "evaluation batches are kept"
-
-
-@pytest.mark.parametrize("batch", [BatchConfig(size=4), BatchConfig(size=None, max_faces=1700)])
-def test_shares_of_all_ranks_are_the_batch(figures: DataSet, batch: BatchConfig) -> None:
-    whole = list(training(figures, batch=batch).batches(1))
-    shares = [list(training(figures, batch=batch, rank=rank, world_size=2).batches(1)) for rank in range(2)]
-    for number, loaded in enumerate(whole):
-        parts = [ranks[number] for ranks in shares]
-        assert all(part.n_meshes == len(loaded.batch) for part in parts)
+@pytest.mark.parametrize("budget", [{"batch_size": 4}, {"batch_size": 5, "max_faces": 1700}])
+def test_shares_of_all_ranks_are_the_batch(figures: DataSet, budget: dict[str, int]) -> None:
+    n_faces = [figures.load(sample)[0].n_faces for sample in figures.split("train")]
+    whole = list(training(figures, n_faces=n_faces, **budget).batches(1))
+    assert len(whole) == 2
+    shares = [
+        list(training(figures, n_faces=n_faces, rank=rank, world_size=2, **budget).batches(1)) for rank in range(2)
+    ]
+    for number, batch in enumerate(whole):
         features = {}
-        for part in parts:
-            features |= dict(zip(part.batch.names, part.batch.split(part.batch.x_in.e, "e"), strict=True))
-        assert set(features) == set(loaded.batch.names)
-        for name, expected in zip(loaded.batch.names, loaded.batch.split(loaded.batch.x_in.e, "e"), strict=True):
+        for part in (ranks[number] for ranks in shares):
+            features |= dict(zip(part.names, part.split(part.x_in.e, "e"), strict=True))
+        assert set(features) == set(batch.names)
+        for name, expected in zip(batch.names, batch.split(batch.x_in.e, "e"), strict=True):
             assert torch.equal(features[name], expected)
-
-
-def test_evaluation_over_ranks_leaves_nothing_out(figures: DataSet) -> None:
-    seen = []
-    for rank in range(3):
-        loader = Loader(
-            figures, "test", prepare=PREPARE, training=False, batch=BatchConfig(size=2), rank=rank, world_size=3
-        )
-        seen += [i for loaded in loader.batches() for i in loaded.members]
-    assert sorted(seen) == [0, 1, 2]
 
 
 def test_more_processes_than_meshes_in_a_batch(figures: DataSet) -> None:
@@ -164,18 +131,18 @@ def test_a_frame_is_taken_before_the_changes(figures: DataSet, pose: str) -> Non
         for tilt in (0, 20)
     )
 
-    def corners(loaded: LoadedBatch) -> np.ndarray:
-        first = loaded.batch.split(loaded.batch.x_in.f, "f")[0][:, :9].reshape(-1, 3).numpy()
+    def corners(batch: Batch) -> np.ndarray:
+        first = batch.split(batch.x_in.f, "f")[0][:, :9].reshape(-1, 3).numpy()
         return first[np.lexsort(first.round(3).T)]
 
     assert not np.allclose(corners(still), corners(tilted), atol=1e-3)
 
 
 def test_classification_targets_are_one_per_mesh(cubes: DataSet) -> None:
-    loaded = next(training(cubes, batch=BatchConfig(size=9)).batches(0))
-    assert loaded.batch.target.shape == (9,)
-    names = [cubes.classes[label] for label in loaded.batch.target.tolist()]
-    assert all(name.startswith(label) for name, label in zip(loaded.batch.names, names, strict=True))
+    batch = next(training(cubes, batch_size=9).batches(0))
+    assert batch.target.shape == (9,)
+    names = [cubes.classes[label] for label in batch.target.tolist()]
+    assert all(name.startswith(label) for name, label in zip(batch.names, names, strict=True))
 
 
 @pytest.mark.parametrize("element", ["vertex", "edge"])
@@ -187,8 +154,8 @@ def test_targets_of_other_elements(figures: DataSet, element: str, tmp_path: Pat
     kind = element[0]
     one = Sample(sample.name, mesh, LabelFile(path, "f", kind, Codes.counted_from(0, 8)))
     dataset = replace(figures, element=element, splits={"train": (one,)})
-    loaded = next(training(dataset).batches(0))
-    assert len(loaded.batch.target) == loaded.batch.n[kind]
+    batch = next(training(dataset).batches(0))
+    assert len(batch.target) == batch.n[kind]
 
 
 @pytest.mark.parametrize("n_workers", [0, 1])
@@ -210,24 +177,6 @@ def test_a_killed_worker_ends_with_the_name_of_its_mesh(figures: DataSet) -> Non
         list(loader.batches(0))
 
 
-def test_a_cache_changes_nothing(figures: DataSet, figure_folder: Path, tmp_path: Path) -> None:
-    from hodgeformer.data.folder import open_folder
-
-    dataset = open_folder(figure_folder)
-    plain, filled, read = (
-        list(Loader(dataset, "test", prepare=PREPARE, training=False, cache=cache).batches())
-        for cache in (None, Cache(tmp_path / "cache"), Cache(tmp_path / "cache"))
-    )
-    assert len(list((tmp_path / "cache").glob("*/*"))) == 6  # a mesh and its preparation for each of three
-    for other in (filled, read):
-        assert all(same(a, b) for a, b in zip(plain, other, strict=True))
-
-
-def test_an_unknown_split(figures: DataSet) -> None:
-    with pytest.raises(DataError, match="no split 'validation', only train, val, test"):
-        Loader(figures, "validation", prepare=PREPARE, training=False)
-
-
 ENDLESS = """
 from hodgeformer.data.loader import Loader
 from hodgeformer.data.synthetic import synthetic_cubes
@@ -235,7 +184,9 @@ from hodgeformer.mesh.prepare import PrepareConfig
 
 if __name__ == "__main__":
     dataset = synthetic_cubes(n_classes=2, n_train=2, n_test=0, n_faces=100)
-    loader = Loader(dataset, "train", prepare=PrepareConfig(), training=True, n_workers=1)
+    loader = Loader(
+        dataset, prepare=PrepareConfig(), augment=None, batch_size=8, n_faces=[100] * 4, n_workers=1
+    )
     for epoch in range(10**9):
         for _ in loader.batches(epoch):
             print("batch", flush=True)

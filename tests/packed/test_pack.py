@@ -131,13 +131,6 @@ def test_to_moves_every_tensor_and_casts_the_floating_ones(prepared):
     assert double.topology.gradient.signs.dtype == torch.int8
 
 
-def test_pin_memory_reaches_every_tensor(prepared, monkeypatch):
-    batch, pinned = pack(prepared, transpose=True), []
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor)
-    batch.pin_memory()
-    assert len(pinned) == len(tensors(batch))
-
-
 def test_a_batch_survives_the_way_between_processes():
     import pickle
 

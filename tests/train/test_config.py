@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from hodgeformer.data.census import take_census
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.errors import ConfigError
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.train.config import RunConfig, read_tables
-from hodgeformer.train.distributed import Processes
-from hodgeformer.train.inventory import take_inventory
+from hodgeformer.train.config import RunConfig, read_config
 from hodgeformer.train.plan import learning_rate, planned
-from hodgeformer.train.toml import read_toml, to_toml
 from tiny_sets import parts, shapes
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.toml"))
@@ -22,18 +20,18 @@ PAPER = {"shrec11-split10", "shrec11-split1", "cubes", "human", "coseg-vases", "
 
 
 def plan(dataset: DataSet, **tables: dict[str, object]) -> RunConfig:
-    return planned({"data": {"name": "figures"}, **tables}, dataset, take_inventory(dataset, Processes()))
+    return planned(read_config({"data": {"name": "figures"}, **tables}), take_census(dataset))
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_configurations_of_the_project_parse_and_build(path: Path) -> None:
-    config = RunConfig.parse(read_tables(path))
+    config = read_config(path)
     dataset = parts() if config.data.name in ("human", "coseg") else shapes()
     if path.stem in PAPER:
         assert "The paper's figure: " in path.read_text()
         assert config.model["d_model"] == 256 and config.model["blocks"].count("H") == 6
-        said = read_tables(path)["prepare"]
-        assert said["features"] == ["coords", "normals", "areas"] and said["size"] == "sphere", "else they are planned"
+        assert config.prepare.features == ("coords", "normals", "areas") and config.prepare.size == "sphere"
+        assert {"features", "size"} <= config.prepare.model_fields_set, "else they are planned"
     assert HodgeFormer(config.model_for(dataset)).n_parameters > 100_000
     assert (config.train.epochs is None) != (config.train.minutes is None)
 
@@ -47,13 +45,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         parts(), prepare={"max_neighbors": None}, train={"clip": None, "minutes": 1.5}, model={"updates": "ve"}
     )
     (tmp_path / "config.toml").write_text(config.toml())
-    assert RunConfig.parse(read_tables(tmp_path / "config.toml")) == config
-
-
-def test_toml_keeps_awkward_values(tmp_path: Path) -> None:
-    table = {"text": 'a "quoted" \\ ü\n', "tiny": 1e-30, "list": [["a", "b"]], "flag": True, "dotted.key": {"v": 1}}
-    (tmp_path / "t.toml").write_text(to_toml({"data": table}))
-    assert read_toml(tmp_path / "t.toml") == {"data": table}
+    assert read_config(tmp_path / "config.toml") == config
 
 
 def test_overrides_are_typed_and_win(tmp_path: Path) -> None:
@@ -66,7 +58,7 @@ def test_overrides_are_typed_and_win(tmp_path: Path) -> None:
         "train.minutes=2",
         "augment.rotation=none",
     ]
-    config = RunConfig.parse(read_tables(tmp_path / "c.toml", overrides))
+    config = read_config(tmp_path / "c.toml", overrides)
     assert (config.train.lr, config.train.ema, config.model["blocks"]) == (3e-4, 0.99, "HHT")
     assert config.prepare.max_neighbors is None and config.augment.rotation == "none"
     assert (config.train.epochs, config.train.minutes) == (None, 2)
@@ -88,7 +80,7 @@ def test_overrides_are_typed_and_win(tmp_path: Path) -> None:
 def test_mistakes_are_explained(tmp_path: Path, override: str, message: str) -> None:
     (tmp_path / "c.toml").write_text('[data]\nname = "figures"\n')
     with pytest.raises(ConfigError, match=message):
-        read_tables(tmp_path / "c.toml", [override])
+        read_config(tmp_path / "c.toml", [override])
 
 
 def test_a_run_has_one_length() -> None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from hodgeformer.checkpoint import load_checkpoint
-from hodgeformer.data.write import write_folder
+from hodgeformer.data.folder import write_folder
 from hodgeformer.train.run_folder import RunFolder
 from tiny_sets import TINY, shapes
 

@@ -75,8 +75,8 @@ def _attention(quick: bool) -> list[dict[str, Any]]:
 
 
 def _training(quick: bool) -> list[dict[str, Any]]:
-    from hodgeformer.allocator import keep_freed_memory
     from hodgeformer.bench.training import human_step
+    from hodgeformer.memory import keep_freed_memory
 
     keep_freed_memory()  # as `hodgeformer train` does
     return [human_step(2, repeat=2) if quick else human_step()]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hodgeformer.cli.check_data import check_data
 from hodgeformer.errors import MeshError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from hodgeformer.data.census import Census
     from hodgeformer.mesh.check import MeshReport
 
 # Tables that go to a file or a pipe are not cut to the width of a terminal.
@@ -47,7 +47,7 @@ def check(
     Exit code 0: all can be used, odd or not. 1: some cannot, each is named. 2: wrong use.
     """
     if (path / "dataset.toml").is_file() or (not path.exists() and _is_data_name(path)):
-        check_data(str(path), as_json=as_json)
+        _check_data(str(path), as_json=as_json)
         return
     files = _mesh_files(path)
     findings = _inspect(files, show_progress=path.is_dir())
@@ -69,6 +69,62 @@ def _is_data_name(path: Path) -> bool:
     from hodgeformer.data.open import DataName
 
     return str(path) in get_args(DataName)
+
+
+def _check_data(spec: str, *, as_json: bool) -> None:
+    """Exit code 1: some meshes cannot be used, or a shape is in several splits."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from hodgeformer.data.census import take_census
+    from hodgeformer.data.open import open_dataset
+
+    dataset, console = open_dataset(spec), Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("checking", total=None)
+        census = take_census(dataset, progress=lambda done, total: progress.update(task, completed=done, total=total))
+    if as_json:
+        print(json.dumps(census.as_dict(), indent=2))
+    else:
+        _print_census(census)
+    if not census.ok:
+        raise typer.Exit(1)
+
+
+def _print_census(census: Census) -> None:
+    from rich.console import Console
+
+    dataset, console = census.dataset, Console(highlight=False)
+    splits = ", ".join(f"{len(samples)} {split}" for split, samples in dataset.splits.items())
+    console.print(f"{dataset.name}: {dataset.task}, one label per {dataset.element}; meshes: {splits}")
+    if dataset.classes:
+        console.print(_balance(census))
+    for warning in census.warnings:
+        console.print(f"note: {warning}")
+    for problem in census.problems:
+        print(f"hodgeformer: {problem.message}", file=sys.stderr)
+    if census.ok:
+        console.print("all meshes have labels that fit, and no shape is in two splits")
+
+
+def _balance(census: Census) -> Table:
+    """How many labelled elements (or meshes) each class has in each split."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    table.add_column("class")
+    for split in census.class_counts:
+        table.add_column(split, justify="right")
+    for i, name in enumerate(census.dataset.classes):
+        table.add_row(Text(name), *(_share(counts[i], sum(counts)) for counts in census.class_counts.values()))
+    if any(census.unlabelled.values()):
+        table.add_row("not labelled", *(f"{n:,}" for n in census.unlabelled.values()), end_section=True)
+    return table
+
+
+def _share(n: int, total: int) -> str:
+    return f"{n:,} ({n / max(total, 1):.1%})"
 
 
 def _mesh_files(path: Path) -> list[Path]:

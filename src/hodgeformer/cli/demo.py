@@ -14,7 +14,7 @@ from hodgeformer.errors import ConfigError
 if TYPE_CHECKING:
     from hodgeformer.data.dataset import DataSet
     from hodgeformer.predict.result import Result
-    from hodgeformer.train.progress import Outcome
+    from hodgeformer.train.listener import Outcome
 
 N_TRAIN, N_TEST, N_FACES = 80, 8, (500, 700)
 EPOCHS = 30
@@ -61,28 +61,21 @@ def _free_folder() -> Path:
 def _make_data(folder: Path, seed: int) -> DataSet:
     from rich.console import Console
 
-    from hodgeformer.data.open import open_dataset
+    from hodgeformer.data.folder import open_folder, write_folder
     from hodgeformer.data.synthetic import synthetic_figures
-    from hodgeformer.data.write import write_folder
 
     with Console(stderr=True).status(f"making {N_TRAIN + N_TEST} labelled figures"):
         write_folder(synthetic_figures(n_train=N_TRAIN, n_test=N_TEST, n_faces=N_FACES, seed=seed), folder)
-        return open_dataset(folder)
+        return open_folder(folder)
 
 
 def _train(data: Path, run_folder: Path, epochs: int, seed: int) -> Outcome:
     from hodgeformer.cli.train_display import display
-    from hodgeformer.train.distributed import Processes
-    from hodgeformer.train.loop import Run
-    from hodgeformer.train.pictures import paint_answers
-    from hodgeformer.train.session import finish, start_run
+    from hodgeformer.train.fit import fit
 
     settings = [*SETTINGS, f"train.epochs={epochs}", f"train.seed={seed}"]
     with display(quiet=False) as listener:
-        setup = start_run(data, run_folder, overrides=settings, processes=Processes(), listener=listener)
-        run = Run(setup, setup.learner(), listener=listener)
-        run.train()
-        return finish(setup, run, paint_answers)
+        return fit(data, run_folder, settings=settings, listener=listener)
 
 
 def _predict(dataset: DataSet, model: Path, folder: Path) -> list[Result]:

@@ -19,7 +19,7 @@ _NEEDED = (
     "jaxtyping", "pillow",
 )  # fmt: skip
 _EXTRAS = {"view": ("starlette", "uvicorn"), "hub": ("huggingface_hub",), "track": ("tensorboard",)}
-_VARIABLES = ("HODGEFORMER_HOME", "HODGEFORMER_DATA", "HODGEFORMER_OFFLINE", "OMP_NUM_THREADS", "NO_COLOR")
+_VARIABLES = ("HODGEFORMER_DATA", "HODGEFORMER_OFFLINE", "OMP_NUM_THREADS", "NO_COLOR")
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False) -> None:
@@ -95,12 +95,8 @@ def _extra(modules: tuple[str, ...]) -> str:
 
 def _folders() -> dict[str, str]:
     import hodgeformer
-    from hodgeformer.data.download import home
 
-    places = {
-        "package": Path(hodgeformer.__file__).parent,
-        "downloads": home(),
-    }
+    places = {"package": Path(hodgeformer.__file__).parent}
     if "HODGEFORMER_DATA" in os.environ:
         places["data"] = Path(os.environ["HODGEFORMER_DATA"])
     return {name: f"{place} ({_state(place)})" for name, place in places.items()}

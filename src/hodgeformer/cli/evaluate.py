@@ -31,13 +31,13 @@ def evaluate(
     import torch
 
     from hodgeformer.checkpoint import load_checkpoint
-    from hodgeformer.cli.data_argument import dataset_of
+    from hodgeformer.data.open import open_dataset
     from hodgeformer.mesh.pose import random_turns
     from hodgeformer.predict.pretrained import locate_model
     from hodgeformer.train.evaluate import Evaluator, fitting
 
     checkpoint = load_checkpoint(locate_model(model))
-    dataset = fitting(dataset_of(data), checkpoint)
+    dataset = fitting(open_dataset(data), checkpoint)
     turns = random_turns(rotations - 1, checkpoint.turn_axis)
     evaluator = Evaluator(dataset, dataset.split(split), checkpoint.prepare, turns=turns)
     device = "cuda" if torch.cuda.is_available() else "cpu"

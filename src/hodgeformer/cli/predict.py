@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,14 +21,6 @@ if TYPE_CHECKING:
 
     from hodgeformer.predict.predictor import Predictor
     from hodgeformer.predict.result import Result
-
-
-class Element(StrEnum):
-    """What an answer belongs to."""
-
-    face = "face"
-    vertex = "vertex"
-    edge = "edge"
 
 
 @dataclass
@@ -67,7 +58,7 @@ def predict(
         bool, typer.Option("--split-parts", help="Also write one mesh for each predicted part.")
     ] = False,
     element: Annotated[
-        Element | None,
+        Literal["face", "vertex", "edge"] | None,
         typer.Option("--element", help="Answer for these; by default as the model was trained.", show_default=False),
     ] = None,
     device: Annotated[str, typer.Option("--device", help="Where to compute: cpu, cuda, cuda:1, ...")] = "cpu",
@@ -83,7 +74,7 @@ def predict(
     predictor = Predictor.load(model, device)
     suffixes = _suffixes(formats, predictor, split_parts)
     targets = _named_outputs(inputs, out, suffixes)
-    options = {"max_faces": max_faces, "smooth": smooth, "tta": tta, "element": element and str(element)}
+    options = {"max_faces": max_faces, "smooth": smooth, "tta": tta, "element": element}
     done = _predict_all(predictor, targets, suffixes, split_parts=split_parts, as_json=as_json, options=options)
     if len(paths) == 1 and len(inputs) == 1 and done.errors and not Path(paths[0]).is_dir():
         raise next(iter(done.errors.values()))

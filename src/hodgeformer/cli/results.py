@@ -31,7 +31,7 @@ def print_rows(rows: Sequence[Row], title: str) -> None:
     """A table with the columns that rows name; what is None stays empty."""
     from rich.table import Table
 
-    from hodgeformer.study.tables import columns_of
+    from hodgeformer.train.run_folder import columns_of
 
     columns = columns_of(rows)
     table = Table(title=title)
@@ -44,8 +44,7 @@ def print_rows(rows: Sequence[Row], title: str) -> None:
 
 def save_rows(folder: Path, name: str, rows: Sequence[Row], about: Row) -> list[Path]:
     """NAME.csv with the rows, NAME.json with the rows, what they are about, and what they were measured on."""
-    from hodgeformer.study.tables import write_csv
-    from hodgeformer.train.run_folder import environment
+    from hodgeformer.train.run_folder import environment, write_csv
 
     files = [folder / f"{name}.csv", folder / f"{name}.json"]
     write_csv(files[0], rows)

@@ -70,12 +70,9 @@ def _sizes(exponents: range, capped: bool) -> list[dict[str, Any]]:
 
 def _runtime(data: str | None, settings: list[str], n_batches: int, n_meshes: int) -> list[dict[str, Any]]:
     from hodgeformer.study.efficiency import HUMAN_BATCH, HUMAN_MODEL, HUMAN_PREPARE, runtime_rows
-    from hodgeformer.train.toml import parse_override
+    from hodgeformer.train.config import with_overrides
 
     source = _FIGURES if data is None else {"name": "folder", "path": data} if Path(data).exists() else {"name": data}
     train = {"batch_size": HUMAN_BATCH, "workers": 0}
     tables: dict[str, Any] = {"data": source, "prepare": HUMAN_PREPARE, "model": HUMAN_MODEL, "train": train}
-    for text in settings:
-        name, key, value = parse_override(text)
-        tables[name] = {**tables.get(name, {}), key: value}
-    return runtime_rows(tables, n_batches=n_batches, n_meshes=n_meshes)
+    return runtime_rows(with_overrides(tables, settings), n_batches=n_batches, n_meshes=n_meshes)

@@ -42,13 +42,12 @@ def operators(
     import numpy as np
 
     from hodgeformer.checkpoint import load_checkpoint
-    from hodgeformer.containers import ELEMENT_NAMES
+    from hodgeformer.containers import KIND_OF
     from hodgeformer.mesh.io import load_mesh
     from hodgeformer.predict.pretrained import locate_model
     from hodgeformer.study.operator_pictures import save_operator_pictures
     from hodgeformer.study.operator_report import study_operators
 
-    kinds = {name: kind for kind, name in ELEMENT_NAMES.items()}
     path = locate_model(model)
     checkpoint = load_checkpoint(path)
     surface = load_mesh(mesh)
@@ -58,7 +57,7 @@ def operators(
         checkpoint.prepare,
         layer=layer,
         head=head,
-        kind=None if element is None else kinds[element],
+        kind=None if element is None else KIND_OF[element],
         picked=pick,
         n_functions=functions,
         end=end,

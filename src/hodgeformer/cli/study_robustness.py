@@ -40,14 +40,14 @@ def robustness(
     from rich.console import Console
 
     from hodgeformer.checkpoint import load_checkpoint
-    from hodgeformer.cli.data_argument import dataset_of
+    from hodgeformer.data.open import open_dataset
     from hodgeformer.predict.pretrained import locate_model
     from hodgeformer.study.robustness import robustness as scored
     from hodgeformer.study.robustness import save_robustness_picture
     from hodgeformer.train.evaluate import fitting
 
     checkpoint = load_checkpoint(locate_model(model))
-    dataset = fitting(dataset_of(data), checkpoint)
+    dataset = fitting(open_dataset(data), checkpoint)
     samples = dataset.split(split)[:meshes]
     mutations = _mutations(faces or [], paper_only)
     results = []

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +13,7 @@ from hodgeformer.errors import ConfigError, HodgeFormerError
 if TYPE_CHECKING:
     from hodgeformer.checkpoint import Checkpoint
     from hodgeformer.train.distributed import Processes
-    from hodgeformer.train.progress import Listener, Outcome
+    from hodgeformer.train.listener import Outcome
     from hodgeformer.train.setup import Setup
 
 _LEARNED = 0.99
@@ -52,6 +49,7 @@ def train(
     With several processes: torchrun --nproc-per-node 2 -m hodgeformer train ...
     """
     from hodgeformer.train.distributed import joined
+    from hodgeformer.train.loop import Stopped
 
     if (source is None) == (resume is None):
         raise ConfigError("say what to train on (a folder, a configuration, a name), or --resume RUN; one of the two")
@@ -60,96 +58,40 @@ def train(
         raise ConfigError(
             "--resume goes on with the settings of the run; leave --set, --from, --out and --skip-bad out"
         )
+    folder = resume or out or Path("runs") / Path(source or "").stem
+    purpose = "dry" if dry_run else "test" if self_test else "run"
     with joined() as processes:
         try:
-            _train(
-                source, out, resume, overrides, start, processes, "dry" if dry_run else "test" if self_test else "run"
-            )
+            _train(source, folder, overrides, start, processes, purpose)
         except HodgeFormerError:
             if processes.is_first:
                 raise
             raise typer.Exit(2) from None  # one process tells it for all
+        except Stopped as stopped:
+            if processes.is_first:
+                print(f"{stopped}; go on with: hodgeformer train --resume {folder}", file=sys.stderr)
+            raise typer.Exit(130) from None
 
 
 def _train(
-    source: Path | None,
-    out: Path | None,
-    resume: Path | None,
-    overrides: list[str],
-    start: str | None,
-    processes: Processes,
-    purpose: str,
+    source: Path | None, folder: Path, overrides: list[str], start: str | None, processes: Processes, purpose: str
 ) -> None:
     from hodgeformer.cli.train_display import display
-    from hodgeformer.train.session import plan_run, resume_run, start_run
+    from hodgeformer.train.fit import fit
+    from hodgeformer.train.setup import set_up
 
-    checkpoint = _start_from(start)
+    first = _start_from(start)
     with display(quiet=not processes.is_first) as listener:
-        if resume is not None:
-            setup = resume_run(resume, processes=processes, listener=listener)
+        if purpose == "run":
+            outcome = fit(source, folder, settings=overrides, start=first, processes=processes, listener=listener)
         else:
-            assert source is not None
-            begin = start_run if purpose == "run" else plan_run
-            setup = begin(
-                source,
-                out or Path("runs") / source.stem,
-                overrides=overrides,
-                start=checkpoint,
-                processes=processes,
-                listener=listener,
-            )
-        if purpose == "dry":
-            _show_plan(setup)
-        elif purpose == "test":
-            _self_test(setup)
-        else:
-            _run(setup, listener, checkpoint, resumed=resume is not None)
-
-
-def _run(setup: Setup, listener: Listener, start: Checkpoint | None, *, resumed: bool) -> None:
-    from hodgeformer.allocator import keep_freed_memory
-    from hodgeformer.train.loop import Run, Stopped
-    from hodgeformer.train.pictures import paint_answers
-    from hodgeformer.train.session import finish
-
-    if setup.config.train.tensorboard and setup.processes.is_first:
-        from hodgeformer.cli.tensorboard import TensorBoard
-
-        listener = TensorBoard(setup.folder.root / "tensorboard", listener)
-    keep_freed_memory()
-    with _interrupts() as interrupted:
-        run = Run(setup, setup.learner(start), listener=listener, should_stop=interrupted)
-        if resumed:
-            run.resume()
-        try:
-            run.train()
-        except Stopped:
-            if setup.processes.is_first:
-                command = f"hodgeformer train --resume {setup.folder.root}"
-                print(f"stopped in epoch {run.position.epoch + 1}; go on with: {command}", file=sys.stderr)
-            raise typer.Exit(130) from None
-    outcome = finish(setup, run, paint_answers)
-    if setup.processes.is_first:
-        listener.close()
+            setup = set_up(source, folder, settings=overrides, start=first, processes=processes, listener=listener)
+    if purpose == "dry":
+        _show_plan(setup)
+    elif purpose == "test":
+        _self_test(setup)
+    elif processes.is_first:
         _show_outcome(outcome)
-
-
-@contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C (or a polite kill) was heard. A second one ends at once."""
-    heard: list[int] = []
-
-    def hear(number: int, frame: object) -> None:
-        if heard:
-            raise KeyboardInterrupt
-        heard.append(number)
-
-    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(heard)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _start_from(model: str | None) -> Checkpoint | None:
@@ -160,6 +102,7 @@ def _start_from(model: str | None) -> Checkpoint | None:
 
 
 def _show_plan(setup: Setup) -> None:
+    from hodgeformer.memory import GIGABYTE
     from hodgeformer.train.trial import estimate
 
     cost = estimate(setup)
@@ -169,8 +112,7 @@ def _show_plan(setup: Setup) -> None:
     splits = ", ".join(f"{len(samples)} {name}" for name, samples in setup.dataset.splits.items())
     print(f"# {setup.dataset.name}: {setup.dataset.task}, meshes: {splits}")
     print(f"# {cost.n_parameters:,} parameters, {cost.n_batches} steps per epoch, {cost.seconds_per_step:.2f} s each")
-    memory = "" if cost.peak_memory is None else f", {cost.peak_memory / 2**30:.1f} GB of memory at the peak"
-    print(f"# about {cost.minutes:.0f} minutes{memory}")
+    print(f"# about {cost.minutes:.0f} minutes, {cost.memory / GIGABYTE:.1f} GB of memory at the peak")
 
 
 def _self_test(setup: Setup) -> None:

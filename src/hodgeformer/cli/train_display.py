@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from hodgeformer.train.progress import Listener, Progress
+from hodgeformer.train.listener import Listener, Row, Standing
 
 
 class Display(Listener):
@@ -18,7 +17,9 @@ class Display(Listener):
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         columns = TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[state]}")
-        self._bar = Bar(*columns, TimeElapsedColumn(), console=self._console, disable=not self._console.is_terminal)
+        self._bar = Progress(
+            *columns, TimeElapsedColumn(), console=self._console, disable=not self._console.is_terminal
+        )
         self._bar.start()
         self._task: TaskID | None = None
         self._reading: TaskID | None = None
@@ -37,17 +38,17 @@ class Display(Listener):
     def resumed(self, epoch: int, batch: int) -> None:
         self._print(f"going on at epoch {epoch + 1}, batch {batch + 1}")
 
-    def stepped(self, progress: Progress) -> None:
+    def stepped(self, standing: Standing) -> None:
         if self._task is None:
             self._task = self._bar.add_task("training", total=1.0, state="")
-        total = "" if progress.epochs is None else f"/{progress.epochs}"
-        accuracy = "" if progress.accuracy is None else f", accuracy {100 * progress.accuracy:.1f} %"
-        left = progress.elapsed * (1 - progress.share) / progress.share if progress.share > 0.002 else None
-        state = f"epoch {progress.epoch + 1}{total}, loss {progress.loss:.3f}{accuracy}"
+        total = "" if standing.epochs is None else f"/{standing.epochs}"
+        accuracy = "" if standing.accuracy is None else f", accuracy {100 * standing.accuracy:.1f} %"
+        left = standing.elapsed * (1 - standing.share) / standing.share if standing.share > 0.002 else None
+        state = f"epoch {standing.epoch + 1}{total}, loss {standing.loss:.3f}{accuracy}"
         state += "" if left is None else f", {_duration(left)} left"
-        self._bar.update(self._task, completed=min(progress.share, 1.0), state=state)
+        self._bar.update(self._task, completed=min(standing.share, 1.0), state=state)
 
-    def evaluated(self, row: Mapping[str, float | int | str]) -> None:
+    def evaluated(self, row: Row) -> None:
         shown = [f"epoch {row['epoch']:>4}", f"loss {float(row['train_loss']):.4f}"]
         for name, value in row.items():
             if name.endswith(("_accuracy", "_r2", "_mean_iou")):

@@ -108,15 +108,15 @@ class DataSet:
 
         The target of a whole mesh has one row.
         """
-        mesh = load_sample_mesh(sample)
+        mesh = _read_mesh(sample)
         target = sample.target.read(mesh)
         self._check_target(target, mesh, sample)
         return mesh, target
 
-    def keep(self, samples: Iterable[Sample]) -> DataSet:
-        """The same data set with only these samples."""
-        names = {sample.name for sample in samples}
-        kept = {split: tuple(s for s in members if s.name in names) for split, members in self.splits.items()}
+    def keep(self, names: Iterable[str]) -> DataSet:
+        """The same data set with only the samples of these names."""
+        wanted = set(names)
+        kept = {split: tuple(s for s in members if s.name in wanted) for split, members in self.splits.items()}
         return replace(self, splits=kept)
 
     def with_splits(self, splits: Mapping[str, Iterable[Sample]]) -> DataSet:
@@ -186,11 +186,8 @@ class Renumbered:
         renumbered: IntArray = table[labels]
         return renumbered
 
-    def files(self) -> tuple[Path, ...]:
-        return self.source.files()
 
-
-def load_sample_mesh(sample: Sample) -> Mesh:
+def _read_mesh(sample: Sample) -> Mesh:
     """The mesh alone, named as the sample."""
     if isinstance(sample.mesh, Mesh):
         mesh = sample.mesh

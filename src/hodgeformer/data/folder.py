@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import tomli_w
+
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
 from hodgeformer.data.folder_spec import FILE_NAME, SplitRules, read_spec
 from hodgeformer.data.folder_targets import class_targets, label_targets, n_values, value_targets
 from hodgeformer.data.splits import Splits, by_folder, by_fractions, by_name
 from hodgeformer.errors import DataError
-from hodgeformer.mesh.io import MESH_SUFFIXES
+from hodgeformer.mesh.io import MESH_SUFFIXES, save_mesh
+from hodgeformer.palette import hex_color
+from hodgeformer.settings import Table
 
 
 def open_folder(root: Path) -> DataSet:
@@ -75,3 +80,41 @@ def _split(samples: list[Sample], rules: SplitRules, root: Path) -> Splits:
         if not members:
             raise DataError(f"{root / FILE_NAME}: split '{name}' = {given[name]!r} is empty; it has no meshes")
     return {name: splits[name] for name in SPLITS if name in splits}
+
+
+def write_folder(dataset: DataSet, root: Path, *, suffix: str = ".ply") -> None:
+    """Any data set as a folder that `open_folder` reads back unchanged.
+
+    Meshes below `meshes/`, targets below `labels/` (or `labels.csv` for targets of whole meshes), dataset.toml.
+    """
+    if (root / FILE_NAME).exists():
+        raise DataError(f"{root} already holds a data set; give an empty folder")
+    rows = []
+    for sample in dataset.samples:
+        mesh, target = dataset.load(sample)
+        path = root / "meshes" / f"{sample.name}{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_mesh(mesh, path)
+        if dataset.kind is None:
+            values = [dataset.classes[int(target[0])]] if dataset.classes else [repr(float(x)) for x in target[0]]
+            rows.append(",".join([sample.name, *values]))
+            continue
+        label_path = root / "labels" / f"{sample.name}.txt"
+        label_path.parent.mkdir(parents=True, exist_ok=True)
+        np.savetxt(label_path, target, fmt="%d" if dataset.classes else "%.9g")
+    if rows:
+        (root / "labels.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    (root / FILE_NAME).write_text(tomli_w.dumps(_spec_of(dataset)), encoding="utf-8")
+
+
+def _spec_of(dataset: DataSet) -> Table:
+    spec: Table = {"name": dataset.name, "task": dataset.task}
+    if dataset.kind is not None:
+        spec["element"] = dataset.element
+    if dataset.classes:
+        spec["classes"] = dataset.classes
+        spec["colors"] = [hex_color(color) for color in dataset.colors]
+    spec["meshes"] = "meshes"
+    spec["labels"] = "labels" if dataset.kind is not None else "labels.csv"
+    spec["split"] = {split: [sample.name for sample in samples] for split, samples in dataset.splits.items()}
+    return spec

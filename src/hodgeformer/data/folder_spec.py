@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from hodgeformer.containers import Element, Task
 from hodgeformer.data.dataset import SPLITS
 from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.palette import RGB, parse_color
-from hodgeformer.settings import Settings
+from hodgeformer.settings import Settings, read_toml
 
 FILE_NAME = "dataset.toml"
 MINIMAL = """\
@@ -71,13 +70,12 @@ class FolderSpec(Settings):
 
 def read_spec(root: Path) -> FolderSpec:
     path = root / FILE_NAME
-    try:
-        return FolderSpec.parse(tomllib.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    if not path.is_file():
         raise DataError(
             f"{root} has no {FILE_NAME}, so it is not clear what its labels mean. Write one, for example:\n\n{MINIMAL}"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a TOML file ({error})") from None
+        )
+    try:
+        return FolderSpec.parse(read_toml(path))
     except ConfigError as error:
-        raise DataError(f"{path}: {error}") from None
+        text = str(error)
+        raise DataError(text if str(path) in text else f"{path}: {text}") from None

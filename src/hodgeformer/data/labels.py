@@ -25,10 +25,6 @@ class Target(Protocol):
 
     def read(self, mesh: Mesh) -> NDArray[Any]: ...
 
-    def files(self) -> tuple[Path, ...]:
-        """The files it reads besides that of the mesh."""
-        ...
-
 
 @dataclass(frozen=True)
 class WholeMesh:
@@ -41,9 +37,6 @@ class WholeMesh:
             return np.array([self.value], dtype=np.int64)
         return np.array([self.value], dtype=np.float32)
 
-    def files(self) -> tuple[Path, ...]:
-        return ()
-
 
 @dataclass(frozen=True, eq=False)
 class Values:
@@ -53,9 +46,6 @@ class Values:
 
     def read(self, mesh: Mesh) -> NDArray[Any]:
         return self.array
-
-    def files(self) -> tuple[Path, ...]:
-        return ()
 
 
 @dataclass(frozen=True)
@@ -98,9 +88,6 @@ class LabelFile:
         _check_count(len(raw), mesh, self.stored, str(self.path))
         return convert_labels(self.codes.decode(raw, str(self.path)), mesh, source=self.stored, to=self.kind)
 
-    def files(self) -> tuple[Path, ...]:
-        return (self.path,)
-
 
 @dataclass(frozen=True)
 class FileAttribute:
@@ -124,9 +111,6 @@ class FileAttribute:
         _check_count(len(raw), mesh, self.kind, mesh.name)
         return self.codes.decode(raw, mesh.name)
 
-    def files(self) -> tuple[Path, ...]:
-        return ()
-
 
 @dataclass(frozen=True)
 class ValueFile:
@@ -139,9 +123,6 @@ class ValueFile:
         values = read_numbers(self.path)
         _check_count(len(values), mesh, self.kind, str(self.path))
         return values
-
-    def files(self) -> tuple[Path, ...]:
-        return (self.path,)
 
 
 def read_integers(path: Path) -> IntArray:

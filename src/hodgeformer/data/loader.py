@@ -1,4 +1,4 @@
-"""Batches for training and evaluation, prepared in worker processes while the model works.
+"""Batches for training, prepared in worker processes while the model works.
 
 What comes out is a function of (seed, epoch, position) alone: not of the number of workers, nor of where in an epoch
 one starts.
@@ -13,110 +13,70 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
 from hodgeformer.data.augment import AugmentConfig
-from hodgeformer.data.cache import Cache
 from hodgeformer.data.dataset import DataSet
-from hodgeformer.data.plan import BatchConfig, cut_batches, epoch_order, share
-from hodgeformer.data.source import BatchSource, Failure, Key
+from hodgeformer.data.source import BatchSource, Failure, Key, stream_seed
 from hodgeformer.data.wire import unwrap
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.packed.batch import Batch
 
-_KEPT_BYTES = 1 << 30  # prepared evaluation batches that are kept from one pass to the next
-
-
-@dataclass(frozen=True, eq=False)
-class LoadedBatch:
-    """A batch and where it belongs: `members` are positions in the split, `n_meshes` counts those of all processes."""
-
-    batch: Batch
-    epoch: int
-    number: int
-    members: tuple[int, ...]
-    n_meshes: int
-
 
 class Loader:
-    """The batches of one split.
+    """The batches of the training split.
 
-    In training every epoch is shuffled, augmented and gets new random connections. In evaluation the order is that of
-    the split and nothing is random. No mesh is ever left out. With several processes, `rank` prepares only its share of
-    every batch; the shares of all ranks together are the batch of a single process. `n_faces` are the sizes of the
-    meshes of the split, needed for a budget by faces.
+    Every epoch is shuffled, augmented and gets new random connections. No mesh is ever left out. With several
+    processes, `rank` prepares only its share of every batch; the shares of all ranks together are the batch of a single
+    process. A batch has at most `batch_size` meshes and at most `max_faces` faces; a mesh with more faces makes a batch
+    of its own. `n_faces` are the sizes of the meshes of the split.
     """
 
     def __init__(
         self,
         dataset: DataSet,
-        split: str,
         *,
         prepare: PrepareConfig,
-        training: bool,
-        batch: BatchConfig | None = None,
-        augment: AugmentConfig | None = None,
+        augment: AugmentConfig | None,
+        batch_size: int,
+        max_faces: int | None = None,
+        n_faces: Sequence[int],
         seed: int = 0,
         n_workers: int = 0,
         prefetch: int = 2,
         rank: int = 0,
         world_size: int = 1,
-        n_faces: Sequence[int] | None = None,
-        cache: Cache | None = None,
     ) -> None:
-        self.samples = dataset.split(split)
+        self.samples = dataset.split("train")
         self.seconds_waited = 0.0
-        self._batch = batch or BatchConfig()
-        self._training = training
+        self._batch_size, self._max_faces, self._n_faces = batch_size, max_faces, n_faces
         self._seed = seed
         self._rank, self._world_size = rank, world_size
         self._n_workers, self._prefetch = n_workers, prefetch
         self._source = BatchSource(
-            dataset,
-            self.samples,
-            prepare=prepare,
-            augment=augment if training else None,
-            training=training,
-            seed=seed,
-            cache=cache,
-            n_workers=n_workers,
+            dataset, self.samples, prepare=prepare, augment=augment, seed=seed, n_workers=n_workers
         )
-        if self._batch.max_faces is not None and n_faces is None:
-            n_faces = [dataset.load(sample)[0].n_faces for sample in self.samples]
-        self._n_faces = n_faces
-        self._plans: dict[int, list[tuple[Key, int]]] = {}
+        self._epochs: dict[int, list[Key]] = {}
         self._workers: DataLoader[Any] | None = None
         self._stream: Iterator[Any] | None = None
         self._at: tuple[int, int] | None = None
-        self._kept: list[LoadedBatch] | None = None
 
     def n_batches(self, epoch: int = 0) -> int:
         """Batches of an epoch; with a budget by faces it varies from epoch to epoch."""
-        return len(self._plan(epoch))
+        return len(self.keys(epoch))
 
-    def batches(self, epoch: int = 0, start_batch: int = 0) -> Iterator[LoadedBatch]:
+    def batches(self, epoch: int = 0, start_batch: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from number start_batch on."""
-        epoch = epoch if self._training else 0
-        if self._kept is not None:
-            yield from self._kept[start_batch:]
-            return
-        kept: list[LoadedBatch] = []
-        room = 0 if self._training else _KEPT_BYTES
         for number in range(start_batch, self.n_batches(epoch)):
             began = time.perf_counter()
-            loaded = self._next(epoch, number)
+            batch = self._next(epoch, number)
             self.seconds_waited += time.perf_counter() - began
-            room -= _n_bytes(loaded.batch)
-            kept = [*kept, loaded] if room >= 0 else []
-            yield loaded
-        if len(kept) == self.n_batches(epoch):
-            self._kept = kept
-            self.close()
+            yield batch
 
     def close(self) -> None:
         """End the workers. They come back when they are needed."""
@@ -130,40 +90,32 @@ class Loader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _plan(self, epoch: int) -> list[tuple[Key, int]]:
-        """Keys of this process's shares, each with the number of meshes of the whole batch."""
-        if epoch not in self._plans:
-            n = len(self.samples)
-            order = epoch_order(n, self._seed, epoch) if self._training else range(n)
-            batches = cut_batches(order, self._batch, self._n_faces)
-            if self._training and min(map(len, batches)) < self._world_size:
+    def keys(self, epoch: int) -> list[Key]:
+        """What this process prepares of every batch of an epoch."""
+        if epoch not in self._epochs:
+            order = epoch_order(len(self.samples), self._seed, epoch)
+            batches = cut_batches(order, self._batch_size, self._max_faces, self._n_faces)
+            if min(map(len, batches)) < self._world_size:
                 raise DataError(
                     f"a batch of {min(map(len, batches))} meshes cannot be shared by {self._world_size} processes; "
                     "use larger batches or fewer processes"
                 )
-            shares = [share(members, self._rank, self._world_size) for members in batches]
-            # The stream of one epoch runs on into the next while it is being read, so two plans are alive.
-            self._plans = {e: plan for e, plan in self._plans.items() if e == epoch - 1}
-            self._plans[epoch] = [
-                (Key(epoch, number, members), len(batches[number])) for number, members in enumerate(shares) if members
-            ]
-        return self._plans[epoch]
+            # The stream of one epoch runs on into the next while it is being read, so two epochs are alive.
+            self._epochs = {e: keys for e, keys in self._epochs.items() if e == epoch - 1}
+            self._epochs[epoch] = [Key(epoch, members[self._rank :: self._world_size]) for members in batches]
+        return self._epochs[epoch]
 
-    def _next(self, epoch: int, place: int) -> LoadedBatch:
-        key, n_meshes = self._plan(epoch)[place]
+    def _next(self, epoch: int, number: int) -> Batch:
         if self._n_workers == 0:
-            batch = self._source.batch(key)
-        else:
-            if self._at != (epoch, place) or self._stream is None:
-                self.start(epoch, place)
-            batch = self._receive(key)
-            self._at = (epoch, place + 1) if place + 1 < self.n_batches(epoch) else (epoch + 1, 0)
-        return LoadedBatch(batch, epoch, key.number, key.members, n_meshes)
+            return self._source.batch(self.keys(epoch)[number])
+        if self._at != (epoch, number) or self._stream is None:
+            self._start(epoch, number)
+        batch = self._receive()
+        self._at = (epoch, number + 1) if number + 1 < self.n_batches(epoch) else (epoch + 1, 0)
+        return batch
 
-    def start(self, epoch: int = 0, start_batch: int = 0) -> None:
-        """Let the workers begin before the first batch is asked for. In training they run on into the next epochs."""
-        if self._n_workers == 0:
-            return
+    def _start(self, epoch: int, number: int) -> None:
+        """Let the workers begin at a batch. They run on into the next epochs."""
         if self._workers is None:
             methods = multiprocessing.get_all_start_methods()
             context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
@@ -184,10 +136,10 @@ class Loader:
             )
         sampler = self._workers.sampler
         assert isinstance(sampler, _Keys)
-        sampler.start = self._at = (epoch, start_batch)
+        sampler.start = self._at = (epoch, number)
         self._stream = iter(self._workers)
 
-    def _receive(self, key: Key) -> Batch:
+    def _receive(self) -> Batch:
         assert self._stream is not None
         try:
             received = next(self._stream)
@@ -207,6 +159,38 @@ class Loader:
         return batch
 
 
+def epoch_order(n: int, seed: int, epoch: int) -> list[int]:
+    """The shuffled order of an epoch."""
+    order: list[int] = np.random.default_rng(stream_seed("order", seed, epoch)).permutation(n).tolist()
+    return order
+
+
+def cut_batches(
+    order: Sequence[int], size: int, max_faces: int | None, n_faces: Sequence[int]
+) -> list[tuple[int, ...]]:
+    """Consecutive batches that together hold the whole order, none of them much smaller than the others."""
+    if max_faces is None:
+        n_batches = -(-len(order) // size)
+        return [tuple(part.tolist()) for part in np.array_split(np.array(order), n_batches)]
+    batches: list[list[int]] = [[]]
+    for index in order:
+        full = len(batches[-1]) == size
+        if batches[-1] and (full or sum(n_faces[i] for i in [*batches[-1], index]) > max_faces):
+            batches.append([])
+        batches[-1].append(index)
+    if len(batches) > 1:
+        batches[-2:] = _evened(batches[-2] + batches[-1], size, n_faces)
+    return [tuple(batch) for batch in batches]
+
+
+def _evened(members: list[int], size: int, n_faces: Sequence[int]) -> list[list[int]]:
+    """Two batches cut where their numbers of faces differ least, so that the last one is no leftover."""
+    total = sum(n_faces[i] for i in members)
+    cuts = range(max(1, len(members) - size), min(size, len(members) - 1) + 1)
+    best = min(cuts, key=lambda cut: abs(total - 2 * sum(n_faces[i] for i in members[:cut])))
+    return [members[:best], members[best:]]
+
+
 class _Keys:
     """The keys that the workers are given, from a place on."""
 
@@ -215,24 +199,10 @@ class _Keys:
         self.start = (0, 0)
 
     def __iter__(self) -> Iterator[Key]:
-        epoch, place = self.start
+        epoch, number = self.start
         while True:
-            for key, _ in self._loader._plan(epoch)[place:]:
-                yield key
-            if not self._loader._training:
-                return
-            epoch, place = epoch + 1, 0
-
-
-def _n_bytes(batch: Batch) -> int:
-    sizes: list[int] = []
-
-    def note(tensor: torch.Tensor) -> torch.Tensor:
-        sizes.append(tensor.nbytes)
-        return tensor
-
-    batch.map(note)
-    return sum(sizes)
+            yield from self._loader.keys(epoch)[number:]
+            epoch, number = epoch + 1, 0
 
 
 def _as_is(value: Any) -> Any:

@@ -12,19 +12,24 @@ from typing import Any, Literal
 from pydantic import Field
 
 from hodgeformer.containers import PartElement
-from hodgeformer.data.class_folders import is_class_folders
-from hodgeformer.data.coseg import N_PARTS, CosegPart, open_coseg
-from hodgeformer.data.cubes import open_cubes
+from hodgeformer.data.benchmarks import (
+    CosegPart,
+    coseg_part,
+    is_class_folders,
+    is_rna,
+    open_coseg,
+    open_cubes,
+    open_human,
+    open_rna,
+    open_shrec11,
+)
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import open_folder
 from hodgeformer.data.folder_spec import FILE_NAME, read_spec
-from hodgeformer.data.human import open_human
 from hodgeformer.data.part_labels import LabelVersion, is_part_labels
-from hodgeformer.data.rna import is_rna, open_rna
-from hodgeformer.data.shrec11 import open_shrec11
 from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
 from hodgeformer.errors import ConfigError, DataError
-from hodgeformer.settings import Settings
+from hodgeformer.settings import Settings, read_toml
 
 DataName = Literal["folder", "shrec11", "cubes", "human", "coseg", "rna", "figures", "synthetic_cubes"]
 
@@ -82,7 +87,8 @@ _OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
 
 
 def open_dataset(spec: DataConfig | str | Path) -> DataSet:
-    """A data set from settings, from a name ("shrec11", "human", ...), or from a folder.
+    """A data set from settings, from a name ("shrec11", "human", ...), from a folder, or from the table [data] of a
+    configuration.
 
     A folder is described by its dataset.toml; one without is recognized if it is laid out as a benchmark is.
     """
@@ -103,6 +109,8 @@ def open_dataset(spec: DataConfig | str | Path) -> DataSet:
 
 def _config_of(spec: str | Path) -> DataConfig:
     path = Path(spec)
+    if path.suffix == ".toml":
+        return DataConfig.parse(read_toml(path).get("data", {}))
     if path.exists():
         return DataConfig(name="folder", path=path)
     if str(spec) in _OPENERS:
@@ -134,7 +142,7 @@ def _recognized(path: Path) -> str | None:
     if is_rna(path):
         return "rna"
     if is_part_labels(path):
-        return "coseg" if any(part in path.resolve().name.lower() for part in N_PARTS) else "human"
+        return "coseg" if coseg_part(path) else "human"
     return "shrec11" if is_class_folders(path) else None
 
 

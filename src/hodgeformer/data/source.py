@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset, get_worker_info
 
 from hodgeformer.data.augment import AugmentConfig, augmented, deformed
-from hodgeformer.data.cache import Cache, load_cached, prepared_arrays, prepared_from_arrays, prepared_key
 from hodgeformer.data.dataset import DataSet, Sample
-from hodgeformer.data.plan import stream_seed
 from hodgeformer.data.wire import Parcel, wrap
 from hodgeformer.errors import HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
@@ -23,14 +21,21 @@ from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.packed.batch import Batch
 from hodgeformer.packed.pack import pack
 
+# What a random stream is for is part of its seed, so that streams of one epoch do not repeat each other.
+Purpose = Literal["order", "shape", "connections"]
+_PURPOSES: tuple[Purpose, ...] = ("order", "shape", "connections")
 _MEMORY = 512 << 20  # bytes of meshes that one worker keeps after reading them
 
 
+def stream_seed(purpose: Purpose, seed: int, *place: int) -> np.random.SeedSequence:
+    """The seed of the random numbers for one purpose at one place, such as (epoch, index)."""
+    return np.random.SeedSequence([seed, _PURPOSES.index(purpose), *place])
+
+
 class Key(NamedTuple):
-    """One batch of one epoch: the positions of its meshes in the split."""
+    """One batch of an epoch, or the share of one process: the positions of its meshes in the split."""
 
     epoch: int
-    number: int
     members: tuple[int, ...]
 
 
@@ -58,9 +63,7 @@ class BatchSource(Dataset[Any]):
         *,
         prepare: PrepareConfig,
         augment: AugmentConfig | None,
-        training: bool,
         seed: int,
-        cache: Cache | None,
         n_workers: int,
     ) -> None:
         self._dataset = dataset
@@ -68,9 +71,7 @@ class BatchSource(Dataset[Any]):
         self._prepare = prepare
         self._augment = augment
         self._swapped = None if augment is None else augment.swapped(dataset.classes)
-        self._training = training
         self._seed = seed
-        self._cache = cache
         # The position that each worker is at, for the error message when one is killed.
         self.at = torch.full((max(n_workers, 1),), -1, dtype=torch.int64)
         if n_workers:
@@ -87,7 +88,7 @@ class BatchSource(Dataset[Any]):
             for position in key.members:
                 self.at[info.id if info else 0] = position
                 prepared.append(self.prepared(position, key.epoch, n_threads=1))
-            batch = pack(prepared, transpose=self._training)
+            batch = pack(prepared, transpose=True)
             self.at[info.id if info else 0] = -1
             return wrap(batch)
         except HodgeFormerError as error:
@@ -97,45 +98,30 @@ class BatchSource(Dataset[Any]):
 
     def batch(self, key: Key) -> Batch:
         """For this process: the batch itself."""
-        return pack([self.prepared(i, key.epoch, n_threads=None) for i in key.members], transpose=self._training)
+        return pack([self.prepared(i, key.epoch, n_threads=None) for i in key.members], transpose=True)
 
     def prepared(self, position: int, epoch: int, *, n_threads: int | None) -> PreparedMesh:
         """One mesh of the split as the model sees it in an epoch."""
         mesh, target = self._load(position)
         kind = self._dataset.kind
-        if not self._training:
-            prepared = self._prepared_once(mesh, n_threads)
-        else:
-            place = (self._seed, epoch, position)
-            rng = np.random.default_rng(stream_seed("shape", *place))
-            seed = int(stream_seed("connections", *place).generate_state(1, np.uint64)[0])
-            config, frame = self._prepare, int(rng.integers(n_frames(self._prepare.pose)))
-            if self._augment is not None:
-                # Shapes change before the frame, which follows them as it will follow unseen shapes. Turns come in it:
-                # a frame would undo every rotation.
-                mesh = deformed(mesh, self._augment, rng)
-                mesh = mesh.with_vertices(posed(mesh.vertices, mesh.faces, config.pose, frame))
-                config = config.replace(pose="file")
-                mesh, target = augmented(mesh, target, self._augment, rng, kind=kind, swapped=self._swapped)
-            prepared = prepare(mesh, config, seed=seed, frame=frame, n_threads=n_threads)
+        place = (self._seed, epoch, position)
+        rng = np.random.default_rng(stream_seed("shape", *place))
+        seed = int(stream_seed("connections", *place).generate_state(1, np.uint64)[0])
+        config, frame = self._prepare, int(rng.integers(n_frames(self._prepare.pose)))
+        if self._augment is not None:
+            # Shapes change before the frame, which follows them as it will follow unseen shapes. Turns come in it:
+            # a frame would undo every rotation.
+            mesh = deformed(mesh, self._augment, rng)
+            mesh = mesh.with_vertices(posed(mesh.vertices, mesh.faces, config.pose, frame))
+            config = config.replace(pose="file")
+            mesh, target = augmented(mesh, target, self._augment, rng, kind=kind, swapped=self._swapped)
+        prepared = prepare(mesh, config, seed=seed, frame=frame, n_threads=n_threads)
         return prepared.with_target(target if kind is None else prepared.from_file_order(target, kind))
-
-    def _prepared_once(self, mesh: Mesh, n_threads: int | None) -> PreparedMesh:
-        if self._cache is None:
-            return prepare(mesh, self._prepare, n_threads=n_threads)
-        key = prepared_key(mesh, self._prepare, frame=0)
-        arrays = self._cache.get(key)
-        if arrays is None:
-            prepared = prepare(mesh, self._prepare, n_threads=n_threads)
-            self._cache.put(key, prepared_arrays(prepared))
-            return prepared
-        return prepared_from_arrays(arrays, mesh.name)
 
     def _load(self, position: int) -> tuple[Mesh, NDArray[Any]]:
         if position in self._memory:
             return self._memory[position]
-        sample = self._samples[position]
-        mesh, target = loaded = load_cached(self._cache, self._dataset, sample)
+        mesh, target = loaded = self._dataset.load(self._samples[position])
         size = mesh.vertices.nbytes + mesh.faces.nbytes + target.nbytes
         if size <= self._memory_left:
             self._memory[position] = loaded

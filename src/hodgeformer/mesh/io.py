@@ -26,7 +26,8 @@ _READERS: dict[str, Callable[[bytes, Path], Content]] = {
     ".gltf": gltf.read_gltf,
 }
 MESH_SUFFIXES = tuple(_READERS)
-_WRITTEN: dict[str, tuple[Attribute, ...]] = {
+# What each format that can be written holds beside the triangles.
+WRITTEN: dict[str, tuple[Attribute, ...]] = {
     ".obj": ("face_colors", "vertex_colors", "face_labels"),
     ".off": ("face_colors", "vertex_colors"),
     ".ply": ("face_colors", "vertex_colors", "face_labels", "vertex_labels"),
@@ -160,11 +161,11 @@ def _checked(kind: Attribute, values: ArrayLike, mesh: Mesh) -> NDArray[Any]:
 
 
 def _check_format_holds(suffix: str, mesh: Mesh, held: dict[Attribute, NDArray[Any]], path: Path) -> None:
-    if suffix not in _WRITTEN:
-        raise MeshError(f"{path}: cannot write {suffix!r}; supported are {', '.join(_WRITTEN)}")
+    if suffix not in WRITTEN:
+        raise MeshError(f"{path}: cannot write {suffix!r}; supported are {', '.join(WRITTEN)}")
     for kind in held:
-        if kind not in _WRITTEN[suffix]:
-            able = ", ".join(other for other, kinds in _WRITTEN.items() if kind in kinds)
+        if kind not in WRITTEN[suffix]:
+            able = ", ".join(other for other, kinds in WRITTEN.items() if kind in kinds)
             raise MeshError(f"{path}: {suffix[1:].upper()} cannot hold {kind}; {able} can")
     colors = held.get("vertex_colors")
     if suffix == ".obj" and colors is not None and (colors[:, 3:] != 255).any():

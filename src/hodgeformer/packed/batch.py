@@ -70,6 +70,3 @@ class Batch:
             return tensor.to(device, dtype if tensor.is_floating_point() else None, non_blocking=True)
 
         return self.map(moved)
-
-    def pin_memory(self) -> Batch:
-        return self.map(lambda tensor: tensor.pin_memory())

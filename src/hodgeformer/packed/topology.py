@@ -115,9 +115,6 @@ class PackedComplex:
     def to(self, device: torch.device | str) -> PackedComplex:
         return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def pin_memory(self) -> PackedComplex:
-        return self.map(lambda tensor: tensor.pin_memory())
-
 
 def _counts(incidence: Incidence, like: Tensor) -> Tensor:
     """How many rows touch each column."""

@@ -75,7 +75,7 @@ class Predictor:
         self.checkpoint = checkpoint
         try:
             self.device = torch.device(device)
-            self._model = checkpoint.build_model().to(self.device)
+            self.model: HodgeFormer = checkpoint.build_model().to(self.device)
         except (RuntimeError, AssertionError) as error:
             raise ConfigError(f"device '{device}' cannot be used here ({str(error).splitlines()[0]})") from None
 
@@ -99,11 +99,6 @@ class Predictor:
         save_checkpoint(folder / PRETRAINED, self.checkpoint)
         write_atomically(folder / "README.md", model_card(self.checkpoint).encode())
         return folder
-
-    @property
-    def model(self) -> HodgeFormer:
-        """The network, ready to evaluate."""
-        return self._model
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -181,7 +176,7 @@ class Predictor:
     def _results(self, meshes: Iterable[tuple[MeshLike, Seen]], options: PredictOptions) -> Iterator[Result]:
         checkpoint, model = self.checkpoint, self.checkpoint.model
         statistics, kind = checkpoint.statistics, model.target_kind
-        for given, seen, answer in answers(self._model, meshes, batch_faces=options.batch_faces):
+        for given, seen, answer in answers(self.model, meshes, batch_faces=options.batch_faces):
             outputs = answer
             if options.smooth > 0 and model.task == "segmentation" and kind is not None:
                 outputs = smoothed(answer, seen.mesh, kind=kind, strength=options.smooth)

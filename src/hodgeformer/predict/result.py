@@ -20,7 +20,7 @@ from hodgeformer.containers import KIND_OF, Element, PartElement, Task
 from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.files import write_atomically
 from hodgeformer.mesh.elements import carry, majority
-from hodgeformer.mesh.io import save_mesh
+from hodgeformer.mesh.io import WRITTEN, save_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.palette import RGB
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:  # drawing is loaded when there is something to draw
     from hodgeformer.draw.page import Scene
 
 COLORED = (".ply", ".glb", ".obj", ".off")
-_HOLDS_VERTEX_LABELS = (".ply", ".glb")
-_HOLDS_FACE_LABELS = (".ply", ".glb", ".obj")
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,8 +247,7 @@ class Result:
             return
         shown = self._paintable()
         given: dict[str, Any] = {f"{shown.element}_colors": shown._colors()}
-        holds_labels = _HOLDS_FACE_LABELS if shown.element == "face" else _HOLDS_VERTEX_LABELS
-        if self.task != "regression" and suffix in holds_labels:
+        if self.task != "regression" and f"{shown.element}_labels" in WRITTEN[suffix]:
             given[f"{shown.element}_labels"] = shown.labels
         save_mesh(self.mesh, path, **given)
 

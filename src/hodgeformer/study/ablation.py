@@ -12,20 +12,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+from filelock import FileLock, Timeout
 from pydantic import Field
 
 from hodgeformer.checkpoint import load_checkpoint
 from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.files import write_atomically
-from hodgeformer.settings import Settings
-from hodgeformer.study.locks import Busy, locked
-from hodgeformer.train.config import TABLES
-from hodgeformer.train.distributed import Processes
+from hodgeformer.settings import Settings, Table, read_toml
+from hodgeformer.train.config import TABLES, with_overrides
+from hodgeformer.train.fit import open_run, train
+from hodgeformer.train.listener import Listener
 from hodgeformer.train.loop import Run
-from hodgeformer.train.progress import Listener
-from hodgeformer.train.session import resume_run, start_run
 from hodgeformer.train.setup import Setup
-from hodgeformer.train.toml import Table, parse_override, read_toml, to_toml
 
 _HERE = Path(__file__).resolve()
 _FOLDERS = (_HERE.parents[1] / "configs" / "ablation", _HERE.parents[3] / "configs" / "ablation")
@@ -118,27 +117,19 @@ def plan_study(
     A seed decides weights, order and augmentation, and the split where the data set draws one.
     """
     # Without workers all CPU time is that of this process. Only the last weights count, so only they are evaluated.
-    common: Table = {"data": dict(data), "train": {"workers": 0, "eval_every": _NEVER}}
-    _merge(common, study.base)
-    for text in overrides:
-        name, key, value = parse_override(text)
-        _merge(common, {name: {key: value}})
-    unknown = [name for name in common if name not in TABLES]
-    if unknown:
-        raise ConfigError(f"unknown table [{unknown[0]}]; known tables: {', '.join(TABLES)}")
+    common = _merged({"data": dict(data), "train": {"workers": 0, "eval_every": _NEVER}}, study.base)
+    common = with_overrides(common, overrides)
     runs = []
     for seed in seeds:
         for row in study.rows:
-            tables: Table = {}
-            for part in (common, row.tables, {"train": {"seed": seed}, "data": {"seed": seed}}):
-                _merge(tables, part)
+            tables = _merged(common, row.tables, {"train": {"seed": seed}, "data": {"seed": seed}})
             runs.append(PlannedRun(row, seed, tables, out / f"{_slug(row.name)}-seed{seed}"))
     return runs
 
 
 def finished_result(run: PlannedRun) -> RunResult | None:
     """The result of a run that is finished; an error if it was made with other settings."""
-    if run.config.is_file() and run.config.read_text(encoding="utf-8") != to_toml(run.tables):
+    if run.config.is_file() and read_toml(run.config) != run.tables:
         raise ConfigError(f"{run.config} was made with other settings than these; choose another --out, or remove it")
     if not run.result.is_file():
         return None
@@ -149,10 +140,10 @@ def carry_out(run: PlannedRun, listener: Listener) -> RunResult | None:
     """Train, or go on where it was stopped, and score the last weights; None if another process is at it."""
     run.folder.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with locked(run.lock):
+        with FileLock(run.lock, blocking=False):
             # It may have been finished elsewhere since we looked.
             return finished_result(run) or _train(run, listener)
-    except Busy:
+    except Timeout:
         return None
 
 
@@ -184,20 +175,13 @@ def study_table(study: Study, results: Mapping[tuple[str, int], RunResult]) -> l
 
 
 def _train(run: PlannedRun, listener: Listener) -> RunResult:
-    write_atomically(run.config, to_toml(run.tables).encode())
-    processes = Processes()
+    write_atomically(run.config, tomli_w.dumps(run.tables).encode())
     begun = (run.folder / "config.toml").is_file()
-    if begun:
-        setup = resume_run(run.folder, processes=processes, listener=listener)
-    else:
-        setup = start_run(run.config, run.folder, processes=processes, listener=listener)
+    setup = open_run(None if begun else run.tables, run.folder, listener=listener)
     if setup.tested is None:
         raise DataError(f"{setup.dataset.name}: a study needs a validation or a test split to score on")
-    training = Run(setup, setup.learner(), listener=listener)
-    if begun:
-        training.resume()
     with _CpuClock(run.folder / "cpu_seconds.json") as cpu_seconds:
-        training.train()
+        training = train(setup, listener=listener)
     result = _scored(setup, training, cpu_seconds())
     write_atomically(run.result, json.dumps(asdict(result), indent=2).encode())
     setup.folder.state.unlink(missing_ok=True)  # as large as three models, and no longer needed
@@ -238,10 +222,10 @@ class _CpuClock:
         return float(self._before) + self._clock() - self._began
 
 
-def _merge(tables: Table, changes: Mapping[str, Mapping[str, Any]]) -> None:
-    for name, table in changes.items():
-        if table:
-            tables[name] = {**tables.get(name, {}), **table}
+def _merged(*parts: Mapping[str, Table]) -> dict[str, Table]:
+    """Tables of settings, later ones win."""
+    names = dict.fromkeys(name for part in parts for name, table in part.items() if table)
+    return {name: {key: value for part in parts for key, value in part.get(name, {}).items()} for name in names}
 
 
 def _slug(name: str) -> str:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import multiprocessing
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, count, islice
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
 
+from hodgeformer.memory import GIGABYTE, held_memory, peak_memory
 from hodgeformer.mesh.features import PAPER_GROUPS
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
@@ -25,12 +24,8 @@ from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.batch import Batch
 from hodgeformer.packed.pack import pack
-from hodgeformer.train.distributed import Processes
-from hodgeformer.train.progress import Listener
-from hodgeformer.train.session import plan_run
-from hodgeformer.train.setup import Setup
-from hodgeformer.train.toml import Table, to_toml
-from hodgeformer.train.trial import peak_memory
+from hodgeformer.settings import Table
+from hodgeformer.train.setup import set_up
 
 T = TypeVar("T")
 Work = Literal["encoder, training", "encoder, inference", "layer, inference"]
@@ -112,7 +107,7 @@ def _size_cost(mesh: Mesh, small: Mesh, work: Work, config: PrepareConfig) -> Co
     model = HodgeFormer(ONE_LAYER).train(work == "encoder, training")
     prepared = prepare(mesh, config)
     _pass_over(model, pack([prepare(small, config)]), work)()
-    before = _memory("VmRSS")
+    before = held_memory() or 0
     batch = pack([prepared], transpose=model.training)
     del prepared
     run = _pass_over(model, batch, work)
@@ -122,7 +117,7 @@ def _size_cost(mesh: Mesh, small: Mesh, work: Work, config: PrepareConfig) -> Co
         began = time.perf_counter()
         run()
         seconds.append(time.perf_counter() - began)
-    return Cost(statistics.median(seconds), (_memory("VmHWM") - before) / 2**30)
+    return Cost(statistics.median(seconds), ((peak_memory() or 0) - before) / GIGABYTE)
 
 
 def _pass_over(model: HodgeFormer, batch: Batch, work: Work) -> Callable[[], object]:
@@ -147,17 +142,17 @@ def _pass_over(model: HodgeFormer, batch: Batch, work: Work) -> Callable[[], obj
 
 
 def _training_cost(tables: Table, n_batches: int) -> dict[str, float]:
-    setup = _setup(tables)
+    setup = set_up(tables, ".")
     learner = setup.learner()
     model_seconds = []
     with setup.training_loader(workers=0) as loader:
         in_epoch = loader.n_batches()
         batches = chain.from_iterable(loader.batches(epoch) for epoch in count())
-        learner.learn(next(batches).batch, 1e-6)  # compiles kernels
+        learner.learn(next(batches), 1e-6)  # compiles kernels
         waited = loader.seconds_waited
-        for loaded in islice(batches, n_batches):
+        for batch in islice(batches, n_batches):
             began = time.perf_counter()
-            learner.learn(loaded.batch, 1e-6)
+            learner.learn(batch, 1e-6)
             model_seconds.append(time.perf_counter() - began)
         waited = loader.seconds_waited - waited
     return _runtime(model_seconds, waited, in_epoch)
@@ -165,7 +160,7 @@ def _training_cost(tables: Table, n_batches: int) -> dict[str, float]:
 
 def _testing_cost(tables: Table, n_meshes: int) -> dict[str, float]:
     """Batch size 1: read, prepare and predict mesh by mesh."""
-    setup = _setup(tables)
+    setup = set_up(tables, ".")
     samples = setup.dataset.split(setup.tested or "train")
     model = setup.learner().model.eval()
     waited, model_seconds = 0.0, []
@@ -189,24 +184,5 @@ def _runtime(model_seconds: Sequence[float], prepare_seconds: float, n_batches: 
         "model_seconds": round(model / n * n_batches, 3),
         "batch_milliseconds": round(1e3 * statistics.median(model_seconds), 2),
         "preparation_share": round(prepare_seconds / (model + prepare_seconds), 4),
-        "gigabytes": round(_memory("VmHWM") / 2**30, 3),
+        "gigabytes": round((peak_memory() or 0) / GIGABYTE, 3),
     }
-
-
-def _setup(tables: Table) -> Setup:
-    with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "config.toml"
-        config.write_text(to_toml(tables), encoding="utf-8")
-        return plan_run(config, Path(folder) / "run", processes=Processes(), listener=Listener())
-
-
-def _memory(field: Literal["VmRSS", "VmHWM"]) -> int:
-    """Bytes of memory that this process uses now, or used at most.
-
-    Read from /proc: the peak that getrusage tells includes that of the process which started this one.
-    """
-    status = Path("/proc/self/status")
-    if status.is_file():
-        line = next(line for line in status.read_text().splitlines() if line.startswith(field))
-        return int(line.split()[1]) * 1024
-    return peak_memory() or 0

@@ -73,63 +73,61 @@ def remesh(n_faces: int) -> Change:
     return lambda mesh, rng: Mutated.of(remeshed(mesh, n_faces), None)
 
 
-def face_removal(share: float) -> Change:
-    """Every face is removed with this probability."""
+def removal(removed: Callable[[Mesh, np.random.Generator], NDArray[np.bool_]]) -> Change:
+    """The faces that are named are taken out."""
 
     def change(mesh: Mesh, rng: np.random.Generator) -> Mutated:
-        traced = without_faces(mesh, rng.random(mesh.n_faces) < share)
+        traced = without_faces(mesh, removed(mesh, rng))
         return Mutated.of(traced.mesh, traced.origin)
 
     return change
+
+
+def face_removal(share: float) -> Change:
+    """Every face is removed with this probability."""
+    return removal(lambda mesh, rng: rng.random(mesh.n_faces) < share)
+
+
+def cut_away(share: float) -> Change:
+    """A plane in a random direction cuts this share of the faces off."""
+    return removal(lambda mesh, rng: _beyond_plane(mesh, share, rng))
 
 
 def patch_removal(share: float, sizes: tuple[int, int] = PATCH_FACES) -> Change:
     """Every face is chosen with this probability, and the patch of its nearest faces, 8 to 15 of them, removed."""
 
-    def change(mesh: Mesh, rng: np.random.Generator) -> Mutated:
+    def removed(mesh: Mesh, rng: np.random.Generator) -> NDArray[np.bool_]:
         centers = np.flatnonzero(rng.random(mesh.n_faces) < share)
         wanted = rng.integers(sizes[0], sizes[1] + 1, len(centers))
         adjacency = _face_adjacency(mesh)
-        removed = np.zeros(mesh.n_faces, dtype=bool)
+        gone = np.zeros(mesh.n_faces, dtype=bool)
         for center, size in zip(centers, wanted, strict=True):
-            removed[_patch(adjacency, int(center), int(size))] = True
-        traced = without_faces(mesh, removed)
-        return Mutated.of(traced.mesh, traced.origin)
+            gone[_patch(adjacency, int(center), int(size))] = True
+        return gone
 
-    return change
-
-
-def cut_away(share: float) -> Change:
-    """A plane in a random direction cuts this share of the faces off."""
-
-    def change(mesh: Mesh, rng: np.random.Generator) -> Mutated:
-        traced = without_faces(mesh, _beyond_plane(mesh, share, rng))
-        return Mutated.of(traced.mesh, traced.origin)
-
-    return change
+    return removal(removed)
 
 
 def limbs_cut_away(count: int, share: float = 0.06) -> Change:
     """`count` times a tip, farther from the middle than all around it, is cut off with the share of faces nearest to it
     along the surface."""
 
-    def change(mesh: Mesh, rng: np.random.Generator) -> Mutated:
+    def removed(mesh: Mesh, rng: np.random.Generator) -> NDArray[np.bool_]:
         at = face_centers(mesh.vertices, mesh.faces)
         far = np.linalg.norm(at - at.mean(axis=0), axis=1)
         paths = _face_adjacency(mesh).tocoo()
         paths.data = np.linalg.norm(at[paths.row] - at[paths.col], axis=1)
-        paths, removed = csr_array(paths), np.zeros(mesh.n_faces, dtype=bool)
+        paths, gone = csr_array(paths), np.zeros(mesh.n_faces, dtype=bool)
         for _ in range(count):
             # Among the farthest left, so that limbs go in another order on another mesh.
-            height = np.where(removed, -np.inf, far)
+            height = np.where(gone, -np.inf, far)
             farthest = np.argsort(height, kind="stable")[-max(mesh.n_faces // 10, 1) :]
             tip = _uphill(paths, height, int(rng.choice(farthest)))
-            along = np.where(removed, np.inf, dijkstra(paths, indices=tip))
-            removed[np.argsort(along, kind="stable")[: round(share * mesh.n_faces)]] = True
-        traced = without_faces(mesh, removed | _crumbs(paths, ~removed))
-        return Mutated.of(traced.mesh, traced.origin)
+            along = np.where(gone, np.inf, dijkstra(paths, indices=tip))
+            gone[np.argsort(along, kind="stable")[: round(share * mesh.n_faces)]] = True
+        return gone | _crumbs(paths, ~gone)
 
-    return change
+    return removal(removed)
 
 
 def rotation() -> Change:

@@ -68,11 +68,11 @@ def _face_colors_of_edges(mesh: Mesh, weights: NDArray[np.float64], high: float)
 
 
 def _sides(mesh: Mesh) -> NDArray[np.int64]:
-    """The edges (n_f, 3) of each face, as the file numbers them; a face that repeats a vertex shows edge 0."""
-    kept, sides = face_sides(mesh)
-    filled = np.zeros((mesh.n_faces, 3), dtype=np.int64)
-    filled[kept] = sides
-    return filled
+    """The edges (n_f, 3) of each face, numbered by first appearance; a face that repeats a vertex shows edge 0."""
+    proper, edges = face_sides(mesh)
+    sides = np.zeros((mesh.n_faces, 3), dtype=np.int64)
+    sides[proper] = edges
+    return sides
 
 
 def _facing(mesh: Mesh, kind: ElementKind, picked: int, up: UpAxis) -> list[View]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import tomli_w
 import torch
 from pydantic import Field, field_validator, model_validator
 
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.open import DataConfig, DataName
-from hodgeformer.data.plan import BatchConfig
 from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.settings import Settings
-from hodgeformer.train.toml import Table, parse_override, read_toml, to_toml, with_nulls
+from hodgeformer.settings import NONE, Settings, Table, read_toml
+
+Source = Path | str | Mapping[str, Table]
+"""What to train on: a TOML file, a data-set folder, the name of a data set, or the tables themselves."""
 
 FROM_DATA = ("task", "n_classes", "element", "in_features")
 
@@ -61,10 +64,6 @@ class TrainConfig(Settings):
         if self.epochs is not None and self.minutes is not None:
             raise ValueError("a run is as long as `epochs` or as `minutes` say, not both")
         return self
-
-    @property
-    def batch(self) -> BatchConfig:
-        return BatchConfig(size=self.batch_size, max_faces=self.max_faces)
 
     def torch_device(self) -> torch.device:
         name = self.device
@@ -113,17 +112,14 @@ class RunConfig(Settings):
         )
 
     def toml(self) -> str:
-        """All settings as text that `read_tables` reads back."""
-        values = self.model_dump(mode="json")
-        for name, cls in TABLES.items():
-            fields = cls.model_fields
+        """All settings as text that `read_config` reads back."""
+        tables: Table = {}
+        for name, table in self.model_dump(mode="json").items():
+            fields = TABLES[name].model_fields
             # What is None by default need not be said.
-            values[name] = {
-                key: value
-                for key, value in values[name].items()
-                if value is not None or fields[key].default is not None
-            }
-        return to_toml(values)
+            said = {key: value for key, value in table.items() if value is not None or fields[key].default is not None}
+            tables[name] = {key: NONE if value is None else value for key, value in said.items()}
+        return tomli_w.dumps(tables)
 
 
 TABLES: dict[str, type[Settings]] = {
@@ -135,39 +131,52 @@ TABLES: dict[str, type[Settings]] = {
 }
 
 
-def read_tables(source: Path, overrides: Sequence[str] = ()) -> Table:
-    """The tables of a TOML file, or those of a data-set folder with nothing said, with overrides such as train.lr=3e-4.
-
-    What they leave open is planned later, when the data is known; what they say is checked now.
-    """
-    tables = _tables(source)
-    unknown = [name for name in tables if name not in TABLES or not isinstance(tables[name], dict)]
-    if unknown:
-        raise ConfigError(f"{source}: {_unknown_table(unknown[0])}")
-    for text in overrides:
-        name, key, value = parse_override(text)
-        if name not in TABLES:
-            raise ConfigError(f"--set {text}: {_unknown_table(name)}")
-        tables[name] = {**tables.get(name, {}), key: value}
-        if name == "train" and key in ("epochs", "minutes"):
-            tables[name].pop("minutes" if key == "epochs" else "epochs", None)
-    tables = {name: with_nulls(TABLES[name], table) for name, table in tables.items()}
-    if isinstance(path := tables.get("data", {}).get("path"), str):
+def read_config(source: Source, overrides: Sequence[str] = ()) -> RunConfig:
+    """What a source and overrides such as train.lr=3e-4 say, checked. What they leave open is planned later."""
+    tables = with_overrides(_tables(source), overrides)
+    if isinstance(path := tables.get("data", {}).get("path"), str | Path):
         # A resumed run may be started from another folder.
-        tables["data"]["path"] = str(Path(path).expanduser().absolute())
-    RunConfig.parse(tables)
+        tables["data"] = {**tables["data"], "path": Path(path).expanduser().absolute()}
+    return RunConfig.parse(tables)
+
+
+def with_overrides(tables: Mapping[str, Table], overrides: Sequence[str]) -> dict[str, Table]:
+    """The tables with settings written table.key=value put in; what is not a TOML value is a string."""
+    changed = dict(tables)
+    for text in overrides:
+        name, sign, value = text.partition("=")
+        table, dot, key = name.strip().partition(".")
+        if not (sign and dot and key):
+            raise ConfigError(f"a setting is written table.key=value, such as train.lr=3e-4; got {text!r}")
+        _check_known(table, f"--set {text}")
+        try:
+            typed = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            typed = value.strip()
+        changed[table] = {**changed.get(table, {}), key: typed}
+        if table == "train" and key in ("epochs", "minutes"):
+            changed[table].pop("minutes" if key == "epochs" else "epochs", None)
+    return changed
+
+
+def _tables(source: Source) -> Mapping[str, Table]:
+    if isinstance(source, Mapping):
+        return source
+    path = Path(source)
+    if path.is_dir():
+        return {"data": {"path": path}}
+    if not path.exists() and str(source) in get_args(DataName):
+        return {"data": {"name": str(source)}}
+    tables = read_toml(path)
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: '{name}' stands outside of any table; known tables: {', '.join(TABLES)}")
+        _check_known(name, str(path))
     return tables
 
 
-def _tables(source: Path) -> Table:
-    if source.is_dir():
-        return {"data": {"path": str(source.resolve())}}
-    if not source.exists() and str(source) in get_args(DataName):
-        return {"data": {"name": str(source)}}
-    return read_toml(source)
-
-
-def _unknown_table(name: str) -> str:
-    close = difflib.get_close_matches(name, list(TABLES), n=1)
-    hint = f"did you mean [{close[0]}]?" if close else f"known tables: {', '.join(TABLES)}"
-    return f"unknown table [{name}]; {hint}"
+def _check_known(table: str, where: str) -> None:
+    if table not in TABLES:
+        close = difflib.get_close_matches(table, list(TABLES), n=1)
+        hint = f"did you mean [{close[0]}]?" if close else f"known tables: {', '.join(TABLES)}"
+        raise ConfigError(f"{where}: unknown table [{table}]; {hint}")

@@ -1,8 +1,9 @@
-"""One step of training: forward, loss, backward, gradients of all processes, clip, update."""
+"""One step of training: forward, loss, backward, gradients of all processes, clip, update; and models to evaluate."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch.optim import Optimizer
 
 from hodgeformer.errors import ConfigError
 from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.heads import MeshHead
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.batch import Batch
 from hodgeformer.train.config import TrainConfig
@@ -21,12 +23,26 @@ from hodgeformer.train.losses import Loss
 
 @dataclass(frozen=True)
 class Learned:
-    """What a step saw: the loss as a sum over `weight`, and `hits` right answers in `rows`, over all processes."""
+    """What steps saw: the loss as a sum over `weight`, and `hits` right answers in `rows`, over all processes."""
 
-    loss: float
-    weight: float
-    hits: float
-    rows: float
+    loss: float = 0.0
+    weight: float = 0.0
+    hits: float = 0.0
+    rows: float = 0.0
+
+    def __add__(self, other: Learned) -> Learned:
+        return Learned(
+            self.loss + other.loss, self.weight + other.weight, self.hits + other.hits, self.rows + other.rows
+        )
+
+    @property
+    def mean_loss(self) -> float:
+        return self.loss / max(self.weight, 1e-12)
+
+    @property
+    def accuracy(self) -> float | None:
+        """None where there are no right answers to count, as in a regression."""
+        return self.hits / self.rows if self.rows else None
 
 
 class Learner:
@@ -78,16 +94,15 @@ class Learner:
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._config.uses_bfloat16(self._device)):
             output = self.model(batch)
         loss = self._loss(output.float(), batch.target)
-        hits, rows = _right(output.detach(), batch.target)
-        local = torch.stack([loss.total.detach(), loss.weight, hits, rows]).double()
-        total, weight, all_hits, all_rows = self._processes.total(local).tolist()
-        if not np.isfinite(total):
+        mine = torch.stack([loss.total.detach(), loss.weight, *_right(output.detach(), batch.target)]).double()
+        learned = Learned(*self._processes.total(mine).tolist())
+        if not np.isfinite(learned.loss):
             raise ConfigError(
-                f"the loss became {total} on a batch with '{batch.names[0]}'; lower train.lr, or set train.clip"
+                f"the loss became {learned.loss} on a batch with '{batch.names[0]}'; lower train.lr, or set train.clip"
             )
         # Of the whole batch: a mean of the means of unequal shares would be another loss.
-        (loss.total / max(weight, 1e-12)).backward()
-        return Learned(total, weight, all_hits, all_rows)
+        (loss.total / max(learned.weight, 1e-12)).backward()  # type: ignore[no-untyped-call]
+        return learned
 
     @torch.no_grad()
     def _follow(self, average: HodgeFormer) -> None:
@@ -97,6 +112,29 @@ class Learner:
             mean.lerp_(new, 1.0 - self._config.ema)
         for kept, current in zip(average.buffers(), self.model.buffers(), strict=True):
             kept.copy_(current)
+
+
+@torch.no_grad()
+def recentered(model: HodgeFormer, batches: Iterable[Batch]) -> HodgeFormer:
+    """A copy of the model, ready to evaluate, with the mean of the statistics of these training batches.
+
+    While the learning rate is high, the running statistics of the head lag behind the weights so far that an accuracy
+    read with them says nothing. The model that trains is left alone, so that evaluating more or less often changes
+    nothing in a run. Models without such a head are only copied.
+    """
+    ready = copy.deepcopy(model).eval()
+    if not isinstance(ready.head, MeshHead):
+        return ready
+    center = ready.head.center
+    momentum, center.momentum = center.momentum, None
+    center.reset_running_stats()
+    center.train()
+    device = ready.head.out.weight.device
+    for batch in batches:
+        ready(batch.to(device))
+    center.eval()
+    center.momentum = momentum
+    return ready
 
 
 def _right(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

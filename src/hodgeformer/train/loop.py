@@ -7,19 +7,17 @@ with the budget that was left when its state was saved.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.batch import Batch
-from hodgeformer.train.center import recentered
-from hodgeformer.train.learner import Learner
+from hodgeformer.train.learner import Learner, recentered
+from hodgeformer.train.listener import Listener, Row, Standing
 from hodgeformer.train.metrics import Scores
-from hodgeformer.train.progress import Listener, Progress
-from hodgeformer.train.run_folder import Row
-from hodgeformer.train.schedule import Schedule
 from hodgeformer.train.setup import Setup
 from hodgeformer.train.state import Position, load_state, save_state
 
@@ -30,6 +28,34 @@ _CENTERING_FACES = 200_000
 
 class Stopped(KeyboardInterrupt):
     """The run was asked to stop; its state is saved."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Linear warm-up, then cosine to zero, as a function of progress in [0, 1].
+
+    Progress counts epochs, or the share of a time budget that has passed; both end at a learning rate of zero.
+    """
+
+    peak: float
+    warmup: float
+    epochs: int | None = None
+    minutes: float | None = None
+
+    def rate(self, progress: float) -> float:
+        """The learning rate at this progress."""
+        progress = min(max(progress, 0.0), 1.0)
+        if progress < self.warmup:
+            return self.peak * progress / self.warmup
+        rest = (progress - self.warmup) / (1.0 - self.warmup)
+        return self.peak * 0.5 * (1.0 + math.cos(math.pi * rest))
+
+    def progress(self, *, epoch: int, batch: int, n_batches: int, elapsed: float) -> float:
+        """The share of training that lies behind the given batch of the given epoch after `elapsed` seconds."""
+        if self.minutes is not None:
+            return elapsed / (60.0 * self.minutes)
+        assert self.epochs is not None
+        return (epoch + batch / n_batches) / self.epochs
 
 
 class Run:
@@ -67,20 +93,15 @@ class Run:
         return self._loader.seconds_waited / max(self._clock() - self._started, 1e-9)
 
     def resume(self) -> None:
-        """Go back to the saved state; without one, to the beginning."""
+        """Go on from the saved state, if there is one."""
         folder = self._setup.folder
         if folder.state.exists():
             self.position = load_state(
-                folder.state,
-                model=self._learner.model,
-                optimizer=self._learner.optimizer,
-                average=self._learner.average,
-                processes=self._setup.processes,
-                data=self._setup.inventory.fingerprint,
+                folder.state, self._learner, processes=self._setup.processes, data=self._setup.census.fingerprint
             )
         # Rows written after the state was saved are written again.
         self.rows = [row for row in folder.rows() if int(row["epoch"]) <= self.position.epoch]
-        if not self.position.finished:
+        if folder.state.exists() and not self.position.finished:
             self._listener.resumed(self.position.epoch, self.position.batch)
 
     def train(self) -> None:
@@ -94,32 +115,35 @@ class Run:
         epoch = self.position.epoch
         n_batches = self._loader.n_batches(epoch)
         share = 0.0
-        for loaded in self._loader.batches(epoch, self.position.batch):
+        for batch in self._loader.batches(epoch, self.position.batch):
             elapsed, stop = self._common()
-            share = self._share(loaded.number, n_batches, elapsed)
+            share = self._share(n_batches, elapsed)
             if stop:
                 self._save()
-                raise Stopped
+                raise Stopped(f"stopped in epoch {epoch + 1}")
             if share >= 1.0 and self.position.step > 0:
                 break
-            self._step(loaded.batch, share, n_batches)
+            self._step(batch, share)
             self._save_sometimes()
-        self._end_epoch(self._share(self.position.batch, n_batches, self._common()[0]))
+        self._end_epoch(self._share(n_batches, self._common()[0]))
 
-    def _step(self, batch: Batch, share: float, n_batches: int) -> None:
+    def _step(self, batch: Batch, share: float) -> None:
         rate = self._schedule.rate(share)
-        learned = self._learner.learn(batch, rate)
-        at = self.position
-        self.position = replace(
-            at,
-            batch=at.batch + 1,
-            step=at.step + 1,
-            loss=at.loss + learned.loss,
-            weight=at.weight + learned.weight,
-            hits=at.hits + learned.hits,
-            rows=at.rows + learned.rows,
+        before = self.position
+        learned = before.learned + self._learner.learn(batch, rate)
+        at = self.position = replace(before, batch=before.batch + 1, step=before.step + 1, learned=learned)
+        self._listener.stepped(
+            Standing(
+                step=at.step,
+                epoch=at.epoch,
+                epochs=self._schedule.epochs,
+                share=share,
+                elapsed=self.elapsed,
+                loss=learned.mean_loss,
+                accuracy=learned.accuracy,
+                rate=rate,
+            )
         )
-        self._listener.stepped(self._progress(share, n_batches, rate))
 
     def _end_epoch(self, share: float) -> None:
         """Evaluate if it is time, write what is new, save the state of the next epoch."""
@@ -161,10 +185,10 @@ class Run:
             "epoch": at.epoch + 1,
             "step": at.step,
             "minutes": round(self.elapsed / 60, 4),
-            "train_loss": at.loss / max(at.weight, 1e-12),
+            "train_loss": at.learned.mean_loss,
         }
-        if at.rows:
-            row[f"train_{self._setup.dataset.element}_accuracy"] = at.hits / at.rows
+        if at.learned.accuracy is not None:
+            row[f"train_{self._setup.dataset.element}_accuracy"] = at.learned.accuracy
         return row
 
     def _is_time_to_evaluate(self, share: float) -> bool:
@@ -176,15 +200,16 @@ class Run:
     def _centering_batches(self) -> list[Batch]:
         """Some training batches, always the same, enough for stable statistics."""
         if self._centering is None:
-            faces = self._setup.inventory.n_faces
+            faces = [mesh.n.f for mesh in self._setup.census.training]
             n_meshes = min(_CENTERING_MESHES, _CENTERING_FACES * len(faces) // sum(faces))
             n_batches = max(1, n_meshes // (self._setup.config.train.batch_size or 1))
             with self._setup.training_loader(workers=0) as loader:
-                self._centering = [loaded.batch for loaded in islice(loader.batches(), n_batches)]
+                self._centering = list(islice(loader.batches(), n_batches))
         return self._centering
 
-    def _share(self, batch: int, n_batches: int, elapsed: float) -> float:
-        return self._schedule.progress(epoch=self.position.epoch, batch=batch, n_batches=n_batches, elapsed=elapsed)
+    def _share(self, n_batches: int, elapsed: float) -> float:
+        at = self.position
+        return self._schedule.progress(epoch=at.epoch, batch=at.batch, n_batches=n_batches, elapsed=elapsed)
 
     def _common(self) -> tuple[float, bool]:
         """Elapsed seconds and whether to stop, the same in all processes."""
@@ -200,27 +225,7 @@ class Run:
         elapsed = self.elapsed
         self._began = self._saved = self._clock()
         self.position = replace(self.position, elapsed=elapsed)
+        setup = self._setup
         save_state(
-            self._setup.folder.state,
-            self.position,
-            model=self._learner.model,
-            optimizer=self._learner.optimizer,
-            average=self._learner.average,
-            processes=self._setup.processes,
-            data=self._setup.inventory.fingerprint,
-        )
-
-    def _progress(self, share: float, n_batches: int, rate: float) -> Progress:
-        at = self.position
-        return Progress(
-            step=at.step,
-            epoch=at.epoch,
-            epochs=self._setup.config.train.epochs,
-            batch=at.batch,
-            n_batches=n_batches,
-            share=share,
-            elapsed=self.elapsed,
-            loss=at.loss / max(at.weight, 1e-12),
-            accuracy=at.hits / at.rows if at.rows else None,
-            rate=rate,
+            setup.folder.state, self.position, self._learner, processes=setup.processes, data=setup.census.fingerprint
         )

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import base64
 import html
+import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from hodgeformer.data.dataset import DataSet
+from hodgeformer.draw.page import embedded_page, labeled_scene
+from hodgeformer.draw.render import render
 from hodgeformer.files import write_atomically
-from hodgeformer.train.curves import Points, line_chart
+from hodgeformer.mesh.elements import convert_labels
+from hodgeformer.mesh.mesh import IntArray
+from hodgeformer.palette import UNLABELLED_COLOR
+from hodgeformer.train.evaluate import Answer
+from hodgeformer.train.listener import Outcome, Row
 from hodgeformer.train.metrics import Scores
-from hodgeformer.train.progress import Outcome
-from hodgeformer.train.run_folder import Row
 from hodgeformer.train.setup import Setup
 
+Points = Sequence[tuple[float, float]]
+
 _LARGEST_CONFUSION = 40  # classes; beyond that a table is no longer readable
+_PICTURE_WIDTH = 900
+_CHART_WIDTH, _CHART_HEIGHT = 460, 260
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 14, 34
+_COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7")
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2rem auto; padding: 0 1rem; color: #1c2330 }
@@ -30,17 +45,8 @@ padding: 1rem; overflow-x: auto } .swatch { display: inline-block; width: 0.8em;
 """
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A picture for the report. `interactive` is HTML shown below it, a mesh to turn for instance."""
-
-    caption: str
-    png: bytes
-    interactive: str = ""
-
-
-def write_report(path: Path, setup: Setup, rows: Sequence[Row], outcome: Outcome, figures: Sequence[Figure]) -> None:
-    """Curves, scores, per-class table, confusion matrix, pictures and the configuration."""
+def write_report(path: Path, setup: Setup, rows: Sequence[Row], outcome: Outcome, answers: Sequence[Answer]) -> None:
+    """Curves, scores, per-class table, confusion matrix, pictures of some answers and the configuration."""
     dataset = setup.dataset
     title = html.escape(f"{dataset.name}: {dataset.task}")
     sections = [
@@ -51,8 +57,9 @@ def write_report(path: Path, setup: Setup, rows: Sequence[Row], outcome: Outcome
         sections.append(f"<h2>Scores on the split '{outcome.split}'</h2>{_scores(outcome.scores)}")
         sections.append(_classes(outcome.scores, dataset.colors))
         sections.append(_confusion(outcome.scores))
-    if figures:
-        sections.append("<h2>Predictions</h2>" + "".join(_figure(figure) for figure in figures))
+    if answers and dataset.task != "regression":
+        paint = _whole if dataset.kind is None else _labelled
+        sections.append("<h2>Predictions</h2>" + "".join(paint(dataset, answer) for answer in answers))
     sections.append(f"<h2>Configuration</h2><pre>{html.escape(setup.config.toml())}</pre>")
     page = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -64,7 +71,7 @@ def write_report(path: Path, setup: Setup, rows: Sequence[Row], outcome: Outcome
 def _summary(setup: Setup, outcome: Outcome) -> str:
     chosen = "best by validation" if setup.monitored == "val" else "last"
     return (
-        f"{len(setup.inventory.entries)} training meshes, {outcome.epochs} epochs in {outcome.elapsed / 60:.1f} "
+        f"{len(setup.census.training)} training meshes, {outcome.epochs} epochs in {outcome.elapsed / 60:.1f} "
         f"minutes, {100 * outcome.waited:.0f} % of it waiting for data. Scores are those of the {chosen} checkpoint."
     )
 
@@ -77,7 +84,44 @@ def _charts(rows: Sequence[Row], element: str) -> str:
     accuracy = {
         f"{split} {element} accuracy": points(f"{split}_{element}_accuracy") for split in ("train", "val", "test")
     }
-    return line_chart(losses, x_label="epoch") + line_chart(accuracy, x_label="epoch", y_range=(0.0, 1.0))
+    return _line_chart(losses, x_label="epoch") + _line_chart(accuracy, x_label="epoch", y_range=(0.0, 1.0))
+
+
+def _line_chart(series: dict[str, Points], *, x_label: str, y_range: tuple[float, float] | None = None) -> str:
+    """SVG text: lines over one pair of axes, with a legend. Empty lines are left out."""
+    series = {name: points for name, points in series.items() if points}
+    xs = [x for points in series.values() for x, _ in points]
+    ys = [y for points in series.values() for _, y in points]
+    if not xs:
+        return ""
+    x_range = (min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1)
+    low, high = y_range or (min(0.0, *ys), max(ys) if max(ys) > min(0.0, *ys) else 1.0)
+
+    def place(x: float, y: float) -> str:
+        across = _LEFT + (x - x_range[0]) / (x_range[1] - x_range[0]) * (_CHART_WIDTH - _LEFT - _RIGHT)
+        down = _CHART_HEIGHT - _BOTTOM - (y - low) / (high - low) * (_CHART_HEIGHT - _TOP - _BOTTOM)
+        return f"{across:.1f},{down:.1f}"
+
+    parts = [f'<svg viewBox="0 0 {_CHART_WIDTH} {_CHART_HEIGHT}" role="img">']
+    for i in range(5):
+        y = low + (high - low) * i / 4
+        start, end = place(x_range[0], y), place(x_range[1], y)
+        parts.append(f'<path d="M{start} L{end}" class="grid"/>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{float(start.split(",")[1]) + 4:.1f}" class="end">{y:.3g}</text>')
+    for x in x_range:
+        across = place(x, low).split(",")[0]
+        parts.append(f'<text x="{across}" y="{_CHART_HEIGHT - _BOTTOM + 16}" class="middle">{x:.4g}</text>')
+    middle = (_LEFT + _CHART_WIDTH - _RIGHT) / 2
+    parts.append(f'<text x="{middle}" y="{_CHART_HEIGHT - 4}" class="middle">{html.escape(x_label)}</text>')
+    for i, (name, points) in enumerate(series.items()):
+        color = _COLORS[i % len(_COLORS)]
+        line = " ".join(place(x, y) for x, y in points)
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="2"/>')
+        at = _TOP + 14 * i + 4
+        parts.append(
+            f'<text x="{_CHART_WIDTH - _RIGHT - 4}" y="{at + 6}" class="end" fill="{color}">{html.escape(name)}</text>'
+        )
+    return "".join([*parts, "</svg>"])
 
 
 def _scores(scores: Scores) -> str:
@@ -113,13 +157,6 @@ def _confusion(scores: Scores) -> str:
     return f'<h2>Confusion</h2><div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
 
 
-def _figure(figure: Figure) -> str:
-    source = base64.b64encode(figure.png).decode()
-    caption = html.escape(figure.caption)
-    picture = f'<img alt="{caption}" src="data:image/png;base64,{source}">'
-    return f"<figure>{picture}<figcaption>{caption}</figcaption>{figure.interactive}</figure>"
-
-
 def _table(head: list[str], lines: list[list[str]]) -> str:
     """Cells are HTML already."""
     rows = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in line) + "</tr>" for line in lines)
@@ -132,3 +169,61 @@ def _spoken(name: str) -> str:
 
 def _number(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.4f}"
+
+
+def _whole(dataset: DataSet, answer: Answer) -> str:
+    """The shape in the color of its class."""
+    predicted = int(answer.output.argmax(axis=1)[0])
+    true = int(answer.target[0])
+    color = np.tile(dataset.colors[predicted], (answer.mesh.n_faces, 1))
+    picture = render(answer.mesh, face_colors=color, views=3, width=_PICTURE_WIDTH)
+    names = dataset.classes
+    truth = "unlabelled" if true < 0 else names[true]
+    caption = f"{answer.mesh.name}: predicted {names[predicted]} ({answer.output[0, predicted]:.0%}), true {truth}"
+    return _figure(caption, picture)
+
+
+def _labelled(dataset: DataSet, answer: Answer) -> str:
+    """Predicted above true labels."""
+    predicted = answer.output.argmax(axis=1)
+    known = answer.target >= 0
+    accuracy = float((predicted == answer.target)[known].mean()) if known.any() else float("nan")
+    pictures = [
+        render(
+            answer.mesh, face_colors=_face_colors(dataset, answer, labels), views=3, width=_PICTURE_WIDTH, title=title
+        )
+        for title, labels in (("predicted", predicted), ("true", answer.target))
+    ]
+    caption = f"{answer.mesh.name}: {dataset.element} accuracy {accuracy:.1%}"
+    return _figure(caption, np.concatenate(pictures), _page(dataset, answer))
+
+
+def _page(dataset: DataSet, answer: Answer) -> str:
+    """The mesh to turn, with prediction, truth, error and confidence as layers; edges are not drawn on such a page."""
+    if dataset.element not in ("face", "vertex"):
+        return ""
+    scene = labeled_scene(
+        answer.mesh,
+        labels=answer.output.argmax(axis=1),
+        classes=dataset.classes,
+        colors=dataset.colors,
+        element="face" if dataset.element == "face" else "vertex",
+        probabilities=answer.output,
+        truth=answer.target,
+    )
+    return embedded_page([scene])
+
+
+def _face_colors(dataset: DataSet, answer: Answer, labels: IntArray) -> NDArray[np.int64]:
+    assert dataset.kind is not None
+    faces = convert_labels(labels, answer.mesh, source=dataset.kind, to="f")
+    return np.array([*dataset.colors, UNLABELLED_COLOR])[faces]
+
+
+def _figure(caption: str, picture: NDArray[np.uint8], interactive: str = "") -> str:
+    """A picture with its caption. `interactive` is HTML shown below it, a mesh to turn for instance."""
+    stream = io.BytesIO()
+    Image.fromarray(picture).save(stream, format="PNG")
+    source, caption = base64.b64encode(stream.getvalue()).decode(), html.escape(caption)
+    image = f'<img alt="{caption}" src="data:image/png;base64,{source}">'
+    return f"<figure>{image}<figcaption>{caption}</figcaption>{interactive}</figure>"

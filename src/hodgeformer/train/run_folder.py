@@ -9,11 +9,12 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,8 +22,7 @@ from hodgeformer.checkpoint import versions
 from hodgeformer.errors import CheckpointError, ConfigError
 from hodgeformer.files import write_atomically
 from hodgeformer.threads import thread_count
-
-Row = Mapping[str, float | int | str]
+from hodgeformer.train.listener import Row
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,24 @@ class RunFolder:
         with self.metrics.open(encoding="utf-8", newline="") as stream:
             return list(csv.DictReader(stream))
 
-    def write_rows(self, rows: list[Row]) -> None:
+    def write_rows(self, rows: Sequence[Row]) -> None:
         """The whole table anew: a run has at most some hundred rows, and a resumed one drops its last ones."""
-        text = io.StringIO(newline="")
-        columns = list(dict.fromkeys(name for row in rows for name in row))
-        writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_atomically(self.metrics, text.getvalue().encode())
+        write_csv(self.metrics, rows)
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """All columns in the order in which rows first name them."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Replace the file as a whole; None becomes an empty cell."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns_of(rows), restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text.getvalue().encode())
 
 
 @cache

@@ -1,7 +1,10 @@
-"""What a run is made of: configuration, data, processes, folder; and the parts that follow from them."""
+"""What a run is made of: configuration, data, processes, folder; and the parts that follow from them.
+
+Nothing is written here; `fit` does that."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,28 +12,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hodgeformer.checkpoint import Checkpoint, save_checkpoint
+from hodgeformer.checkpoint import Checkpoint, DataStatistics, save_checkpoint
+from hodgeformer.containers import KINDS
+from hodgeformer.data.census import Census, CountedMesh, take_census
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.loader import Loader
-from hodgeformer.errors import ConfigError
+from hodgeformer.data.open import open_dataset
+from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.train.config import RunConfig
+from hodgeformer.train.config import RunConfig, Source, read_config
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.evaluate import Evaluator
-from hodgeformer.train.inventory import Inventory
 from hodgeformer.train.learner import Learner
+from hodgeformer.train.listener import Listener
 from hodgeformer.train.losses import CrossEntropy, Loss, SquaredError, inverse_frequency
 from hodgeformer.train.metrics import Scores
+from hodgeformer.train.plan import like, planned
 from hodgeformer.train.run_folder import RunFolder
 
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """A run before its first step. The configuration is complete."""
+    """A run before its first step. The configuration is complete, and the data can be used."""
 
     config: RunConfig
-    dataset: DataSet
-    inventory: Inventory
+    census: Census
     folder: RunFolder
     processes: Processes
 
@@ -40,6 +46,10 @@ class Setup:
                 "train.early_stop needs a validation split to look at; add `val` to the splits of "
                 f"{self.dataset.name}, or leave it out"
             )
+
+    @property
+    def dataset(self) -> DataSet:
+        return self.census.dataset
 
     @property
     def monitored(self) -> str | None:
@@ -52,7 +62,7 @@ class Setup:
         return next((name for name in ("test", "val") if name in self.dataset.splits), None)
 
     def loss(self) -> Loss:
-        labels = self.inventory.labels
+        labels = self.census.labels
         if self.dataset.task == "regression":
             return _standardized(labels)
         weights = inverse_frequency(torch.from_numpy(labels)) if self.config.train.class_weights else None
@@ -73,20 +83,20 @@ class Setup:
                 take_over(model, start)
         return learner
 
-    def training_loader(self, *, workers: int | None = None) -> Loader:
+    def training_loader(self, *, workers: int | None = None, augmented: bool = True) -> Loader:
         train = self.config.train
+        assert train.batch_size is not None
         return Loader(
             self.dataset,
-            "train",
             prepare=self.config.prepare,
-            augment=self.config.augment,
-            training=True,
-            batch=train.batch,
+            augment=self.config.augment if augmented else None,
+            batch_size=train.batch_size,
+            max_faces=train.max_faces,
+            n_faces=[mesh.n.f for mesh in self.census.training],
             seed=train.seed,
             n_workers=(train.workers or 0) if workers is None else workers,
             rank=self.processes.rank,
             world_size=self.processes.count,
-            n_faces=self.inventory.n_faces,
         )
 
     def evaluator(self, split: str, *, in_units: bool = False) -> Evaluator:
@@ -117,10 +127,35 @@ class Setup:
             classes=self.dataset.classes,
             colors=self.dataset.colors,
             metrics={f"{split}_{name}": value for name, value in scores.values.items()} if scores else {},
-            statistics=self.inventory.statistics(),
+            statistics=_statistics(self.census.training),
             training=self.config.model_dump(mode="json"),
         )
         save_checkpoint(path, checkpoint)
+
+
+def set_up(
+    source: Source | None,
+    out: Path | str,
+    *,
+    settings: Sequence[str] = (),
+    start: Checkpoint | None = None,
+    processes: Processes | None = None,
+    listener: Listener | None = None,
+) -> Setup:
+    """The complete setup of a run, nothing written: data looked at, what source and settings leave open planned.
+
+    Without a source, that of the run which was stopped in the folder `out`.
+    """
+    folder, processes, listener = RunFolder(Path(out)), processes or Processes(), listener or Listener()
+    if source is None:
+        folder.check_run()
+        config = read_config(folder.config)
+        return Setup(config, _census(config, processes, listener), folder, processes)
+    config = read_config(source, settings)
+    if start is not None:
+        config = like(start, config)
+    census = _census(config, processes, listener)
+    return Setup(planned(config, census), census, folder, processes)
 
 
 def take_over(model: HodgeFormer, start: Checkpoint) -> None:
@@ -135,6 +170,39 @@ def take_over(model: HodgeFormer, start: Checkpoint) -> None:
             f"{model.config.d_model}, updates {model.config.updates}); leave [model] out to take over its shape"
         )
     model.load_state_dict({**own, **fitting})
+
+
+def _census(config: RunConfig, processes: Processes, listener: Listener) -> Census:
+    dataset = open_dataset(config.data)
+    if "train" not in dataset.splits:
+        raise DataError(f"{dataset.name}: there is no split 'train', only {', '.join(dataset.splits)}")
+    census = take_census(dataset, progress=listener.reading, share=processes.share, collect=processes.collect)
+    census.usable(skip_bad=config.train.skip_bad)
+    for problem in census.problems:
+        listener.warned(f"left out: {problem.message}")
+    seen = {mesh.shape for mesh in census.training}
+    copies = [mesh.name for mesh in census.meshes if mesh.split != "train" and mesh.shape in seen]
+    if copies:
+        listener.warned(
+            f"{len(copies)} meshes of other splits have the same shape as a training mesh, so scores will flatter: "
+            f"{', '.join(copies[:4])}"
+        )
+    return census
+
+
+def _statistics(meshes: Sequence[CountedMesh]) -> DataStatistics:
+    """What a model was trained on, by which it is told later whether a mesh looks familiar."""
+
+    def spread(values: Sequence[float]) -> tuple[float, float, float]:
+        return float(min(values)), float(np.median(values)), float(max(values))
+
+    q5, q25, q50, q75, q95 = np.mean([mesh.edge_lengths for mesh in meshes], axis=0).tolist()
+    return DataStatistics(
+        n_meshes=len(meshes),
+        n={kind: spread([mesh.n[kind] for mesh in meshes]) for kind in KINDS},
+        size=spread([mesh.radius for mesh in meshes]),
+        edge_length=(q5, q25, q50, q75, q95),
+    )
 
 
 def _standardized(sums: np.ndarray) -> SquaredError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ from torch.optim import Optimizer
 
 from hodgeformer.checkpoint import read_tensors, write_tensors
 from hodgeformer.errors import CheckpointError
-from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.distributed import Processes
+from hodgeformer.train.learner import Learned, Learner
 
 _KIND = "training state"
 
@@ -22,38 +22,25 @@ _KIND = "training state"
 class Position:
     """The next batch to train on, and what was summed up on the way.
 
-    `loss`, `weight`, `hits` and `rows` are the sums of the epoch so far. `elapsed` are seconds of training, over all
-    sittings. `best` is the best validation score and `best_epoch` its epoch;
-    `evaluated` the share of the run after which was evaluated last.
+    `learned` is the sum over the epoch so far. `elapsed` are seconds of training, over all sittings. `best` is the best
+    validation score and `best_epoch` its epoch; `evaluated` the share of the run after which was evaluated last.
     """
 
     epoch: int = 0
     batch: int = 0
     step: int = 0
     elapsed: float = 0.0
-    loss: float = 0.0
-    weight: float = 0.0
-    hits: float = 0.0
-    rows: float = 0.0
+    learned: Learned = field(default_factory=Learned)
     best: float | None = None
     best_epoch: int = -1
     evaluated: float = 0.0
     finished: bool = False
 
     def next_epoch(self) -> Position:
-        return replace(self, epoch=self.epoch + 1, batch=0, loss=0.0, weight=0.0, hits=0.0, rows=0.0)
+        return replace(self, epoch=self.epoch + 1, batch=0, learned=Learned())
 
 
-def save_state(
-    path: Path,
-    position: Position,
-    *,
-    model: HodgeFormer,
-    optimizer: Optimizer,
-    average: HodgeFormer | None,
-    processes: Processes,
-    data: str,
-) -> None:
+def save_state(path: Path, position: Position, learner: Learner, *, processes: Processes, data: str) -> None:
     """Write the state; every process takes part, because each has random numbers of its own.
 
     `data` is the fingerprint of the training meshes.
@@ -61,27 +48,20 @@ def save_state(
     generators = processes.collect(_generators())
     if not processes.is_first:
         return
-    tensors: dict[str, Tensor] = {f"model/{name}": value for name, value in model.state_dict().items()}
-    if average is not None:
-        tensors |= {f"average/{name}": value for name, value in average.state_dict().items()}
-    for index, values in optimizer.state_dict()["state"].items():
+    tensors: dict[str, Tensor] = {f"model/{name}": value for name, value in learner.model.state_dict().items()}
+    if learner.average is not None:
+        tensors |= {f"average/{name}": value for name, value in learner.average.state_dict().items()}
+    for index, values in learner.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer/{index}/{name}": torch.as_tensor(value) for name, value in values.items()}
     for rank, states in enumerate(generators):
         tensors |= {f"random/{rank}/{name}": value for name, value in states.items()}
-    header = {"position": asdict(position), "processes": processes.count, "data": data}
+    numbers = asdict(position)
+    header = {"position": numbers | numbers.pop("learned"), "processes": processes.count, "data": data}
     write_tensors(path, tensors, header, kind=_KIND)
 
 
-def load_state(
-    path: Path,
-    *,
-    model: HodgeFormer,
-    optimizer: Optimizer,
-    average: HodgeFormer | None,
-    processes: Processes,
-    data: str,
-) -> Position:
-    """Bring model, optimizer, average and this process's random numbers back to where the file left them."""
+def load_state(path: Path, learner: Learner, *, processes: Processes, data: str) -> Position:
+    """Bring the learner and this process's random numbers back to where the file left them."""
     tensors, header = read_tensors(path, kind=_KIND)
     if header["processes"] != processes.count:
         raise CheckpointError(
@@ -98,14 +78,16 @@ def load_state(
         group, _, rest = name.partition("/")
         groups.setdefault(group, {})[rest] = value
     try:
-        model.load_state_dict(groups["model"])
-        if average is not None:
-            average.load_state_dict(groups["average"])
-        _load_optimizer(optimizer, groups.get("optimizer", {}))
+        learner.model.load_state_dict(groups["model"])
+        if learner.average is not None:
+            learner.average.load_state_dict(groups["average"])
+        _load_optimizer(learner.optimizer, groups.get("optimizer", {}))
         _set_generators(
             {name.partition("/")[2]: v for name, v in groups["random"].items() if name.startswith(f"{processes.rank}/")}
         )
-        return Position(**header["position"])
+        numbers = header["position"]
+        learned = Learned(**{part.name: numbers.pop(part.name) for part in fields(Learned)})
+        return Position(**numbers, learned=learned)
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: does not fit the run's config.toml ({error}); was it edited?") from None
 

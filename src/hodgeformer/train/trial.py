@@ -2,49 +2,60 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
+from hodgeformer.containers import PerElement
+from hodgeformer.memory import held_memory, peak_memory
+from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.setup import Setup
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will cost, from two measured steps."""
+    """What a run will cost, from two measured steps.
+
+    `memory` are bytes of this process at the peak: what it held before, and what a step on the largest batch adds.
+    """
 
     n_parameters: int
     n_batches: int
     seconds_per_step: float
     minutes: float
-    peak_memory: int | None
+    memory: int
 
 
 def estimate(setup: Setup) -> Estimate:
     """Take two steps on the first batches and scale up."""
     learner = setup.learner()
+    held = held_memory() or 0
     times = []
     with setup.training_loader(workers=0) as loader:
         n_batches = loader.n_batches()
-        for loaded in islice(loader.batches(), 3):
+        for batch in islice(loader.batches(), 3):
             began = time.perf_counter()
-            learner.learn(loaded.batch, 1e-6)
+            learner.learn(batch, 1e-6)
             times.append(time.perf_counter() - began)
     # The first step also compiles kernels.
     seconds = sum(times[1:]) / len(times[1:]) if len(times) > 1 else times[0]
     train = setup.config.train
     minutes = train.minutes or seconds * n_batches * (train.epochs or 1) / 60
-    return Estimate(learner.model.n_parameters, n_batches, seconds, minutes, peak_memory())
+    memory = max(peak_memory() or 0, held + _largest_batch(setup, learner.model))
+    return Estimate(learner.model.n_parameters, n_batches, seconds, minutes, memory)
 
 
-def peak_memory() -> int | None:
-    """Bytes of memory that this process used at most; None where the system does not say."""
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+def _largest_batch(setup: Setup, model: HodgeFormer) -> int:
+    """Bytes that a step needs for the largest meshes together, as many as a batch may hold."""
+    train, prepare = setup.config.train, setup.config.prepare
+    sizes: list[PerElement[int]] = []
+    for mesh in sorted(setup.census.training, key=lambda mesh: -mesh.n.f)[: train.batch_size]:
+        if sizes and train.max_faces is not None and sum(n.f for n in [*sizes, mesh.n]) > train.max_faces:
+            break
+        sizes.append(mesh.n)
+    n = PerElement.build(lambda kind: sum(size[kind] for size in sizes))
+    nnz = PerElement.build(lambda kind: sum(size[kind] * sum(prepare.row_sizes(size)[kind]) for size in sizes))
+    return model.activation_memory(n, nnz, training=True)
 
 
 def overfit_one_batch(setup: Setup, *, max_steps: int = 300) -> tuple[float, int]:
@@ -58,17 +69,16 @@ def overfit_one_batch(setup: Setup, *, max_steps: int = 300) -> tuple[float, int
     plain = config.replace(
         train=config.train.replace(label_smoothing=0.0, class_weights=False, ema=None),
         model={**config.model, "dropout": 0.0},
-        augment=config.augment.replace(rotation="none", tilt=0.0, slide=0.0, scale=0.0, mirror=0.0, noise=0.0),
     )
-    setup = Setup(plain, setup.dataset, setup.inventory, setup.folder, setup.processes)
+    setup = replace(setup, config=plain)
     learner = setup.learner()
-    with setup.training_loader(workers=0) as loader:
-        batch = next(iter(loader.batches())).batch
+    with setup.training_loader(workers=0, augmented=False) as loader:
+        batch = next(loader.batches())
     rate = plain.train.lr or 1e-3
     accuracy, step = 0.0, 0
     for step in range(max_steps):
         learned = learner.learn(batch, rate * min(1.0, (step + 1) / 20))
-        accuracy = learned.hits / max(learned.rows, 1.0)
+        accuracy = learned.accuracy or 0.0
         if accuracy > 0.999:
             break
     return accuracy, step + 1

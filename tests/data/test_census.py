@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hodgeformer.data.census import shape_hash, take_census
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.folder import open_folder
 from hodgeformer.data.labels import Values
-from hodgeformer.data.verify import shape_hash, verify
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.mesh import Mesh
 
@@ -26,14 +26,15 @@ def renumbered(mesh: Mesh, labels: np.ndarray, seed: int) -> tuple[Mesh, np.ndar
 
 def test_a_clean_data_set(figures: DataSet) -> None:
     seen: list[tuple[int, int]] = []
-    report = verify(figures, progress=lambda done, total: seen.append((done, total)))
-    assert report.ok
-    assert report.warnings == ()
-    assert report.usable() is figures
+    census = take_census(figures, progress=lambda done, total: seen.append((done, total)))
+    assert census.ok
+    assert census.warnings == ()
+    assert census.usable(skip_bad=False) is figures
     assert seen == [(i + 1, 10) for i in range(10)]
     for split, samples in figures.splits.items():
-        assert sum(report.class_counts[split]) == sum(report.n_faces[sample.name] for sample in samples)
-    assert json.loads(json.dumps(report.as_dict()))["splits"] == {"train": 5, "val": 2, "test": 3}
+        assert [mesh.name for mesh in census.of_split(split)] == [sample.name for sample in samples]
+        assert sum(census.class_counts[split]) == sum(mesh.n.f for mesh in census.of_split(split))
+    assert json.loads(json.dumps(census.as_dict()))["splits"] == {"train": 5, "val": 2, "test": 3}
 
 
 def test_every_bad_mesh_is_named_and_skipped_only_on_demand(figure_folder: Path) -> None:
@@ -44,30 +45,30 @@ def test_every_bad_mesh_is_named_and_skipped_only_on_demand(figure_folder: Path)
     labels = figure_folder / "labels" / "figure_test_0000.txt"
     labels.write_text(labels.read_text().replace("4", "8", 1))
     dataset = open_folder(figure_folder)
-    report = verify(dataset)
-    assert [problem.name for problem in report.problems] == [
+    census = take_census(dataset)
+    assert [problem.name for problem in census.problems] == [
         "figure_train_0000",
         "figure_train_0001",
         "figure_train_0002",
         "figure_test_0000",
     ]
     for problem, words in zip(
-        report.problems, ("missing", "figure_train_0001", "labels for mesh", "label 8"), strict=True
+        census.problems, ("missing", "figure_train_0001", "labels for mesh", "label 8"), strict=True
     ):
         assert words in problem.message
         assert problem.name in problem.message
     with pytest.raises(DataError, match=r"4 of the meshes.*figure_train_0000.*and 1 others"):
-        report.usable()
-    usable = report.usable(skip_bad=True)
+        census.usable(skip_bad=False)
+    usable = census.usable(skip_bad=True)
     assert [len(samples) for samples in usable.splits.values()] == [2, 2, 2]
-    assert verify(usable).ok
+    assert take_census(usable).ok
 
 
 def test_a_split_with_nothing_left_is_an_error_even_when_skipping(figure_folder: Path) -> None:
     for path in (figure_folder / "labels").glob("figure_val_*"):
         path.write_text("nonsense")
     with pytest.raises(DataError, match="no mesh of split 'val'"):
-        verify(open_folder(figure_folder)).usable(skip_bad=True)
+        take_census(open_folder(figure_folder)).usable(skip_bad=True)
 
 
 def test_a_renumbered_moved_copy_in_another_split_is_a_leak(figures: DataSet) -> None:
@@ -76,11 +77,13 @@ def test_a_renumbered_moved_copy_in_another_split_is_a_leak(figures: DataSet) ->
     copy = copy.with_vertices(copy.vertices * 2.0 + 7.0)
     leaked = Sample("copy", copy, Values(copied_labels))
     splits = {**figures.splits, "test": (*figures.splits["test"], leaked)}
-    report = verify(replace(figures, splits=splits))
-    assert not report.ok
-    assert report.leaks == ((("train", figures.split("train")[0].name), ("test", "copy")),)
-    assert "several splits" in report.warnings[0]
-    assert not report.problems
+    census = take_census(replace(figures, splits=splits))
+    assert not census.ok
+    [group] = census.leaks
+    assert [(mesh.split, mesh.name) for mesh in group] == [("train", figures.split("train")[0].name), ("test", "copy")]
+    assert "several splits" in census.warnings[0]
+    assert census.as_dict()["leaks"] == [[["train", figures.split("train")[0].name], ["test", "copy"]]]
+    assert not census.problems
 
 
 def test_the_hash_sees_changes_of_shape_and_connectivity(octahedron: Mesh) -> None:
@@ -93,7 +96,7 @@ def test_the_hash_sees_changes_of_shape_and_connectivity(octahedron: Mesh) -> No
 
 def test_classes_that_no_training_mesh_shows(figures: DataSet) -> None:
     wider = figures.with_classes((*figures.classes, "tail"))
-    assert verify(wider).warnings == ("no training mesh shows tail",)
+    assert take_census(wider).warnings == ("no training mesh shows tail",)
 
 
 def test_other_class_lists_keep_the_meaning(cubes: DataSet) -> None:
@@ -103,3 +106,21 @@ def test_other_class_lists_keep_the_meaning(cubes: DataSet) -> None:
     assert turned.colors[2] == cubes.colors[0]
     with pytest.raises(DataError, match="'disc' is not among"):
         cubes.with_classes(("cross", "ring"))
+
+
+def test_processes_that_share_the_work_find_the_same(figures: DataSet) -> None:
+    parts: list[dict[str, object]] = []
+
+    class Enough(Exception):
+        pass
+
+    def hand_in(part: dict[str, object]) -> list[dict[str, object]]:
+        parts.append(part)
+        raise Enough
+
+    for rank in range(2):
+        with pytest.raises(Enough):
+            take_census(figures, share=lambda places, rank=rank: places[rank::2], collect=hand_in)
+    shared = take_census(figures, share=lambda places: [], collect=lambda part: parts)
+    assert shared.fingerprint == take_census(figures).fingerprint
+    assert len(shared.meshes) == 10

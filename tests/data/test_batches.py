@@ -1,16 +1,17 @@
+"""Which meshes make up which batch: a function of seed and epoch alone."""
+
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hodgeformer.data.plan import BatchConfig, cut_batches, epoch_order, share, stream_seed
-from hodgeformer.errors import ConfigError
+from hodgeformer.data.loader import cut_batches, epoch_order
+from hodgeformer.data.source import stream_seed
 
 
 @given(st.integers(1, 200), st.integers(1, 40))
 def test_batches_by_count_hold_everything_and_are_even(n: int, size: int) -> None:
-    batches = cut_batches(range(n), BatchConfig(size=size), None)
+    batches = cut_batches(range(n), size, None, [1] * n)
     assert [i for batch in batches for i in batch] == list(range(n))
     lengths = [len(batch) for batch in batches]
     assert max(lengths) <= size
@@ -19,7 +20,7 @@ def test_batches_by_count_hold_everything_and_are_even(n: int, size: int) -> Non
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=60), st.integers(1, 300), st.integers(1, 12))
 def test_batches_by_budget_hold_everything_within_it(n_faces: list[int], budget: int, size: int) -> None:
-    batches = cut_batches(range(len(n_faces)), BatchConfig(size=size, max_faces=budget), n_faces)
+    batches = cut_batches(range(len(n_faces)), size, budget, n_faces)
     assert [i for batch in batches for i in batch] == list(range(len(n_faces)))
     for batch in batches:
         assert 1 <= len(batch) <= size
@@ -27,15 +28,8 @@ def test_batches_by_budget_hold_everything_within_it(n_faces: list[int], budget:
 
 
 def test_the_last_batch_is_no_leftover() -> None:
-    batches = cut_batches(range(9), BatchConfig(size=None, max_faces=80), [10] * 9)
+    batches = cut_batches(range(9), 20, 80, [10] * 9)
     assert [len(batch) for batch in batches] in ([4, 5], [5, 4])
-
-
-@given(st.lists(st.integers(), min_size=1, max_size=20), st.integers(1, 5))
-def test_shares_are_the_batch(batch: list[int], world_size: int) -> None:
-    shares = [share(batch, rank, world_size) for rank in range(world_size)]
-    assert sorted(i for part in shares for i in part) == sorted(batch)
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 def test_orders_differ_by_epoch_and_seed_only() -> None:
@@ -47,8 +41,3 @@ def test_orders_differ_by_epoch_and_seed_only() -> None:
 def test_streams_of_one_place_differ_by_purpose() -> None:
     states = {tuple(stream_seed(purpose, 0, 1, 2).generate_state(2)) for purpose in ("order", "shape", "connections")}
     assert len(states) == 3
-
-
-def test_a_batch_needs_a_limit() -> None:
-    with pytest.raises(ConfigError, match="a limit"):
-        BatchConfig(size=None)

@@ -1,16 +1,19 @@
-"""Keeping freed memory: fewer pages fetched again, in a process of its own."""
+"""What a process holds; and keeping freed memory: fewer pages fetched again, in a process of its own."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+from hodgeformer.memory import held_memory, peak_memory
 
 CODE = """
 import resource, sys
 import numpy as np
-from hodgeformer.allocator import keep_freed_memory
+from hodgeformer.memory import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 for _ in range(3):
@@ -31,3 +34,14 @@ def test_freed_memory_is_not_fetched_again() -> None:
         for choice in ("keep", "return")
     }
     assert faults["keep"] < faults["return"] / 10
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="read from /proc")
+def test_the_peak_stays_when_memory_is_freed() -> None:
+    before = held_memory()
+    block = np.ones(2**24)  # 128 MB
+    held = held_memory()
+    del block
+    assert before is not None and held is not None and held - before > 100 * 2**20
+    peak = peak_memory()
+    assert peak is not None and peak >= held - 2**20  # the kernel counts pages in batches

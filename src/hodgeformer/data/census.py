@@ -1,0 +1,235 @@
+"""Every mesh of a data set looked at once, before anything is learned from it: what is bad, how large, how balanced."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hodgeformer.containers import PerElement
+from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.errors import DataError, HodgeFormerError
+from hodgeformer.mesh.elements import file_edges
+from hodgeformer.mesh.geometry import norms, to_unit_sphere
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.order import canonical_faces
+from hodgeformer.mesh.topology import repeats_a_vertex
+
+Place = tuple[str, Sample]
+"""A sample and the split it is in, which comes first."""
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A mesh that cannot be used, and why."""
+
+    name: str
+    split: str
+    message: str
+
+
+@dataclass(frozen=True, eq=False)
+class CountedMesh:
+    """A mesh that can be used.
+
+    `labels` are its labelled elements per class, or for a regression the rows (count, sum, sum of squares) of its
+    values. `radius` is that in the file, `edge_lengths` are `QUANTILES` at unit size, `shape` is equal for copies.
+    """
+
+    name: str
+    split: str
+    n: PerElement[int]
+    labels: NDArray[Any]
+    n_unlabelled: int
+    radius: float
+    edge_lengths: tuple[float, ...]
+    shape: str
+
+
+Found = dict[str, CountedMesh | Problem]
+"""By name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Census:
+    """What was found, in the order of the data set; `dataset` holds only the usable meshes."""
+
+    dataset: DataSet
+    meshes: tuple[CountedMesh, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def training(self) -> tuple[CountedMesh, ...]:
+        return self.of_split("train")
+
+    def of_split(self, split: str) -> tuple[CountedMesh, ...]:
+        return tuple(mesh for mesh in self.meshes if mesh.split == split)
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The sum of the labels of the training meshes."""
+        total: NDArray[Any] = np.sum([mesh.labels for mesh in self.training], axis=0)
+        return total
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the shapes, labels, names or order of the training meshes."""
+        digest = hashlib.sha256()
+        for mesh in self.training:
+            digest.update(f"{mesh.name} {mesh.shape} ".encode() + np.ascontiguousarray(mesh.labels).tobytes())
+        return digest.hexdigest()
+
+    @property
+    def copies(self) -> tuple[tuple[CountedMesh, ...], ...]:
+        """Groups of meshes of the same shape."""
+        groups: dict[str, list[CountedMesh]] = {}
+        for mesh in self.meshes:
+            groups.setdefault(mesh.shape, []).append(mesh)
+        return tuple(tuple(group) for group in groups.values() if len(group) > 1)
+
+    @property
+    def leaks(self) -> tuple[tuple[CountedMesh, ...], ...]:
+        """Copies that span several splits."""
+        return tuple(group for group in self.copies if len({mesh.split for mesh in group}) > 1)
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems and not self.leaks
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is no mistake in itself but is worth knowing: leaks, copies, classes that cannot be learned."""
+        leaks = self.leaks
+        found = [f"the same shape is in several splits: {_listed(group)}" for group in leaks]
+        found += [
+            f"the same shape occurs more than once: {_listed(group)}" for group in self.copies if group not in leaks
+        ]
+        if not self.training:
+            found.append("there is no training split, so this data set can only be evaluated on")
+        elif missing := [name for name, n in zip(self.dataset.classes, self.labels, strict=False) if n == 0]:
+            found.append(f"no training mesh shows {', '.join(missing[:8])}{' and others' if len(missing) > 8 else ''}")
+        return tuple(found)
+
+    @property
+    def class_counts(self) -> dict[str, list[int]]:
+        """Labelled elements (or meshes) of each class in each split; a regression has none."""
+        if not self.dataset.classes:
+            return {}
+        nothing = np.zeros(len(self.dataset.classes), dtype=np.int64)
+        counts = {split: sum((m.labels for m in self.of_split(split)), nothing) for split in self.dataset.splits}
+        return {split: n.tolist() for split, n in counts.items()}
+
+    @property
+    def unlabelled(self) -> dict[str, int]:
+        return {split: sum(mesh.n_unlabelled for mesh in self.of_split(split)) for split in self.class_counts}
+
+    def usable(self, *, skip_bad: bool) -> DataSet:
+        """The data set without its bad meshes if they may be skipped; an error that names them if not."""
+        if self.problems and not skip_bad:
+            first = "; ".join(problem.message for problem in self.problems[:3])
+            others = f" (and {len(self.problems) - 3} others)" if len(self.problems) > 3 else ""
+            raise DataError(
+                f"{len(self.problems)} of the meshes cannot be used: {first}{others}; correct the data, or leave such "
+                "meshes out with --skip-bad"
+            )
+        for split, samples in self.dataset.splits.items():
+            if not samples:
+                raise DataError(f"{self.dataset.name}: no mesh of split '{split}' can be used")
+        return self.dataset
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        dataset = self.dataset
+        return {
+            "name": dataset.name,
+            "task": dataset.task,
+            "element": dataset.element,
+            "classes": list(dataset.classes),
+            "splits": {split: len(samples) for split, samples in dataset.splits.items()},
+            "class_counts": self.class_counts,
+            "unlabelled": self.unlabelled,
+            "problems": [vars(problem) for problem in self.problems],
+            "leaks": [[[mesh.split, mesh.name] for mesh in group] for group in self.leaks],
+            "warnings": list(self.warnings),
+            "ok": self.ok,
+        }
+
+
+def take_census(
+    dataset: DataSet,
+    *,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    share: Callable[[Sequence[Place]], Sequence[Place]] = lambda places: places,
+    collect: Callable[[Found], list[Found]] = lambda found: [found],
+) -> Census:
+    """Read every mesh and its target once. `progress(done, total)` is called after each mesh.
+
+    Where several processes work together, `share` gives this one its part, and `collect` what all of them found.
+    """
+    places = [(split, sample) for split, samples in dataset.splits.items() for sample in samples]
+    mine = share(places)
+    found: Found = {}
+    for done, (split, sample) in enumerate(mine, 1):
+        try:
+            found[sample.name] = _counted(dataset, sample, split)
+        except HodgeFormerError as error:
+            named = sample.name in str(error) or sample.where in str(error)
+            found[sample.name] = Problem(sample.name, split, str(error) if named else f"{sample.where}: {error}")
+        progress(done, len(mine))
+    everything = {name: one for part in collect(found) for name, one in part.items()}
+    ordered = [everything[sample.name] for _, sample in places]
+    meshes = tuple(one for one in ordered if isinstance(one, CountedMesh))
+    problems = tuple(one for one in ordered if isinstance(one, Problem))
+    return Census(dataset.keep([mesh.name for mesh in meshes]) if problems else dataset, meshes, problems)
+
+
+def shape_hash(mesh: Mesh) -> str:
+    """Equal for copies of a mesh however they are numbered, moved or scaled (not turned)."""
+    faces = mesh.faces[~repeats_a_vertex(mesh.faces)]
+    used, corners = np.unique(faces, return_inverse=True)
+    points = mesh.vertices[used]
+    low = points.min(axis=0) if len(points) else np.zeros(3)
+    extent = float((points - low).max()) if len(points) else 0.0
+    grid = np.rint((points - low) / (extent or 1.0) * 1e5).astype(np.int64)
+    places, number = np.unique(grid, axis=0, return_inverse=True)
+    digest = hashlib.sha256(places.tobytes())
+    if len(faces):
+        digest.update(canonical_faces(number.reshape(-1)[corners.reshape(-1, 3)])[0].tobytes())
+    return digest.hexdigest()
+
+
+def _counted(dataset: DataSet, sample: Sample, split: str) -> CountedMesh:
+    mesh, target = dataset.load(sample)
+    used = mesh.vertices[mesh.faces.ravel()]
+    edges = file_edges(mesh)
+    tail, head = edges.T
+    at_unit_size = to_unit_sphere(mesh.vertices, mesh.faces)
+    lengths = np.quantile(norms(at_unit_size[head] - at_unit_size[tail]), QUANTILES)
+    return CountedMesh(
+        name=sample.name,
+        split=split,
+        n=PerElement(mesh.n_vertices, len(edges), mesh.n_faces),
+        labels=_labels(dataset, target),
+        n_unlabelled=int((target < 0).sum()) if dataset.classes else 0,
+        radius=float(norms(used - used.mean(axis=0)).max()),
+        edge_lengths=tuple(lengths.tolist()),
+        shape=shape_hash(mesh),
+    )
+
+
+def _labels(dataset: DataSet, target: NDArray[Any]) -> NDArray[Any]:
+    if dataset.task == "regression":
+        values = target.astype(np.float64)
+        return np.stack([np.full(values.shape[1], len(values)), values.sum(axis=0), (values**2).sum(axis=0)])
+    return np.bincount(target[target >= 0], minlength=len(dataset.classes))
+
+
+def _listed(group: tuple[CountedMesh, ...]) -> str:
+    shown = ", ".join(f"{mesh.split}: {mesh.name}" for mesh in group[:4])
+    return shown + (f" and {len(group) - 4} more" if len(group) > 4 else "")

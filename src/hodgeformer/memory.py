@@ -1,0 +1,51 @@
+"""The memory of this process: how much it holds, how much it held at most, and keeping what was freed."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+
+GIGABYTE = 2**30
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
+
+
+def held_memory() -> int | None:
+    """Bytes of memory held now, or at most where the system tells no more; None where it tells nothing."""
+    held = _status("VmRSS")
+    return peak_memory() if held is None else held
+
+
+def peak_memory() -> int | None:
+    """Bytes of memory held at most; None where the system does not say.
+
+    From /proc where there is one: the peak that getrusage tells includes that of the process which started this one.
+    """
+    peak = _status("VmHWM")
+    if peak is not None or sys.platform == "win32":
+        return peak
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def keep_freed_memory() -> bool:
+    """Let large blocks be reused in place of handing them back and fetching them again; True where it is done.
+
+    A training step frees and asks for the same activations again and again. By default glibc maps each large one
+    anew, and touching fresh pages costs a tenth of the step. Memory then stays at its peak until the process ends,
+    so training calls this, and a library that is only imported does not.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:  # another C library, such as musl
+        return False
+    return bool(mallopt(_M_MMAP_MAX, 0)) and bool(mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+
+
+def _status(field: str) -> int | None:
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.is_file() else []
+    found = next((line for line in lines if line.startswith(f"{field}:")), None)
+    return None if found is None else int(found.split()[1]) * 1024

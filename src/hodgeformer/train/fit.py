@@ -1,0 +1,140 @@
+"""Train to the end: plan or resume, learn, save when interrupted, choose, score, report.
+
+from hodgeformer.train.fit import fit
+
+outcome = fit("data", "runs/mine", settings=["train.minutes=10"])
+print(outcome.scores.values, outcome.chosen)
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from hodgeformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from hodgeformer.memory import keep_freed_memory
+from hodgeformer.train.config import Source
+from hodgeformer.train.distributed import Processes
+from hodgeformer.train.listener import Listener, Outcome, TensorBoard
+from hodgeformer.train.loop import Run
+from hodgeformer.train.report import write_report
+from hodgeformer.train.run_folder import RunFolder
+from hodgeformer.train.setup import Setup, set_up
+
+_PICTURED = 6
+
+
+def fit(
+    source: Source | None,
+    out: Path | str,
+    *,
+    settings: Sequence[str] = (),
+    start: Checkpoint | None = None,
+    processes: Processes | None = None,
+    listener: Listener | None = None,
+) -> Outcome:
+    """Train a model into a new run folder, or without a source go on with the run that was stopped in `out`.
+
+    `source` is a data-set folder, the name of a data set, a TOML file or its tables; what it and `settings` (as on the
+    command line, "train.lr=3e-4") leave open is planned from the data. `start` is a model to fine-tune. An interrupt
+    (Ctrl-C, a polite kill) saves the run and raises `Stopped`. A run with `train.epochs` that was stopped ends with the
+    weights it would have had anyway.
+    """
+    setup = open_run(source, out, settings=settings, start=start, processes=processes, listener=listener)
+    return finish(setup, train(setup, start=start, listener=listener))
+
+
+def open_run(
+    source: Source | None,
+    out: Path | str,
+    *,
+    settings: Sequence[str] = (),
+    start: Checkpoint | None = None,
+    processes: Processes | None = None,
+    listener: Listener | None = None,
+) -> Setup:
+    """`set_up`, and make the folder of a new run."""
+    creates = source is not None and (processes is None or processes.is_first)
+    if creates:
+        RunFolder(Path(out)).check_free()
+    setup = set_up(source, out, settings=settings, start=start, processes=processes, listener=listener)
+    if creates:
+        setup.folder.create(setup.config.toml())
+    return setup
+
+
+def train(setup: Setup, *, start: Checkpoint | None = None, listener: Listener | None = None) -> Run:
+    """All steps that are left of a run. An interrupt saves its state and raises `Stopped`."""
+    keep_freed_memory()
+    with _recorded(setup, listener or Listener()) as told, _interrupts() as interrupted:
+        run = Run(setup, setup.learner(start), listener=told, should_stop=interrupted)
+        run.resume()
+        run.train()
+    return run
+
+
+def finish(setup: Setup, run: Run) -> Outcome:
+    """Score the chosen checkpoint on the test split and write the report."""
+    chosen = load_checkpoint(setup.folder.best)
+    split = setup.tested
+    outcome = Outcome(
+        folder=setup.folder.root,
+        chosen=setup.folder.best,
+        split=split,
+        scores=None,
+        epochs=run.position.epoch,
+        elapsed=run.position.elapsed,
+        waited=run.waited,
+    )
+    answers = []
+    if split is not None:
+        evaluator = setup.evaluator(split, in_units=True)
+        model = chosen.build_model().to(setup.config.train.torch_device())
+        scores = evaluator.scores(model)
+        outcome = replace(outcome, scores=scores)
+        if setup.processes.is_first:
+            named = {f"{split}_{name}": value for name, value in scores.values.items()}
+            save_checkpoint(setup.folder.best, replace(chosen, metrics={**chosen.metrics, **named}))
+            answers = list(islice(evaluator.answers(model), _PICTURED))
+    if setup.processes.is_first:
+        write_report(setup.folder.report, setup, run.rows, outcome, answers)
+    return outcome
+
+
+@contextmanager
+def _recorded(setup: Setup, listener: Listener) -> Iterator[Listener]:
+    """The listener, behind TensorBoard where that is asked for."""
+    if not (setup.config.train.tensorboard and setup.processes.is_first):
+        yield listener
+        return
+    board = TensorBoard(setup.folder.root / "tensorboard", listener)
+    try:
+        yield board
+    finally:
+        board.close()
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C (or a polite kill) was heard. A second one ends at once."""
+    if threading.current_thread() is not threading.main_thread():  # signals are for the main thread alone
+        yield lambda: False
+        return
+    heard: list[int] = []
+
+    def hear(number: int, frame: object) -> None:
+        if heard:
+            raise KeyboardInterrupt
+        heard.append(number)
+
+    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(heard)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,133 @@
+"""fit(): one call from data to a scored model, interrupted and resumed, and everything that is told on the way."""
+
+from __future__ import annotations
+
+import inspect
+import signal
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from hodgeformer.checkpoint import load_checkpoint
+from hodgeformer.data.folder import write_folder
+from hodgeformer.errors import CheckpointError, ConfigError
+from hodgeformer.train.fit import fit
+from hodgeformer.train.listener import Listener, Standing, TensorBoard
+from hodgeformer.train.loop import Stopped
+from hodgeformer.train.setup import set_up
+from tiny_sets import TINY, parts
+
+SETTINGS = [*TINY, "train.epochs=3"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("parts")
+    write_folder(parts(), root)
+    return root
+
+
+class Interrupting(Listener):
+    """Presses Ctrl-C at a step, and notes what it hears."""
+
+    def __init__(self, at: int = 0, number: int = signal.SIGINT) -> None:
+        self.at, self.number, self.steps = at, number, 0
+        self.warnings: list[str] = []
+        self.resumed_at: int | None = None
+
+    def warned(self, message: str) -> None:
+        self.warnings.append(message)
+
+    def resumed(self, epoch: int, batch: int) -> None:
+        self.resumed_at = epoch
+
+    def stepped(self, standing: Standing) -> None:
+        self.steps += 1
+        if self.steps == self.at:
+            signal.raise_signal(self.number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "a polite kill"])
+def test_an_interrupted_run_is_saved_and_ends_as_if_nothing_had_happened(
+    folder: Path, tmp_path: Path, number: int
+) -> None:
+    before = signal.getsignal(number)
+    whole = fit(folder, tmp_path / "whole", settings=SETTINGS)
+    with pytest.raises(Stopped, match="epoch 2"):
+        fit(folder, tmp_path / "stopped", settings=SETTINGS, listener=Interrupting(at=3, number=number))
+    assert signal.getsignal(number) is before
+    listener = Interrupting()
+    outcome = fit(None, tmp_path / "stopped", listener=listener)
+    assert listener.resumed_at == 1 and listener.steps == 3
+    assert whole.scores is not None and outcome.scores is not None
+    assert outcome.scores.values == whole.scores.values and outcome.epochs == 3
+    first, second = (load_checkpoint(run.chosen).weights for run in (whole, outcome))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert (tmp_path / "stopped" / "report.html").exists()
+
+
+def test_it_works_in_a_thread_where_no_signal_arrives(folder: Path, tmp_path: Path) -> None:
+    outcomes = []
+    thread = threading.Thread(target=lambda: outcomes.append(fit(folder, tmp_path / "run", settings=SETTINGS)))
+    thread.start()
+    thread.join()
+    assert outcomes[0].chosen.exists()
+
+
+def test_a_folder_in_use_and_one_without_a_run_are_refused(folder: Path, tmp_path: Path) -> None:
+    fit(folder, tmp_path / "run", settings=[*TINY, "train.epochs=1"])
+    with pytest.raises(ConfigError, match="holds a run already"):
+        fit(folder, tmp_path / "run")
+    with pytest.raises(CheckpointError, match="not the folder of a run"):
+        fit(None, tmp_path)
+
+
+def test_tables_and_a_file_say_the_same(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(f'[data]\npath = "{folder}"\n[model]\nd_model = 32\n')
+    from_file = set_up(tmp_path / "c.toml", tmp_path / "run", settings=SETTINGS)
+    from_tables = set_up({"data": {"path": folder}, "model": {"d_model": 32}}, tmp_path / "run", settings=SETTINGS)
+    assert from_file.config == from_tables.config and not (tmp_path / "run").exists()
+
+
+def test_copies_between_splits_are_told(tmp_path: Path) -> None:
+    dataset = parts()
+    copy = replace(dataset.split("train")[0], name="copy")
+    write_folder(dataset.with_splits({"train": dataset.split("train"), "test": [copy]}), tmp_path / "leaky")
+    listener = Interrupting()
+    set_up(tmp_path / "leaky", tmp_path / "run", listener=listener)
+    assert len(listener.warnings) == 1 and "scores will flatter: copy" in listener.warnings[0]
+
+
+def test_tensorboard_writes_scalars_and_passes_everything_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+
+    class Writer:
+        def __init__(self, folder: str) -> None: ...
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            written.append(name)
+
+        def flush(self) -> None: ...
+
+    module = ModuleType("torch.utils.tensorboard")
+    module.SummaryWriter = Writer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    heard: list[str] = []
+    said = [name for name, _ in inspect.getmembers(Listener, inspect.isfunction) if not name.startswith("_")]
+    then = Listener()
+    for name in said:
+        setattr(then, name, lambda *_, name=name: heard.append(name))
+    board = TensorBoard(tmp_path, then)
+    standing = Standing(step=1, epoch=0, epochs=1, share=0.5, elapsed=1.0, loss=0.1, accuracy=None, rate=1e-3)
+    row = {"epoch": 1, "step": 2, "train_loss": 0.5}
+    told = {"reading": (1, 2), "warned": ("x",), "resumed": (0, 0), "stepped": (standing,), "evaluated": (row,)}
+    assert set(told) == set(said)
+    for name, arguments in told.items():
+        getattr(board, name)(*arguments)
+    assert heard == list(told)
+    assert written == ["step/loss", "step/rate", "epoch/train_loss"]
