@@ -26,6 +26,8 @@ ElementKind = Literal["v", "e", "f"]
 KINDS: tuple[ElementKind, ...] = ("v", "e", "f")
 KIND_OF: dict[Element, ElementKind] = {"vertex": "v", "edge": "e", "face": "f"}
 ELEMENT_NAMES: dict[ElementKind, str] = {kind: name for name, kind in KIND_OF.items()}
+Backend = Literal["auto", "reference", "numba", "triton"]
+"""What computes star attention."""
 
 
 @dataclass(frozen=True, slots=True)

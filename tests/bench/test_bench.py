@@ -7,8 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from hodgeformer.bench.meshes import bumpy_torus, human_sized_mesh
-from hodgeformer.bench.sizes import growth
+from hodgeformer.bench.yardsticks import bumpy_torus, human_sized_mesh
 from hodgeformer.cli import app
 from hodgeformer.mesh.check import check_mesh
 
@@ -20,11 +19,6 @@ def test_meshes_are_closed_and_of_the_size_they_say() -> None:
         assert report.closed
         assert report.winding_consistent
     assert abs(human_sized_mesh().n_vertices - 752) <= 4
-
-
-def test_growth_is_the_exponent() -> None:
-    rows = [{"n_vertices": 2.0**k, "seconds": 3 * 2.0 ** (1.5 * k)} for k in range(8, 15)]
-    assert growth(rows, "seconds") == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize("part", ["prepare", "order", "attention", "training"])

@@ -70,3 +70,4 @@ def test_doctor_reports() -> None:
     assert report["versions"]["torch"] != "missing"
     assert set(report["extras"]) == {"view", "hub", "track"}
     assert "threads" in report["machine"]
+    assert "faces to predict" in report["machine"].get("room for", "faces to predict")  # where memory is known

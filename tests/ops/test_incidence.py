@@ -7,18 +7,11 @@ import torch
 from torch import Tensor
 
 from hodgeformer.errors import BatchError
-from hodgeformer.ops.incidence import Incidence
+from hodgeformer.ops.incidence import Incidence, curl, d0, d0_t, d1, d1_t, gradient
 
 EDGES = torch.tensor([[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]])
-
-
-def vertex_to_edge(edges: Tensor, n_vertices: int) -> Incidence:
-    """d0 of edges given as (tail, head)."""
-    return Incidence.from_rows(edges, torch.tensor([-1, 1]).expand(edges.shape), n_vertices)
-
-
-D0 = vertex_to_edge(EDGES, 5)
-D1 = Incidence.from_rows(torch.tensor([[0, 2, 1], [2, 4, 3]]), torch.tensor([[1, 1, -1], [1, 1, -1]]), 5)
+SIDES, SIGNS = torch.tensor([[0, 2, 1], [2, 4, 3]]), torch.tensor([[1, 1, -1], [1, 1, -1]])
+D0, D1 = gradient(EDGES, 5), curl(SIDES, SIGNS, 5)
 
 
 def matrix(a: Incidence) -> Tensor:
@@ -42,6 +35,14 @@ def test_edges_run_from_tail_to_head_and_circles_close() -> None:
     assert torch.equal(D0.apply_t(torch.ones(5, 1))[4], torch.zeros(1))
 
 
+def test_the_functions_take_the_complex_as_tensors() -> None:
+    x, y, z = (torch.randn(n, 3) for n in (5, 5, 2))
+    assert torch.equal(d0(x, EDGES), D0.apply(x))
+    assert torch.equal(d0_t(y, EDGES, 5), D0.apply_t(y))
+    assert torch.equal(d1(y, SIDES, SIGNS), D1.apply(y))
+    assert torch.equal(d1_t(z, SIDES, SIGNS, 5), D1.apply_t(z))
+
+
 @pytest.mark.parametrize("a", [D0, D1])
 def test_each_direction_is_the_derivative_of_the_other(a: Incidence) -> None:
     x = torch.randn(a.n_in, 2, 3, dtype=torch.float64, requires_grad=True)
@@ -54,7 +55,7 @@ def test_each_direction_is_the_derivative_of_the_other(a: Incidence) -> None:
 def test_strided_rows_and_many_rows() -> None:
     n = 3000
     edges = torch.stack([torch.arange(n), torch.arange(n).roll(-1)], 1)
-    a = vertex_to_edge(edges, n)
+    a = gradient(edges, n)
     x = torch.randn(n, 24)[:, 8:16]
     assert torch.equal(a.apply(x), x.roll(-1, 0) - x)
     assert torch.equal(a.apply_t(x), x.roll(1, 0) - x)
@@ -63,7 +64,7 @@ def test_strided_rows_and_many_rows() -> None:
 
 def test_the_door() -> None:
     with pytest.raises(BatchError, match=r"\[0, 3\), got 0 to 3"):
-        vertex_to_edge(EDGES, 3)
+        gradient(EDGES, 3)
     with pytest.raises(BatchError, match=r"\(5, 2\) and \(5, 3\)"):
         Incidence.from_rows(EDGES, torch.ones(5, 3), 5)
     with pytest.raises(BatchError, match=r"apply_t of a 5 x 5 incidence needs 5 rows, got \(4, 2\)"):

@@ -7,8 +7,7 @@ import torch
 from torch.nn.functional import elu
 
 from hodgeformer.errors import BatchError
-from hodgeformer.ops.linear_attention import linear_attention
-from hodgeformer.ops.segment import segment_mean
+from hodgeformer.ops.linear_attention import linear_attention, segment_mean
 
 OFFSETS = torch.tensor([0, 3, 4, 11])
 

@@ -32,7 +32,7 @@ def test_split_undoes_pack(prepared):
     for kind in KINDS:
         for part, mesh in zip(batch.split(batch.x_in[kind], kind), prepared, strict=True):
             np.testing.assert_array_equal(part.numpy(), mesh.x_in[kind])
-    for part, mesh in zip(batch.split(batch.positions, "v"), prepared, strict=True):
+    for part, mesh in zip(batch.split(batch.topology.positions, "v"), prepared, strict=True):
         np.testing.assert_allclose(part.numpy(), mesh.positions, atol=1e-7)
 
 
@@ -126,7 +126,7 @@ def test_to_moves_every_tensor_and_casts_the_floating_ones(prepared):
     assert all(tensor.device.type == "meta" for tensor in tensors(batch.to("meta")))
     assert len(tensors(batch)) > 40
     double = batch.to(dtype=torch.float64)
-    assert double.x_in.v.dtype == double.positions.dtype == torch.float64
+    assert double.x_in.v.dtype == double.topology.positions.dtype == torch.float64
     assert double.topology.patterns.v.indices.dtype == torch.int32
     assert double.topology.gradient.signs.dtype == torch.int8
 

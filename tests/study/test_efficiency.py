@@ -8,7 +8,7 @@ import pytest
 
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.study import efficiency
-from hodgeformer.study.efficiency import WORKS, Cost, Work, apart, runtime_rows, size_cost, size_row
+from hodgeformer.study.efficiency import WORKS, Cost, Work, apart, growth, runtime_rows, size_cost, size_row
 from meshes import icosphere, tetrahedron
 
 
@@ -50,3 +50,8 @@ def test_the_runtime_table_counts_epochs_and_preparation() -> None:
         assert row["epoch_seconds"] >= row["model_seconds"] > 0
         assert 0 < row["preparation_share"] < 1
     assert training["paper_epoch_seconds"] == 17.58
+
+
+def test_growth_is_the_exponent() -> None:
+    rows = [{"n_vertices": 2.0**k, "seconds": 3 * 2.0 ** (1.5 * k)} for k in range(8, 15)]
+    assert growth(rows, "seconds") == pytest.approx(1.5)

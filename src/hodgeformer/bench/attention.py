@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hodgeformer.bench.timing import median_seconds
-from hodgeformer.containers import SparsityPattern
-from hodgeformer.ops.star_attention import Backend, star_attention
+from hodgeformer.bench.yardsticks import median_seconds
+from hodgeformer.containers import Backend, SparsityPattern
+from hodgeformer.ops.star_attention import star_attention
 
 
 def gather_attention(*, q: Tensor, k: Tensor, y: Tensor, neighbors: Tensor) -> Tensor:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from hodgeformer.bench.meshes import bumpy_torus, human_sized_mesh
-from hodgeformer.bench.timing import median_seconds, product_seconds
+from hodgeformer.bench.yardsticks import bumpy_torus, human_sized_mesh, median_seconds, product_seconds
 from hodgeformer.mesh.features import input_features
 from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
@@ -35,9 +33,6 @@ class PreparationCost:
     products: float
     target: float
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def preparation_costs(*, large: bool = True, repeat: int = 5) -> list[PreparationCost]:
     """The three sizes that the project holds itself to."""
@@ -47,16 +42,8 @@ def preparation_costs(*, large: bool = True, repeat: int = 5) -> list[Preparatio
     if large:
         uncapped = PrepareConfig(max_neighbors=None)
         rows.append(_cost("16,384 vertices, no cap", bumpy_torus(1 << 14), uncapped, n_threads, 8.0, repeat))
-        rows.append(
-            _cost(
-                "131,072 vertices, default caps",
-                bumpy_torus(1 << 17),
-                PrepareConfig(),
-                n_threads,
-                25.0,
-                repeat,
-            )
-        )
+        large_mesh, capped = bumpy_torus(1 << 17), PrepareConfig()
+        rows.append(_cost("131,072 vertices, default caps", large_mesh, capped, n_threads, 25.0, repeat))
     return rows
 
 
@@ -67,13 +54,8 @@ def _cost(name: str, mesh: Mesh, config: PrepareConfig, n_threads: int, target: 
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
 
     def patterns() -> object:
-        return sparsity_patterns(
-            topology,
-            vertices,
-            sizes=config.row_sizes(topology.n),
-            seed=0,
-            n_threads=n_threads,
-        )
+        sizes = config.row_sizes(topology.n)
+        return sparsity_patterns(topology, vertices, sizes=sizes, seed=0, n_threads=n_threads)
 
     total = median_seconds(lambda: prepare(mesh, config, n_threads=n_threads), repeat)
     product = product_seconds(n_threads)

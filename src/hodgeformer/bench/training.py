@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hodgeformer.bench.meshes import human_sized_mesh
+from hodgeformer.bench.yardsticks import human_sized_mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_format
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,7 +59,7 @@ def bench(
 def _prepare(quick: bool) -> list[dict[str, Any]]:
     from hodgeformer.bench.preparation import preparation_costs
 
-    return [cost.to_json() for cost in preparation_costs(large=not quick)]
+    return [asdict(cost) for cost in preparation_costs(large=not quick)]
 
 
 def _order(quick: bool) -> list[dict[str, Any]]:
@@ -83,16 +84,21 @@ def _training(quick: bool) -> list[dict[str, Any]]:
 
 
 def _sizes(quick: bool) -> list[dict[str, Any]]:
-    from hodgeformer.bench.sizes import growth, size_rows
+    from hodgeformer.bench.yardsticks import bumpy_torus
+    from hodgeformer.mesh.prepare import PrepareConfig
+    from hodgeformer.study.efficiency import WORKS, growth, size_cost
 
-    rows: dict[str, list[dict[str, float]]] = {}
-    for name, row in size_rows(range(8, 10) if quick else range(8, 17)):
-        rows.setdefault(name, []).append(row)
-    table: list[dict[str, Any]] = [{"pass": name, **row} for name, group in rows.items() for row in group]
-    for name, group in rows.items():
-        for what, smallest in (("exponent", 1), ("exponent from 2^12 on", 2**12)):
-            exponents = {key: growth(group, key, smallest) for key in ("seconds", "gigabytes")}
-            table.append({"pass": f"{name}: {what}", "n_vertices": None, **exponents})
+    small, table = bumpy_torus(64), []
+    for neighbors, config in (("sqrt", PrepareConfig(max_neighbors=None)), ("capped", PrepareConfig())):
+        for work in WORKS[:2]:
+            name, rows = f"{work}, {neighbors} neighbors", []
+            for k in range(8, 10) if quick else range(8, 17):
+                cost = size_cost(bumpy_torus(1 << k), small, work, config)
+                rows.append({"n_vertices": 1 << k, "seconds": cost.seconds, "gigabytes": cost.gigabytes})
+            table += [{"pass": name, **row} for row in rows]
+            for what, smallest in (("exponent", 1), ("exponent from 2^12 on", 2**12)):
+                exponents = {key: growth(rows, key, smallest) for key in ("seconds", "gigabytes")}
+                table.append({"pass": f"{name}: {what}", "n_vertices": None, **exponents})
     return table
 
 

@@ -64,17 +64,33 @@ def _machine() -> dict[str, str]:
         "platform": platform.platform(),
         "processors": str(os.cpu_count() or "unknown"),
         "threads": f"{thread_count()} here, {torch.get_num_threads()} in torch",
-        "memory": _memory(),
+        **_memory(),
     }
 
 
-def _memory() -> str:
+def _memory() -> dict[str, str]:
+    """What there is, and the largest meshes that the default model is estimated to take one at a time."""
+    from hodgeformer.containers import PerElement
+    from hodgeformer.mesh.prepare import PrepareConfig
+    from hodgeformer.nn.config import ModelConfig
+    from hodgeformer.nn.memory import activation_memory
+
     try:
         page = os.sysconf("SC_PAGE_SIZE")
         total, free = page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        return "unknown"
-    return f"{total / 2**30:.1f} GB, {free / 2**30:.1f} GB free"
+        return {"memory": "unknown"}
+    n = PerElement(50_000, 150_000, 100_000)  # a closed mesh; rows are at their longest, so memory grows in proportion
+    sizes = PrepareConfig().row_sizes(n)
+    nnz = PerElement.build(lambda kind: n[kind] * sum(sizes[kind]))
+    model = ModelConfig(task="segmentation", n_classes=8)
+    predicted, trained = (
+        round(free * n.f / activation_memory(model, n, nnz, training=training), -3) for training in (False, True)
+    )
+    return {
+        "memory": f"{total / 2**30:.1f} GB, {free / 2**30:.1f} GB free",
+        "room for": f"meshes of about {predicted:,.0f} faces to predict, {trained:,.0f} to train on",
+    }
 
 
 def _devices() -> dict[str, str]:

@@ -55,7 +55,7 @@ def efficiency(
 
 
 def _sizes(exponents: range, capped: bool) -> list[dict[str, Any]]:
-    from hodgeformer.bench.meshes import bumpy_torus
+    from hodgeformer.bench.yardsticks import bumpy_torus
     from hodgeformer.mesh.prepare import PrepareConfig
     from hodgeformer.study.efficiency import WORKS, size_cost, size_row
 

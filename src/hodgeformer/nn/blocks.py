@@ -52,8 +52,7 @@ class LinearAttention(nn.Module):
     def forward(self, x: Float[Tensor, "n d"], offsets: Int[Tensor, " meshes_and_one"]) -> Float[Tensor, "n d"]:
         weight = torch.cat([self.query.weight, self.key.weight, self.value.weight])
         q, k, value = nn.functional.linear(x, weight).view(len(x), 3, self.n_heads, -1).unbind(1)
-        out: Tensor = self.out(linear_attention(q=q, k=k, v=value, offsets=offsets).flatten(1))
-        return out
+        return self.out(linear_attention(q=q, k=k, v=value, offsets=offsets).flatten(1))
 
 
 class Block(nn.Module):

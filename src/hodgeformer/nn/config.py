@@ -6,16 +6,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from hodgeformer.containers import KIND_OF, KINDS, Element, ElementKind, PerElement, Task
+from hodgeformer.containers import KIND_OF, KINDS, Backend, Element, ElementKind, PerElement, Task
 from hodgeformer.mesh.features import PAPER_GROUPS, feature_widths
 from hodgeformer.settings import Settings
 
 Stars = Literal["learned", "barycentric", "galerkin"]
-Backend = Literal["auto", "reference", "numba", "triton"]
 Size = Annotated[int, Field(ge=1)]
 
-READ_BY: dict[ElementKind, str] = {"v": "ve", "e": "vef", "f": "ef"}
-"""The kinds whose features the learned stars of L_v, L_e and L_f read."""
+StarName = Literal["star0_inv", "star1", "star1_inv", "star2"]
+STAR_KIND: dict[StarName, ElementKind] = {"star0_inv": "v", "star1": "e", "star1_inv": "e", "star2": "f"}
+"""The kind of element that a star acts on, and whose features a learned one reads."""
+OPERATOR_STARS: dict[ElementKind, tuple[StarName, ...]] = {
+    "v": ("star0_inv", "star1"),
+    "e": ("star0_inv", "star1", "star1_inv", "star2"),
+    "f": ("star1_inv", "star2"),
+}
+"""The stars of L_v, L_e and L_f."""
 
 
 class ModelConfig(Settings):
@@ -103,7 +109,7 @@ class ModelConfig(Settings):
         """The kinds that some layer reads; the others need no embedding."""
         read = set(self.updates)
         if "H" in self.blocks and self.stars == "learned":
-            read.update(*(READ_BY[kind] for kind in self.updated))
+            read.update(STAR_KIND[star] for kind in self.updated for star in OPERATOR_STARS[kind])
         return tuple(kind for kind in KINDS if kind in read)
 
     @property

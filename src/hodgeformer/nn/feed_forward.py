@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from hodgeformer.ops.dropout import relu_dropout
+
+
+class Linear(nn.Linear):
+    """torch's, with the type of its result."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return cast(Tensor, super().__call__(x))
 
 
 class FeedForward(nn.Module):
@@ -21,13 +28,12 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "n d_in"]) -> Float[Tensor, "n d_out"]:
         hidden = self.expand(x)
-        out: Tensor = self.contract(relu_dropout(hidden, self.dropout if self.training else 0.0))
-        return out
+        return self.contract(relu_dropout(hidden, self.dropout if self.training else 0.0))
 
 
-def linear(d_in: int, d_out: int, *, bias: bool = True, init: Literal["he", "xavier"] = "xavier") -> nn.Linear:
+def linear(d_in: int, d_out: int, *, bias: bool = True, init: Literal["he", "xavier"] = "xavier") -> Linear:
     """A linear layer with zero bias: He weights before a ReLU, Xavier weights elsewhere."""
-    layer = nn.Linear(d_in, d_out, bias=bias)
+    layer = Linear(d_in, d_out, bias=bias)
     if init == "he":
         nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
     else:

@@ -13,7 +13,7 @@ from hodgeformer.containers import ElementKind, PerElement
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.feed_forward import linear
 from hodgeformer.ops.dropout import dropout
-from hodgeformer.ops.segment import segment_mean
+from hodgeformer.ops.linear_attention import segment_mean
 from hodgeformer.packed.topology import PackedComplex
 
 
@@ -28,8 +28,7 @@ class _Head(nn.Module):
         self.out = linear(self.d_in, config.n_classes)
 
     def answer(self, x: Float[Tensor, "rows d"]) -> Float[Tensor, "rows n_classes"]:
-        out: Tensor = self.out(dropout(x, self.dropout if self.training else 0.0))
-        return out
+        return self.out(dropout(x, self.dropout if self.training else 0.0))
 
 
 class MeshHead(_Head):

@@ -1,4 +1,4 @@
-"""The learned Hodge star: sparse attention between elements of one kind."""
+"""The Hodge stars: learned ones, sparse attention between elements of one kind, and those of the textbook."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from hodgeformer.containers import ElementKind
-from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.config import STAR_KIND, ModelConfig, StarName
 from hodgeformer.nn.feed_forward import linear
 from hodgeformer.ops.dropout import drawn_seed
 from hodgeformer.ops.layer_norm import normalized_parts
 from hodgeformer.ops.star_attention import star_attention
+from hodgeformer.packed.metric import Metric, inverse
 from hodgeformer.packed.topology import PackedComplex
 
 
@@ -22,11 +22,11 @@ class HodgeStar(nn.Module):
     W_Q and W_K of its own.
     """
 
-    def __init__(self, config: ModelConfig, kind: ElementKind) -> None:
+    def __init__(self, config: ModelConfig, name: StarName) -> None:
         super().__init__()
         self.query = linear(config.d_model, config.d_model, bias=False)
         self.key = linear(config.d_model, config.d_model, bias=False)
-        self.kind, self.n_heads = kind, config.n_heads
+        self.kind, self.n_heads = STAR_KIND[name], config.n_heads
         self.dropout, self.backend = config.dropout, config.backend
 
     def forward(
@@ -49,3 +49,37 @@ class HodgeStar(nn.Module):
         """Both by one matrix product: fewer and larger ones run faster."""
         both = nn.functional.linear(x, torch.cat([self.query.weight, self.key.weight]))
         return normalized_parts(both.view(len(x), 2, self.n_heads, -1))
+
+
+class FixedStar(nn.Module):
+    """star y of discrete exterior calculus, the same for every head and column; the features are not read.
+
+    Stands in the place of a learned star, so that the two can be compared.
+
+    All stars are the diagonal ones of the barycentric dual. With `galerkin`, star1 is the mass matrix of
+    Whitney 1-forms, which makes d0^T star1 d0 the cotangent Laplacian. Its inverse is dense, so star1_inv
+    stays the diagonal one.
+    """
+
+    def __init__(self, name: StarName, *, galerkin: bool) -> None:
+        super().__init__()
+        self.name, self.galerkin = name, galerkin
+
+    def forward(self, x: Tensor | None, y: Float[Tensor, "n d"], topology: PackedComplex) -> Float[Tensor, "n d"]:
+        if self.name == "star1" and self.galerkin:
+            return topology.metric.galerkin_star1(y)
+        return self.diagonal(topology.metric).to(y.dtype).unsqueeze(1) * y
+
+    def diagonal(self, metric: Metric) -> Float[Tensor, " n"]:
+        if self.name == "star0_inv":
+            return inverse(metric.star0)
+        if self.name == "star1_inv":
+            return inverse(metric.star1)
+        return metric.star1 if self.name == "star1" else metric.star2
+
+
+def star_for(config: ModelConfig, name: StarName) -> HodgeStar | FixedStar:
+    """One star, learned or fixed as the configuration says."""
+    if config.stars == "learned":
+        return HodgeStar(config, name)
+    return FixedStar(name, galerkin=config.stars == "galerkin")

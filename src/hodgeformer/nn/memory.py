@@ -7,17 +7,17 @@ normalization, a dropout or a signed gather returns is kept by the layer that re
 from __future__ import annotations
 
 from hodgeformer.containers import ElementKind, PerElement
-from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.config import OPERATOR_STARS, STAR_KIND, ModelConfig
+from hodgeformer.ops.star_problem import weights_are_kept
 
-STARS: dict[ElementKind, str] = {"v": "ev", "e": "evfe", "f": "fe"}
-"""The kinds that the stars of L_v, L_e and L_f act on."""
 BYTES = 4
-WEIGHTS_KEPT_UP_TO = 3
-"""Attention weights are kept for the backward pass while a row has at most this many times d_head neighbors."""
 
 
 def activation_memory(config: ModelConfig, n: PerElement[int], nnz: PerElement[int], *, training: bool) -> int:
-    """Bytes at the peak of one pass, float32, on the CPU; patterns, weights and optimizer not counted."""
+    """Bytes at the peak of one pass over n elements with nnz pattern entries, float32, on the CPU.
+
+    Patterns, weights and optimizer are not counted.
+    """
     if training:
         return BYTES * (_kept(config, n, nnz) + _working(config, n, nnz))
     embedded = sum(n[kind] for kind in config.embedded)
@@ -39,15 +39,15 @@ def _kept(config: ModelConfig, n: PerElement[int], nnz: PerElement[int]) -> int:
 
 
 def _kept_by_block(config: ModelConfig, letter: str, n: PerElement[int], nnz: PerElement[int]) -> int:
-    """Two normalizations, the hidden layer, the input of W_O, and what attention keeps."""
+    """Two normalizations, the hidden layer, the input of W_O, and what attention keeps: q, k and its values."""
     d = config.d_model
     total = 0
     for kind in config.updated:
         total += n[kind] * (3 * d + config.d_hidden)
         if letter == "T":
-            total += 8 * n[kind] * d  # q, k, value, elu and elu + 1 of q and k, the sum before it is divided
+            total += 3 * n[kind] * d
         elif config.stars == "learned":
-            total += sum(3 * n[on] * d + _weights(config, n, nnz, on) for on in _kinds(STARS[kind]))
+            total += sum(3 * n[on] * d + _weights(config, n, nnz, on) for on in _kinds_of_stars(kind))
     return total
 
 
@@ -59,14 +59,16 @@ def _working(config: ModelConfig, n: PerElement[int], nnz: PerElement[int]) -> i
 
 
 def _weights(config: ModelConfig, n: PerElement[int], nnz: PerElement[int], kind: ElementKind) -> int:
-    kept = nnz[kind] <= WEIGHTS_KEPT_UP_TO * config.d_head * n[kind]
+    kept = weights_are_kept(nnz=nnz[kind], n=n[kind], d_head=config.d_head)
     return nnz[kind] * config.n_heads if kept else 0
 
 
 def _acted_on(config: ModelConfig) -> tuple[ElementKind, ...]:
     """The kinds that some attention works on."""
-    return _kinds("".join(STARS[kind] for kind in config.updated)) if "H" in config.blocks else config.updated
+    if "H" not in config.blocks:
+        return config.updated
+    return tuple(on for kind in config.updated for on in _kinds_of_stars(kind))
 
 
-def _kinds(letters: str) -> tuple[ElementKind, ...]:
-    return tuple(letters)  # type: ignore[arg-type]
+def _kinds_of_stars(kind: ElementKind) -> tuple[ElementKind, ...]:
+    return tuple(STAR_KIND[star] for star in OPERATOR_STARS[kind])

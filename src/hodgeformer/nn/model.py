@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -30,14 +32,13 @@ class HodgeFormer(nn.Module):
         self.head = head_for(config)
 
     def forward(self, batch: Batch) -> Float[Tensor, "rows n_classes"]:
-        logits: Tensor = self.head(self.forward_features(batch), batch.topology)
-        return logits
+        return cast(Tensor, self.head(self.forward_features(batch), batch.topology))
 
     def forward_features(self, batch: Batch) -> PerElement[Tensor | None]:
         """The features (n, d_model) that the head reads; None for kinds that no layer reads."""
         self._check(batch)
-        features: PerElement[Tensor | None] = self.encoder(self.embedding(batch.x_in, batch.topology), batch.topology)
-        return features
+        x = self.embedding(batch.x_in, batch.topology)
+        return cast("PerElement[Tensor | None]", self.encoder(x, batch.topology))
 
     @property
     def n_parameters(self) -> int:

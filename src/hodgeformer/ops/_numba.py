@@ -1,27 +1,22 @@
 """Fused star attention on the CPU: rows in compiled loops, no gathered keys or values, no atomics.
 
-The softmax weights are kept for the backward pass when rows are short (SAVE_UP_TO), otherwise computed again
-head by head, so that what a long row costs stays below what its pattern costs. Gradients of k and y are sums
-over the columns of the pattern in a fixed order: the result is the same to the bit for any number of threads.
+The softmax weights are kept for the backward pass when rows are short, otherwise computed again head by head, so
+that what a long row costs stays below what its pattern costs. Gradients of k and y are sums over the columns of the
+pattern in a fixed order: the result is the same to the bit for any number of threads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from hodgeformer.containers import SparsityPattern
-from hodgeformer.ops._dropout import Dropout
-from hodgeformer.ops._layout import rows_in_order
+from hodgeformer.ops._numba_ir import GROUP
 from hodgeformer.ops._numba_kernels import Kernels, kernels
-from hodgeformer.ops._numba_rows import GROUP
+from hodgeformer.ops.star_problem import StarProblem, rows_in_order, weights_are_kept
 from hodgeformer.threads import for_row_ranges
 
-SAVE_UP_TO = 3.0
-"""Weights are saved while a row has at most this many times d_head neighbors: no more than q, k and y hold."""
 MIN_ROWS = 64
 
 
@@ -32,105 +27,82 @@ def missing(x: Tensor) -> str | None:
     return f"it runs float32 and float64 on the cpu, got {x.dtype} on {x.device}; use backend='auto', or move and cast"
 
 
-def forward(
-    *,
-    q: Tensor,
-    k: Tensor,
-    y: Tensor,
-    pattern: SparsityPattern[Tensor],
-    dropout: Dropout,
-    needs_backward: bool,
-) -> tuple[Tensor, tuple[Tensor, ...]]:
+def forward(problem: StarProblem, *, needs_backward: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
     """out, and the weights (nnz + GROUP, h) if they are to be kept; a dropped one is negative.
 
     The last GROUP rows are never used: whole groups are read, also at the end.
     """
-    inputs = _Inputs(rows_in_order(q), rows_in_order(k), rows_in_order(y), pattern, dropout)
-    n, h, d_head = q.shape
-    keep = needs_backward and pattern.nnz <= SAVE_UP_TO * d_head * n
-    weights = torch.empty(pattern.nnz + GROUP, h, dtype=q.dtype) if keep else None
+    (n, h, d_head), y, nnz = problem.q.shape, problem.y, problem.pattern.nnz
+    keep = needs_backward and weights_are_kept(nnz=nnz, n=n, d_head=d_head)
+    weights = torch.empty(nnz + GROUP, h, dtype=y.dtype) if keep else None
     out = torch.empty(y.shape, dtype=y.dtype)
-    inputs.run_forward(out=out, weights=weights, first_head=0, n_heads=h)
+    _run_forward(problem.in_order(), out=out, weights=weights, first_head=0, n_heads=h)
     return out, () if weights is None else (weights,)
 
 
-def backward(
-    *,
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    y: Tensor,
-    pattern: SparsityPattern[Tensor],
-    dropout: Dropout,
-    saved: tuple[Tensor, ...],
-) -> tuple[Tensor, Tensor, Tensor]:
+def backward(problem: StarProblem, grad: Tensor, saved: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
     """Rows give ds and dq; columns sum ds into dk and the weights into dy."""
-    inputs = _Inputs(rows_in_order(q), rows_in_order(k), rows_in_order(y), pattern, dropout)
-    grad, h = rows_in_order(grad), q.shape[1]
-    dq, dk, dy = (torch.empty(x.shape, dtype=x.dtype) for x in (q, k, y))
+    problem, grad = problem.in_order(), rows_in_order(grad)
+    dq, dk, dy = (torch.empty(x.shape, dtype=x.dtype) for x in (problem.q, problem.k, problem.y))
     if saved:
-        inputs.run_backward(grad, weights=saved[0], gradients=(dq, dk, dy), first_head=0)
+        _run_backward(problem, grad, weights=saved[0], gradients=(dq, dk, dy), first_head=0)
         return dq, dk, dy
-    weights = torch.empty(pattern.nnz + GROUP, 1, dtype=q.dtype)
-    for head in range(h):
-        inputs.run_forward(out=None, weights=weights, first_head=head, n_heads=1)
-        inputs.run_backward(grad, weights=weights, gradients=(dq, dk, dy), first_head=head)
+    weights = torch.empty(problem.pattern.nnz + GROUP, 1, dtype=dq.dtype)
+    for head in range(dq.shape[1]):
+        _run_forward(problem, out=None, weights=weights, first_head=head, n_heads=1)
+        _run_backward(problem, grad, weights=weights, gradients=(dq, dk, dy), first_head=head)
     return dq, dk, dy
 
 
-@dataclass(frozen=True, slots=True)
-class _Inputs:
-    q: Tensor
-    k: Tensor
-    y: Tensor
-    pattern: SparsityPattern[Tensor]
-    dropout: Dropout
+def _run_forward(
+    problem: StarProblem, *, out: Tensor | None, weights: Tensor | None, first_head: int, n_heads: int
+) -> None:
+    """Fill out and weights for a range of heads; either may be left out."""
+    pattern, dropout = problem.pattern, problem.dropout
+    _run(
+        _compiled(problem, n_heads).forward,
+        len(pattern),
+        *_addresses(pattern.offsets, pattern.indices),
+        *_addresses_and_steps(problem.q, problem.k, problem.y, out),
+        *(*_addresses(weights), first_head, problem.scale, dropout.key, dropout.threshold, dropout.keep_scale),
+    )
 
-    @property
-    def scale(self) -> float:
-        return float(self.q.shape[-1] ** -0.5)
 
-    def compiled(self, n_heads: int) -> Kernels:
-        return kernels(self.q.shape[-1], self.y.shape[-1], n_heads, 8 * self.q.element_size())
+def _run_backward(
+    problem: StarProblem, grad: Tensor, *, weights: Tensor, gradients: tuple[Tensor, Tensor, Tensor], first_head: int
+) -> None:
+    """Fill the gradients of the heads whose weights are given."""
+    (dq, dk, dy), pattern, columns = gradients, problem.pattern, problem.pattern.transposed
+    compiled = _compiled(problem, weights.shape[1])
+    ds = torch.empty(weights.shape, dtype=weights.dtype)
+    shared = (*_addresses(weights, ds), first_head, problem.scale, problem.dropout.keep_scale)
+    _run(
+        compiled.by_row,
+        len(pattern),
+        *_addresses(pattern.offsets, pattern.indices),
+        *_addresses_and_steps(grad, problem.k, problem.y, dq),
+        *shared,
+    )
+    _run(
+        compiled.by_column,
+        len(pattern),
+        *_addresses(columns.offsets, columns.rows, columns.entries),
+        *_addresses_and_steps(grad, problem.q, dk, dy),
+        *shared,
+    )
 
-    def run_forward(self, *, out: Tensor | None, weights: Tensor | None, first_head: int, n_heads: int) -> None:
-        """Fill out and weights for a range of heads; either may be left out."""
-        drop = (self.dropout.key, self.dropout.threshold, self.dropout.keep_scale)
-        self._run(
-            self.compiled(n_heads).forward,
-            *_addresses(self.pattern.offsets, self.pattern.indices),
-            *_addresses_and_steps(self.q, self.k, self.y, out),
-            *(*_addresses(weights), first_head, self.scale, *drop),
-        )
 
-    def run_backward(
-        self, grad: Tensor, *, weights: Tensor, gradients: tuple[Tensor, Tensor, Tensor], first_head: int
-    ) -> None:
-        """Fill the gradients of the heads whose weights are given."""
-        (dq, dk, dy), columns = gradients, self.pattern.transposed
-        compiled = self.compiled(weights.shape[1])
-        ds = torch.empty(weights.shape, dtype=weights.dtype)
-        shared = (*_addresses(weights, ds), first_head, self.scale, self.dropout.keep_scale)
-        self._run(
-            compiled.by_row,
-            *_addresses(self.pattern.offsets, self.pattern.indices),
-            *_addresses_and_steps(grad, self.k, self.y, dq),
-            *shared,
-        )
-        self._run(
-            compiled.by_column,
-            *_addresses(columns.offsets, columns.rows, columns.entries),
-            *_addresses_and_steps(grad, self.q, dk, dy),
-            *shared,
-        )
+def _compiled(problem: StarProblem, n_heads: int) -> Kernels:
+    return kernels(problem.q.shape[-1], problem.y.shape[-1], n_heads, 8 * problem.q.element_size())
 
-    def _run(self, kernel: Callable[..., None], *arguments: float) -> None:
-        for_row_ranges(
-            lambda first, last: kernel(first, last, *arguments),
-            len(self.pattern),
-            n_threads=torch.get_num_threads(),
-            min_rows=MIN_ROWS,
-        )
+
+def _run(kernel: Callable[..., None], n_rows: int, *arguments: float) -> None:
+    for_row_ranges(
+        lambda first, last: kernel(first, last, *arguments),
+        n_rows,
+        n_threads=torch.get_num_threads(),
+        min_rows=MIN_ROWS,
+    )
 
 
 def _addresses(*tensors: Tensor | None) -> list[int]:

@@ -14,6 +14,8 @@ from llvmlite import ir
 VECTOR_BYTES = 64
 I32, I64 = ir.IntType(32), ir.IntType(64)
 FUSE = ("reassoc", "contract")
+GROUP = 8
+"""Neighbors whose dot products are reduced together; terms and indices of a row are padded to this."""
 
 
 class RowShape:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-from hodgeformer.ops._numba_memory import fetch_int, heads_first, heads_last, put_real
-from hodgeformer.ops._numba_rows import GROUP, dot_rows, sum_rows
+from hodgeformer.ops._numba_ir import GROUP
+from hodgeformer.ops._numba_rows import dot_rows, fetch_int, heads_first, heads_last, put_real, sum_rows
 from hodgeformer.ops._numba_terms import negate_dropped, softmax_gradient, softmax_terms
 
 INT, REAL = types.int64, types.float64
@@ -73,10 +73,7 @@ def _forward(d: int, d_y: int, n_heads: int, bits: int) -> Callable[..., None]:
                 for head in range(n_heads):
                     at, column = at_terms + head * room * size, (first_head + head) * d_y * size
                     to, factor = out + i * out_step + column, factors[head] * keep_scale
-                    if threshold > 0:
-                        sum_rows(at, 0, 0, at_near, count, y + column, y_step, factor, to, d_y, bits, 1)
-                    else:
-                        sum_rows(at, 0, 0, at_near, count, y + column, y_step, factor, to, d_y, bits, 0)
+                    sum_rows(at, 0, 0, at_near, count, y + column, y_step, factor, to, d_y, bits, 1)
 
     return forward
 
@@ -135,10 +132,7 @@ def _by_column(d: int, d_y: int, n_heads: int, bits: int) -> Callable[..., None]
             for head in range(n_heads):
                 column, at = (first_head + head) * d_y * size, weights + head * size
                 to = dy + j * dy_step + column
-                if keep_scale > 1.0:
-                    sum_rows(at, places, n_heads, near, count, grad + column, grad_step, keep_scale, to, d_y, bits, 1)
-                else:
-                    sum_rows(at, places, n_heads, near, count, grad + column, grad_step, 1.0, to, d_y, bits, 0)
+                sum_rows(at, places, n_heads, near, count, grad + column, grad_step, keep_scale, to, d_y, bits, 1)
 
     return by_column
 

@@ -13,9 +13,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from hodgeformer.ops._dropout import HEAD_STEP, MIX_A, MIX_B
-from hodgeformer.ops._numba_ir import I32, I64, fold_lanes, load, loop, splat, store
-from hodgeformer.ops._numba_rows import GROUP
+from hodgeformer.ops._numba_ir import GROUP, I32, I64, fold_lanes, load, loop, splat, store
+from hodgeformer.ops.star_problem import HEAD_STEP, MIX_A, MIX_B
 
 _LOG2_E, _LN2_HIGH, _LN2_LOW = 1.44269504, 0.693359375, -2.12194440e-4
 _LOWEST = -87.0
@@ -152,7 +151,7 @@ def _integers(value: int) -> ir.Constant:
 
 
 def _mix(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    """The hash of _dropout.py on a vector."""
+    """The hash of star_problem.py on a vector."""
     x = builder.xor(x, builder.lshr(x, _integers(16)))
     x = builder.mul(x, _integers(MIX_A))
     x = builder.xor(x, builder.lshr(x, _integers(15)))

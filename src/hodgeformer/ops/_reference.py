@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hodgeformer.containers import SparsityPattern
-from hodgeformer.ops._dropout import Dropout
+from hodgeformer.ops.star_problem import Dropout, StarProblem
 
 BLOCK_ELEMENTS = 1 << 22
 """Most elements in the gathered keys of one block of rows: 16 MB in float32."""
@@ -19,42 +19,26 @@ def missing(x: Tensor) -> str | None:
     return None
 
 
-def forward(
-    *,
-    q: Tensor,
-    k: Tensor,
-    y: Tensor,
-    pattern: SparsityPattern[Tensor],
-    dropout: Dropout,
-    needs_backward: bool,
-) -> tuple[Tensor, tuple[Tensor, ...]]:
+def forward(problem: StarProblem, *, needs_backward: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
     """out_i = sum over j in S_i of weight_ij y_j; the backward pass computes the weights again."""
+    q, k, y = problem.q, problem.k, problem.y
     out = torch.empty_like(y, memory_format=torch.contiguous_format)
-    for rows, neighbors, valid in row_blocks(pattern, width=max(k[:1].numel(), y[:1].numel())):
-        weights, _, _ = _block_weights(q, k, rows, neighbors, valid, dropout)
+    for rows, neighbors, valid in row_blocks(problem.pattern, width=max(k[:1].numel(), y[:1].numel())):
+        weights, _, _ = _block_weights(q, k, rows, neighbors, valid, problem.dropout)
         out[rows] = torch.einsum("nsh,nshd->nhd", weights, _wide(y[neighbors])).to(y.dtype)
     return out, ()
 
 
-def backward(
-    *,
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    y: Tensor,
-    pattern: SparsityPattern[Tensor],
-    dropout: Dropout,
-    saved: tuple[Tensor, ...],
-) -> tuple[Tensor, Tensor, Tensor]:
+def backward(problem: StarProblem, grad: Tensor, saved: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
     """ds_ij = p_ij (keep_ij grad_i . y_j - sum over l of weight_il grad_i . y_l), summed into q, k and y."""
+    q, k, y = problem.q, problem.k, problem.y
     dq, dk, dy = (torch.zeros_like(_wide(x), memory_format=torch.contiguous_format) for x in (q, k, y))
-    scale = q.shape[-1] ** -0.5
-    for rows, neighbors, valid in row_blocks(pattern, width=max(k[:1].numel(), y[:1].numel())):
-        weights, softmax, kept = _block_weights(q, k, rows, neighbors, valid, dropout)
+    for rows, neighbors, valid in row_blocks(problem.pattern, width=max(k[:1].numel(), y[:1].numel())):
+        weights, softmax, kept = _block_weights(q, k, rows, neighbors, valid, problem.dropout)
         g, flat = _wide(grad[rows]), neighbors.flatten()
         dweights = torch.einsum("nhd,nshd->nsh", g, _wide(y[neighbors]))
         mean = (weights * dweights).sum(1, keepdim=True)
-        ds = softmax * (dweights * kept - mean) * scale
+        ds = softmax * (dweights * kept - mean) * problem.scale
         dq[rows] = torch.einsum("nsh,nshd->nhd", ds, _wide(k[neighbors]))
         dk.index_add_(0, flat, (ds.unsqueeze(-1) * _wide(q[rows]).unsqueeze(1)).flatten(0, 1))
         dy.index_add_(0, flat, (weights.unsqueeze(-1) * g.unsqueeze(1)).flatten(0, 1))

@@ -9,9 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hodgeformer.containers import SparsityPattern
-from hodgeformer.ops._dropout import Dropout
-from hodgeformer.ops._layout import rows_in_order
+from hodgeformer.ops.star_problem import StarProblem, rows_in_order
 
 BLOCK = 32
 """Neighbors that one program holds at a time."""
@@ -29,63 +27,49 @@ def missing(x: Tensor) -> str | None:
     return None
 
 
-def forward(
-    *,
-    q: Tensor,
-    k: Tensor,
-    y: Tensor,
-    pattern: SparsityPattern[Tensor],
-    dropout: Dropout,
-    needs_backward: bool,
-) -> tuple[Tensor, tuple[Tensor, ...]]:
+def forward(problem: StarProblem, *, needs_backward: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
     """out; saved are out itself and the log-sum-exp (n, h) of the scores."""
     from hodgeformer.ops import _triton_kernels as kernels
 
-    q, k, y = rows_in_order(q), rows_in_order(k), rows_in_order(y)
+    problem = problem.in_order()
+    q, k, y, pattern = problem.q, problem.k, problem.y, problem.pattern
     n, h = q.shape[:2]
     out = torch.empty(y.shape, dtype=y.dtype, device=y.device)
     lse = torch.empty(n, h, dtype=torch.float32, device=q.device)
     inputs = (q, q.stride(0), k, k.stride(0), y, y.stride(0))
     if n:
-        numbers = _numbers(q, dropout)
         kernels.forward[(n, h)](
-            pattern.offsets, pattern.indices, *inputs, out, lse, *numbers, **_constants(q, y, dropout)
+            pattern.offsets, pattern.indices, *inputs, out, lse, *_numbers(problem), **_constants(problem)
         )
     return out, (out, lse) if needs_backward else ()
 
 
-def backward(
-    *,
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    y: Tensor,
-    pattern: SparsityPattern[Tensor],
-    dropout: Dropout,
-    saved: tuple[Tensor, ...],
-) -> tuple[Tensor, Tensor, Tensor]:
+def backward(problem: StarProblem, grad: Tensor, saved: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
     """Rows give dq and grad . out; columns give dk and dy."""
     from hodgeformer.ops import _triton_kernels as kernels
 
+    problem, grad = problem.in_order(), rows_in_order(grad)
+    q, k, y, pattern = problem.q, problem.k, problem.y, problem.pattern
     (out, lse), columns = saved, pattern.transposed
-    grad, q, k, y = (rows_in_order(x) for x in (grad, q, k, y))
     dq, dk, dy = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, y))
     if len(q) == 0:
         return dq, dk, dy
     delta = torch.empty_like(lse)
     inputs = [value for x in (grad, q, k, y) for value in (x, x.stride(0))]
-    grid, numbers, constants = (len(q), q.shape[1]), _numbers(q, dropout), _constants(q, y, dropout)
+    grid, numbers, constants = (len(q), q.shape[1]), _numbers(problem), _constants(problem)
     kernels.by_row[grid](pattern.offsets, pattern.indices, *inputs, out, lse, delta, dq, *numbers, **constants)
     kernels.by_column[grid](columns.offsets, columns.rows, *inputs, lse, delta, dk, dy, *numbers, **constants)
     return dq, dk, dy
 
 
-def _numbers(q: Tensor, dropout: Dropout) -> tuple[float, ...]:
-    return q.shape[-1] ** -0.5, dropout.key, dropout.threshold, dropout.keep_scale
+def _numbers(problem: StarProblem) -> tuple[float, ...]:
+    dropout = problem.dropout
+    return problem.scale, dropout.key, dropout.threshold, dropout.keep_scale
 
 
-def _constants(q: Tensor, y: Tensor, dropout: Dropout) -> dict[str, Any]:
+def _constants(problem: StarProblem) -> dict[str, Any]:
     """What each compiled form is for; columns are padded to a power of two."""
-    (_, h, d), d_y = q.shape, y.shape[-1]
+    (_, h, d), d_y = problem.q.shape, problem.y.shape[-1]
     widths = {"COLS": 1 << (d - 1).bit_length(), "COLS_Y": 1 << (d_y - 1).bit_length()}
-    return {"H": h, "D": d, "DY": d_y, **widths, "BLOCK": BLOCK, "DROP": dropout.p > 0.0, "num_warps": 4}
+    drop = problem.dropout.p > 0.0
+    return {"H": h, "D": d, "DY": d_y, **widths, "BLOCK": BLOCK, "DROP": drop, "num_warps": 4}

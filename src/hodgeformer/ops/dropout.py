@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from hodgeformer.ops.layer_norm import compiled_for, run_rows
+from hodgeformer.ops._compiled import TensorFunction, compiled_for, run_rows
 
 
 def drawn_seed() -> int:
@@ -21,44 +19,27 @@ def drawn_seed() -> int:
     return int(torch.randint(2**62, ()))
 
 
-def dropout(x: Float[Tensor, "n d"], p: float) -> Float[Tensor, "n d"]:
-    """x with each element set to zero with probability p, the others divided by 1 - p."""
-    if p == 0.0 or not compiled_for(x):
-        return functional.dropout(x, p)
-    out: Tensor = _Dropout.apply(x, p, drawn_seed())  # type: ignore[no-untyped-call]
-    return out
-
-
 def relu_dropout(x: Float[Tensor, "n d"], p: float) -> Float[Tensor, "n d"]:
     """dropout(relu(x)), written over x. Keeps its output alone, which the next layer keeps anyway."""
     if p == 0.0 or not compiled_for(x):
         return functional.dropout(functional.relu(x, inplace=True), p)
-    out: Tensor = _ReluDropout.apply(x, p, drawn_seed())  # type: ignore[no-untyped-call]
-    return out
+    return _ReluDropout.of(x, p, drawn_seed())
 
 
-class _Dropout(torch.autograd.Function):
-    """The backward pass draws the same elements again."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, p: float, seed: int) -> Tensor:
-        ctx.p, ctx.seed = p, seed
-        return _drop_from(_copy(x), floor=-np.inf, p=p, seed=seed)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return _drop_from(_copy(grad), floor=-np.inf, p=ctx.p, seed=ctx.seed), None, None
+def dropout(x: Float[Tensor, "n d"], p: float) -> Float[Tensor, "n d"]:
+    """x with each element set to zero with probability p, the others divided by 1 - p."""
+    return x * relu_dropout(torch.ones_like(x), p) if p else x
 
 
-class _ReluDropout(torch.autograd.Function):
+class _ReluDropout(TensorFunction):
     """Where the output is zero, by sign or by chance, no gradient passes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float, seed: int) -> Tensor:
         ctx.mark_dirty(x)
         ctx.scale = 1 / (1 - p)
-        _drop_from(x, floor=0.0, p=p, seed=seed)
+        key, threshold = np.uint32(seed & 0xFFFFFFFF), np.uint32(round(p * 2**32))
+        run_rows(_drop, len(x), x, key, threshold, ctx.scale)
         ctx.save_for_backward(x)
         return x
 
@@ -67,48 +48,17 @@ class _ReluDropout(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (out,) = ctx.saved_tensors
         result = torch.empty_like(out)
-        kernel = _backward_kernel(8 * out.element_size())
-        run_rows(kernel, len(out), grad.contiguous(), out, result, ctx.scale)
+        run_rows(_pass_back, len(out), grad.contiguous(), out, result, ctx.scale)
         return result, None, None
 
 
-def _copy(x: Tensor) -> Tensor:
-    return x.clone(memory_format=torch.contiguous_format)
+def _drop(first, last, x, key, threshold, scale):  # type: ignore[no-untyped-def]
+    """Element (i, c) is dropped where a hash of (key, i, c) falls below the threshold, or it is not positive.
 
-
-def _drop_from(x: Tensor, *, floor: float, p: float, seed: int) -> Tensor:
-    """In place: a loop over two arrays that may be one and the same is not vectorized."""
-    key, threshold = np.uint32(seed & 0xFFFFFFFF), np.uint32(round(p * 2**32))
-    run_rows(_forward_kernel(8 * x.element_size()), len(x), x, floor, key, threshold, 1 / (1 - p))
-    return x
-
-
-@lru_cache
-def _forward_kernel(bits: int) -> Callable[..., None]:
-    from numba import njit, types
-
-    array, number = types.Array(types.float32 if bits == 32 else types.float64, 2, "C"), types.float64
-    signature = types.void(*2 * (types.int64,), array, number, *2 * (types.uint32,), number)
-    compiled: Callable[..., None] = njit(signature, nogil=True, cache=True)(_drop)
-    return compiled
-
-
-@lru_cache
-def _backward_kernel(bits: int) -> Callable[..., None]:
-    from numba import njit, types
-
-    array = types.Array(types.float32 if bits == 32 else types.float64, 2, "C")
-    signature = types.void(*2 * (types.int64,), *3 * (array,), types.float64)
-    compiled: Callable[..., None] = njit(signature, nogil=True, cache=True)(_pass_back)
-    return compiled
-
-
-def _drop(first, last, x, floor, key, threshold, scale):  # type: ignore[no-untyped-def]
-    """Element (i, c) is dropped where a hash of (key, i, c) falls below the threshold, or it is at most floor.
-
-    Written so that what is not a number stays so: a run that diverges must show it.
+    In place: a loop over two arrays that may be one and the same is not vectorized. Written so that what is not a
+    number stays so: a run that diverges must show it.
     """
-    factor, least, zero = x.dtype.type(scale), x.dtype.type(floor), x.dtype.type(0)
+    factor, zero = x.dtype.type(scale), x.dtype.type(0)
     for i in range(first, last):
         row = x[i]
         row_key = np.uint32(key ^ np.uint32(i) * np.uint32(0x9E3779B9))
@@ -118,7 +68,7 @@ def _drop(first, last, x, floor, key, threshold, scale):  # type: ignore[no-unty
             h = np.uint32((h ^ (h >> np.uint32(16))) * np.uint32(0x7FEB352D))
             h = np.uint32((h ^ (h >> np.uint32(15))) * np.uint32(0x846CA68B))
             h = np.uint32(h ^ (h >> np.uint32(16)))
-            row[c] = zero if (h < threshold) | (row[c] <= least) else row[c] * factor
+            row[c] = zero if (h < threshold) | (row[c] <= zero) else row[c] * factor
 
 
 def _pass_back(first, last, grad, out, result, scale):  # type: ignore[no-untyped-def]

@@ -1,4 +1,8 @@
-"""Signed incidence as gathers in both directions: d0, d1 and their adjoints without matrices or atomics."""
+"""Signed incidence as gathers in both directions: d0, d1 and their adjoints without matrices or atomics.
+
+The functions take the complex as bare tensors and check it at every call. Where it stays the same, as in a model,
+`gradient` and `curl` build it once, and `apply` and `apply_t` are d0 and d1 and their adjoints.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,41 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hodgeformer.errors import BatchError
-from hodgeformer.ops._signed_gather import signed_gather
+from hodgeformer.ops._compiled import TensorFunction, compiled_for, run_rows
+
+
+def d0(x: Float[Tensor, "n_v ..."], edges: Int[Tensor, "n_e 2"]) -> Float[Tensor, "n_e ..."]:
+    """(d0 x)_e = x_head - x_tail, for edges given as (tail, head)."""
+    return gradient(edges, len(x)).apply(x)
+
+
+def d0_t(y: Float[Tensor, "n_e ..."], edges: Int[Tensor, "n_e 2"], n_vertices: int) -> Float[Tensor, "n_v ..."]:
+    """The adjoint of d0: edges that arrive at a vertex minus edges that leave it."""
+    return gradient(edges, n_vertices).apply_t(y)
+
+
+def d1(
+    x: Float[Tensor, "n_e ..."], face_edges: Int[Tensor, "n_f 3"], face_signs: Int[Tensor, "n_f 3"]
+) -> Float[Tensor, "n_f ..."]:
+    """The sum around each face; a sign is +1 where the face walks the edge from tail to head, else -1."""
+    return curl(face_edges, face_signs, len(x)).apply(x)
+
+
+def d1_t(
+    y: Float[Tensor, "n_f ..."], face_edges: Int[Tensor, "n_f 3"], face_signs: Int[Tensor, "n_f 3"], n_edges: int
+) -> Float[Tensor, "n_e ..."]:
+    """The adjoint of d1."""
+    return curl(face_edges, face_signs, n_edges).apply_t(y)
+
+
+def gradient(edges: Int[Tensor, "n_e 2"], n_vertices: int) -> Incidence:
+    """d0 (n_e, n_v): -1 at the tail of an edge, +1 at its head."""
+    return Incidence.from_rows(edges, torch.tensor([-1, 1], device=edges.device).expand(len(edges), 2), n_vertices)
+
+
+def curl(face_edges: Int[Tensor, "n_f 3"], face_signs: Int[Tensor, "n_f 3"], n_edges: int) -> Incidence:
+    """d1 (n_f, n_e): the signs of the edges around each face."""
+    return Incidence.from_rows(face_edges, face_signs, n_edges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +101,15 @@ class Incidence:
     def apply(self, x: Float[Tensor, "n_in ..."]) -> Float[Tensor, "n_out ..."]:
         """A x, over the first dimension."""
         self._check(x, self.n_in, "apply")
-        out: Tensor = _SignedGather.apply(x, self, False)  # type: ignore[no-untyped-call]
-        return out
+        return _SignedGather.of(x, self, False)
 
     def apply_t(self, y: Float[Tensor, "n_out ..."]) -> Float[Tensor, "n_in ..."]:
         """A^T y, over the first dimension."""
         self._check(y, self.n_out, "apply_t")
-        out: Tensor = _SignedGather.apply(y, self, True)  # type: ignore[no-untyped-call]
-        return out
+        return _SignedGather.of(y, self, True)
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> Incidence:
         return Incidence(*(fn(getattr(self, field.name)) for field in fields(self)))
-
-    def to(self, device: torch.device | str) -> Incidence:
-        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def _check(self, x: Tensor, n: int, name: str) -> None:
         if x.ndim < 1 or x.shape[0] != n:
@@ -85,7 +118,7 @@ class Incidence:
             raise BatchError(f"the incidence lies on {self.offsets.device} but its argument on {x.device}")
 
 
-class _SignedGather(torch.autograd.Function):
+class _SignedGather(TensorFunction):
     @staticmethod
     def forward(ctx: Any, x: Tensor, incidence: Incidence, transposed: bool) -> Tensor:
         ctx.incidence, ctx.transposed = incidence, transposed
@@ -99,5 +132,46 @@ class _SignedGather(torch.autograd.Function):
 
 def _gather(x: Tensor, a: Incidence, transposed: bool) -> Tensor:
     if transposed:
-        return signed_gather(x, offsets=a.t_offsets, indices=a.t_indices, signs=a.t_signs)
-    return signed_gather(x, offsets=a.offsets, indices=a.indices.flatten(), signs=a.signs.flatten())
+        return _signed_gather(x, offsets=a.t_offsets, indices=a.t_indices, signs=a.t_signs)
+    return _signed_gather(x, offsets=a.offsets, indices=a.indices.flatten(), signs=a.signs.flatten())
+
+
+def _signed_gather(x: Tensor, *, offsets: Tensor, indices: Tensor, signs: Tensor) -> Tensor:
+    """out_i = sum over t in row i of sign_t x[index_t], in the order of the CSR arrays."""
+    out = torch.empty(len(offsets) - 1, *x.shape[1:], dtype=x.dtype, device=x.device)
+    if out.numel() == 0:
+        return out
+    if compiled_for(x) and x.numel():
+        run_rows(_add_rows, len(out), offsets, indices, signs, *_flat(x.detach()), out.reshape(len(out), -1))
+        return out
+    lengths = offsets[1:] - offsets[:-1]
+    rows = torch.repeat_interleave(torch.arange(len(out), device=x.device), lengths, output_size=len(indices))
+    shape = (-1, *[1] * (x.ndim - 1))
+    return out.zero_().index_add_(0, rows, x[indices.long()] * signs.to(x.dtype).view(shape))
+
+
+def _flat(x: Tensor) -> tuple[Tensor, int]:
+    """The memory from the first to the last number of x, and the step between rows; a copy only if it must be."""
+    rows = x.reshape(len(x), -1)
+    n, width = rows.shape
+    if rows.stride(1) != 1 and width > 1:
+        rows = rows.contiguous()
+    step = rows.stride(0)
+    return rows.as_strided(((n - 1) * step + width,), (1,)), step
+
+
+def _add_rows(first, last, offsets, indices, signs, x, step, out):  # type: ignore[no-untyped-def]
+    width = out.shape[1]
+    for i in range(first, last):
+        row, begin, end = out[i], offsets[i], offsets[i + 1]
+        if begin == end:
+            row[:] = 0
+        for t in range(begin, end):
+            at = indices[t] * step
+            other, sign = x[at : at + width], row.dtype.type(signs[t])
+            if t == begin:
+                for c in range(width):
+                    row[c] = sign * other[c]
+            else:
+                for c in range(width):
+                    row[c] += sign * other[c]

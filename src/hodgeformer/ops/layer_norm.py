@@ -6,9 +6,7 @@ So it costs no memory of its own, where the usual one keeps its input as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,37 +15,22 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from hodgeformer.threads import for_row_ranges
+from hodgeformer.ops._compiled import compiled_for, run_rows
 
 EPSILON = 1e-5
 
 
 def normalized(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     """(x - mean) / deviation over the last axis."""
-    if not compiled_for(x):
-        return functional.layer_norm(x, x.shape[-1:], eps=EPSILON)
-    (out,) = _Normalized.apply(x.view(len(x), 1, 1, -1))  # type: ignore[no-untyped-call]
-    return out.view(x.shape)  # type: ignore[no-any-return]
+    (out,) = normalized_parts(x[:, None, None])
+    return out.view(x.shape)
 
 
 def normalized_parts(x: Float[Tensor, "n parts h d"]) -> tuple[Float[Tensor, "n h d"], ...]:
     """The parts of x one by one, normalized over the last axis; their gradients meet without another copy."""
     if not compiled_for(x):
         return functional.layer_norm(x, x.shape[-1:], eps=EPSILON).unbind(1)
-    parts: tuple[Tensor, ...] = _Normalized.apply(x)  # type: ignore[no-untyped-call]
-    return parts
-
-
-def compiled_for(x: Tensor) -> bool:
-    """Whether the compiled loops of this folder can run; PyTorch's own operations serve everything else."""
-    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and not traced
-
-
-def run_rows(kernel: Callable[..., None], n_rows: int, *arguments: Any) -> None:
-    """kernel(first, last, *arguments) over all rows, in torch's number of threads."""
-    arrays = [value.detach().numpy() if isinstance(value, Tensor) else value for value in arguments]
-    for_row_ranges(lambda first, last: kernel(first, last, *arrays), n_rows, n_threads=torch.get_num_threads())
+    return cast(tuple[Tensor, ...], _Normalized.apply(x))  # type: ignore[no-untyped-call]
 
 
 class _Normalized(torch.autograd.Function):
@@ -55,7 +38,7 @@ class _Normalized(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, ...]:
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
         scale = torch.empty(x.shape[:-1], dtype=x.dtype)
-        run_rows(_forward_kernel(8 * x.element_size()), len(x), x.contiguous(), out, scale)
+        run_rows(_normalize, len(x), x.contiguous(), out, scale, fastmath=("fast",))
         ctx.save_for_backward(out, scale)
         return out.unbind(1)
 
@@ -65,31 +48,8 @@ class _Normalized(torch.autograd.Function):
         out, scale = ctx.saved_tensors
         result = torch.empty_like(out)
         for part, grad in enumerate(grads):
-            kernel = _backward_kernel(8 * out.element_size())
-            run_rows(kernel, len(out), part, grad.contiguous(), out, scale, result)
+            run_rows(_differentiate, len(out), part, grad.contiguous(), out, scale, result, fastmath=("fast",))
         return result
-
-
-@lru_cache
-def _forward_kernel(bits: int) -> Callable[..., None]:
-    from numba import njit, types
-
-    real = types.float32 if bits == 32 else types.float64
-    row = types.int64
-    signature = types.void(row, row, *2 * (types.Array(real, 4, "C"),), types.Array(real, 3, "C"))
-    compiled: Callable[..., None] = njit(signature, nogil=True, cache=True, fastmath=True)(_normalize)
-    return compiled
-
-
-@lru_cache
-def _backward_kernel(bits: int) -> Callable[..., None]:
-    from numba import njit, types
-
-    real = types.float32 if bits == 32 else types.float64
-    row, three, four = types.int64, types.Array(real, 3, "C"), types.Array(real, 4, "C")
-    signature = types.void(row, row, types.int64, three, four, three, four)
-    compiled: Callable[..., None] = njit(signature, nogil=True, cache=True, fastmath=True)(_differentiate)
-    return compiled
 
 
 def _normalize(first, last, x, out, scale):  # type: ignore[no-untyped-def]

@@ -1,8 +1,9 @@
-"""Attention of every element over its whole mesh, at linear cost."""
+"""Over each mesh of a packed batch by itself: attention of every element at linear cost, and means."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import elu
 
 from hodgeformer.errors import BatchError
-from hodgeformer.ops.segment import segment_lengths
+from hodgeformer.ops._compiled import TensorFunction
 
 
 def linear_attention(
@@ -32,12 +33,27 @@ def linear_attention(
             "expected q and k of shape (n, heads, d_head) and v of shape (n, heads, d_v), "
             f"got {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
         )
-    lengths = segment_lengths(q, offsets)
-    out: Tensor = _LinearAttention.apply(q, k, v, lengths)  # type: ignore[no-untyped-call]
-    return out
+    return _LinearAttention.of(q, k, v, _lengths(q, offsets))
 
 
-class _LinearAttention(torch.autograd.Function):
+def segment_mean(x: Float[Tensor, "n ..."], offsets: Int[Tensor, " m_and_one"]) -> Float[Tensor, "m ..."]:
+    """out_i = mean of x[offsets[i]:offsets[i + 1]]; no segment may be empty."""
+    lengths = _lengths(x, offsets)
+    if 0 in lengths:
+        raise BatchError(f"segment {lengths.index(0)} is empty and has no mean")
+    return torch.stack([part.mean(0) for part in torch.split(x, lengths)])
+
+
+def _lengths(x: Tensor, offsets: Tensor) -> list[int]:
+    """Rows per segment, checked to cover x."""
+    bounds: list[int] = offsets.tolist()
+    lengths = [last - first for first, last in pairwise(bounds)]
+    if not lengths or bounds[0] != 0 or bounds[-1] != len(x) or min(lengths) < 0:
+        raise BatchError(f"offsets must rise from 0 to the {len(x)} rows of x, got {bounds[:4]} ... {bounds[-1:]}")
+    return lengths
+
+
+class _LinearAttention(TensorFunction):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, lengths: list[int]) -> Tensor:
         out = torch.empty(v.shape, dtype=v.dtype, device=v.device)

@@ -6,19 +6,18 @@ import logging
 from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Literal, get_args
+from typing import Any, cast, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from hodgeformer.containers import SparsityPattern
+from hodgeformer.containers import Backend, SparsityPattern
 from hodgeformer.errors import BackendUnavailable, BatchError, ConfigError
-from hodgeformer.ops import _reference
-from hodgeformer.ops._dropout import Dropout
-
-Backend = Literal["auto", "reference", "numba", "triton"]
+from hodgeformer.ops._compiled import TensorFunction
+from hodgeformer.ops._reference import softmax_entries
+from hodgeformer.ops.star_problem import Dropout, StarProblem
 
 
 def star_attention(
@@ -38,10 +37,7 @@ def star_attention(
     one fused projection) and are then read in place. The backward pass cannot itself be differentiated.
     """
     _check(q=q, k=k, y=y, pattern=pattern, dropout=dropout)
-    chosen = _module(choose_backend(backend, q))
-    arguments = (q, k, y, pattern, Dropout.of(dropout, seed), chosen)
-    out: Tensor = _StarAttention.apply(*arguments)  # type: ignore[no-untyped-call]
-    return out
+    return _StarAttention.of(q, k, y, pattern, Dropout.of(dropout, seed), _module(choose_backend(backend, q)))
 
 
 def star_attention_weights(
@@ -50,7 +46,7 @@ def star_attention_weights(
     """The learned operator itself: the weight of every entry of the pattern, in the pattern's order."""
     _check(q=q, k=k, y=q, pattern=pattern, dropout=0.0)
     with torch.no_grad():
-        return _reference.softmax_entries(q, k, pattern)
+        return softmax_entries(q, k, pattern)
 
 
 def choose_backend(backend: Backend, q: Tensor) -> str:
@@ -78,7 +74,7 @@ def _module(backend: str) -> ModuleType:
     return import_module(f"hodgeformer.ops._{backend}")
 
 
-class _StarAttention(torch.autograd.Function):
+class _StarAttention(TensorFunction):
     @staticmethod
     def forward(
         ctx: Any,
@@ -90,21 +86,17 @@ class _StarAttention(torch.autograd.Function):
         backend: ModuleType,
     ) -> Tensor:
         ctx.pattern, ctx.dropout, ctx.backend = pattern, dropout, backend
-        out, saved = backend.forward(
-            q=q, k=k, y=y, pattern=pattern, dropout=dropout, needs_backward=any(ctx.needs_input_grad)
-        )
+        problem = StarProblem(q, k, y, pattern, dropout)
+        out, saved = backend.forward(problem, needs_backward=any(ctx.needs_input_grad))
         ctx.save_for_backward(q, k, y, *saved)
-        result: Tensor = out
-        return result
+        return cast(Tensor, out)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, y, *saved = ctx.saved_tensors
-        grads = ctx.backend.backward(
-            grad=grad, q=q, k=k, y=y, pattern=ctx.pattern, dropout=ctx.dropout, saved=tuple(saved)
-        )
-        return (*grads, None, None, None)
+        problem = StarProblem(q, k, y, ctx.pattern, ctx.dropout)
+        return (*ctx.backend.backward(problem, grad, tuple(saved)), None, None, None)
 
 
 def _check(*, q: Tensor, k: Tensor, y: Tensor, pattern: SparsityPattern[Tensor], dropout: float) -> None:

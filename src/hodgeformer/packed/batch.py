@@ -36,14 +36,6 @@ class Batch:
         """Elements of all meshes together."""
         return self.topology.n
 
-    @property
-    def positions(self) -> Float[Tensor, "n_v 3"]:
-        return self.topology.positions
-
-    @property
-    def device(self) -> torch.device:
-        return self.x_in.v.device
-
     def split(self, values: Shaped[Tensor, "n ..."], kind: ElementKind) -> list[Tensor]:
         """Values per element, as one tensor for each mesh: undoes packing."""
         if len(values) != self.n[kind]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement, SparsityPattern, Transposed
 from hodgeformer.errors import BatchError
 from hodgeformer.mesh.prepare import PreparedMesh
-from hodgeformer.ops.incidence import Incidence
+from hodgeformer.ops.incidence import Incidence, curl, gradient
 from hodgeformer.packed.batch import Batch
 from hodgeformer.packed.topology import PackedComplex
 
@@ -49,19 +49,17 @@ def _pack_topology(meshes: Sequence[PreparedMesh], starts: PerElement[list[int]]
     corners = shifted(lambda mesh: mesh.topology.faces, "v")
     sides = shifted(lambda mesh: mesh.topology.face_edges, "e")
     side_signs = _tensor(np.concatenate([mesh.topology.face_signs for mesh in meshes]), torch.int8)
-    end_signs = torch.tensor([-1, 1], dtype=torch.int8).expand(n.e, 2)
-    gradient = Incidence.from_rows(ends, end_signs, n.v)
-    curl = Incidence.from_rows(sides, side_signs, n.e)
+    d0, d1 = gradient(ends, n.v), curl(sides, side_signs, n.e)
     return PackedComplex(
         n=n,
         offsets=starts.map(torch.tensor),
         patterns=PerElement.build(lambda kind: _pack_patterns(meshes, kind, starts[kind], transpose)),
         positions=_tensor(np.concatenate([mesh.positions for mesh in meshes]), torch.float32),
-        gradient=gradient,
-        curl=curl,
-        edge_ends=_unsigned(gradient),
+        gradient=d0,
+        curl=d1,
+        edge_ends=_unsigned(d0),
         face_corners=Incidence.from_rows(corners, torch.ones_like(side_signs), n.v),
-        face_sides=_unsigned(curl),
+        face_sides=_unsigned(d1),
     )
 
 

@@ -112,9 +112,6 @@ class PackedComplex:
             face_sides=self.face_sides.map(fn),
         )
 
-    def to(self, device: torch.device | str) -> PackedComplex:
-        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
-
 
 def _counts(incidence: Incidence, like: Tensor) -> Tensor:
     """How many rows touch each column."""

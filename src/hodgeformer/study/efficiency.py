@@ -8,12 +8,13 @@ from __future__ import annotations
 import multiprocessing
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, count, islice
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch
 
 from hodgeformer.memory import GIGABYTE, held_memory, peak_memory
@@ -78,6 +79,14 @@ def size_row(work: Work, n_vertices: int, cost: Cost) -> dict[str, Any]:
         "paper_milliseconds": None if place is None else PAPER_MILLISECONDS[work][place],
         "paper_gigabytes": None if place is None else PAPER_GIGABYTES[work][place],
     }
+
+
+def growth(rows: Sequence[Mapping[str, float]], key: str, smallest: int = 1) -> float:
+    """The exponent of growth with the number of vertices, fitted over the rows of at least `smallest` vertices."""
+    fitted = [row for row in rows if row["n_vertices"] >= smallest and row[key] > 0]
+    if len(fitted) < 2:
+        return float("nan")
+    return float(np.polyfit(np.log([row["n_vertices"] for row in fitted]), np.log([row[key] for row in fitted]), 1)[0])
 
 
 def runtime_rows(tables: Table, *, n_batches: int, n_meshes: int) -> list[dict[str, Any]]:

@@ -12,9 +12,10 @@ from hodgeformer.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
+from hodgeformer.nn.config import STAR_KIND
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.study.eigen import Eigenpairs, End, cotangent_eigenpairs, eigenpairs
-from hodgeformer.study.operators import STAR_KIND, HeadOperators, element_positions, head_operators
+from hodgeformer.study.operators import HeadOperators, element_positions, head_operators
 from hodgeformer.study.reach import Reach, attention_around, compare_stars, reach_of
 
 

@@ -20,17 +20,14 @@ from hodgeformer.mesh.geometry import edge_centers, face_centers
 from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.blocks import HodgeAttention, HodgeFormerBlock
-from hodgeformer.nn.classical import FixedStar, StarName
-from hodgeformer.nn.hodge_star import HodgeStar
+from hodgeformer.nn.config import OPERATOR_STARS, STAR_KIND, StarName
+from hodgeformer.nn.hodge_star import FixedStar, HodgeStar
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.ops.star_attention import star_attention_weights
 from hodgeformer.packed.batch import Batch
 from hodgeformer.packed.pack import pack
 from hodgeformer.packed.topology import PackedComplex
 from hodgeformer.study.eigen import cotangent_laplacian, whitney_matrix
-
-STAR_KIND: dict[StarName, ElementKind] = {"star0_inv": "v", "star1": "e", "star1_inv": "e", "star2": "f"}
-"""The kind of element that a star acts on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +132,8 @@ def hodge_attention(model: HodgeFormer, layer: int) -> HodgeAttention:
 
 def stars_of(attention: HodgeAttention, kind: ElementKind) -> dict[StarName, HodgeStar | FixedStar]:
     """The stars of L_v, L_e or L_f by their names."""
-    members = attention.laplacian[kind].named_children()
-    return {cast(StarName, name): star for name, star in members if isinstance(star, HodgeStar | FixedStar)}
+    laplacian = attention.laplacian[kind]
+    return {name: getattr(laplacian, name) for name in OPERATOR_STARS[kind]}
 
 
 class _ArrivedError(Exception):

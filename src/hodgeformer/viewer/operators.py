@@ -16,8 +16,7 @@ from hodgeformer.containers import ELEMENT_NAMES, ElementKind, PerElement
 from hodgeformer.mesh.elements import carry
 from hodgeformer.mesh.geometry import edge_centers
 from hodgeformer.mesh.prepare import PreparedMesh, prepare
-from hodgeformer.nn.classical import StarName
-from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.config import ModelConfig, StarName
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import pack

@@ -1,8 +1,13 @@
-"""Closed meshes of any size to measure on."""
+"""What measurements share: closed meshes of any size, medians, and a matrix product timed in the same run."""
 
 from __future__ import annotations
 
+import statistics
+import time
+from collections.abc import Callable
+
 import numpy as np
+import torch
 
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.simplify import simplify
@@ -36,3 +41,26 @@ def bumpy_torus(n_vertices: int, seed: int = 0) -> Mesh:
 def human_sized_mesh() -> Mesh:
     """A closed mesh of 752 vertices and 1,500 faces or nearly so, the size of the Human benchmark."""
     return simplify(bumpy_torus(4096), 1504).mesh
+
+
+def median_seconds(work: Callable[[], object], repeat: int = 5, warm_up: int = 1) -> float:
+    """The median wall time of a call, after `warm_up` calls that do not count."""
+    for _ in range(warm_up):
+        work()
+    seconds = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def product_seconds(n_threads: int, size: int = 2048, repeat: int = 7) -> float:
+    """One size x size float32 matrix product, the yardstick that takes the machine out of the figures."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
+    try:
+        a, b = torch.rand(2, size, size).unbind()
+        return median_seconds(lambda: a @ b, repeat=repeat, warm_up=2)
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,31 @@
+"""The public names are those that the documentation lists, and its examples run."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import hodgeformer as hf
+
+PAGE = (Path(__file__).resolve().parents[1] / "docs" / "library.md").read_text()
+LISTED = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("| `hf.")]
+
+
+def test_every_public_name_is_listed_and_every_listed_name_is_public() -> None:
+    listed = set(re.findall(r"`hf\.([\w.]+)`", "".join(LISTED)))
+    assert listed == {*hf.__all__, *(f"ops.{name}" for name in hf.ops.__all__)}
+
+
+def test_the_names_of_ops_are_functions_and_not_files() -> None:
+    assert all(callable(getattr(hf.ops, name)) for name in hf.ops.__all__)
+
+
+def test_the_example_of_ops_says_what_it_computes() -> None:
+    found = doctest.testmod(hf.ops)
+    assert (found.failed, found.attempted > 5) == (0, True)
+
+
+def test_the_example_of_the_page_runs() -> None:
+    for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL):
+        exec(block, {})
