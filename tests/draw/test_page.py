@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hodgeformer.draw.page import FieldLayer, LabelLayer, Scene, frame, labeled_scene, page
+from hodgeformer.draw.page import FieldLayer, LabelLayer, Scene, embedded_page, labeled_scene, page
 from hodgeformer.errors import MeshError
 from hodgeformer.palette import class_colors, hex_color
 from look import assert_lit, round_ball
@@ -75,8 +75,8 @@ def test_page_needs_no_network() -> None:
     assert not re.search(r"@[A-Z]+@", text)
 
 
-def test_frame_escapes_the_page() -> None:
-    text = frame([scene()])
+def test_an_embedded_page_is_escaped() -> None:
+    text = embedded_page([scene()])
     assert text.count("<") == 2
     assert text.startswith("<iframe srcdoc=")
 

@@ -91,8 +91,8 @@ def page(scenes: Sequence[Scene], *, title: str = "hodgeformer") -> str:
     return "".join([head, html.escape(title), middle, data.replace("</", "<\\/"), tail])
 
 
-def frame(scenes: Sequence[Scene], *, height: int = 480) -> str:
-    """The page as an element of a notebook."""
+def embedded_page(scenes: Sequence[Scene], *, height: int = 480) -> str:
+    """The page as an element of a notebook or of another page."""
     text = html.escape(page(scenes), quote=True)
     return f'<iframe srcdoc="{text}" style="width:100%;height:{height}px;border:0" title="mesh"></iframe>'
 

@@ -199,9 +199,9 @@ class Result:
         return path
 
     def _repr_html_(self) -> str:
-        from hodgeformer.draw.page import frame
+        from hodgeformer.draw.page import embedded_page
 
-        return frame([self.scene()])
+        return embedded_page([self.scene()])
 
     def __repr__(self) -> str:
         if self.task == "classification":

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hodgeformer.data.dataset import DataSet
-from hodgeformer.draw.page import frame, labeled_scene
+from hodgeformer.draw.page import embedded_page, labeled_scene
 from hodgeformer.draw.render import render
 from hodgeformer.files import write_atomically
 from hodgeformer.mesh.elements import convert_labels
@@ -211,7 +211,7 @@ def _page(dataset: DataSet, answer: Answer) -> str:
         probabilities=answer.output,
         truth=answer.target,
     )
-    return frame([scene])
+    return embedded_page([scene])
 
 
 def _face_colors(dataset: DataSet, answer: Answer, labels: IntArray) -> NDArray[np.int64]:

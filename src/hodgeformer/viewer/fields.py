@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackError
 
-from hodgeformer.errors import ConfigError
+from hodgeformer.errors import HodgeFormerError
+from hodgeformer.mesh.elements import proper_complex
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
 from hodgeformer.study.eigen import Eigenpairs, cotangent_eigenpairs, cotangent_laplacian
 from hodgeformer.viewer.intake import Refusal
 from hodgeformer.viewer.models import Recent
@@ -103,9 +103,8 @@ class Eigenfunctions:
 
 def smoothest_functions(mesh: Mesh) -> Eigenpairs:
     """Eigenfunctions of the cotangent Laplacian in the order of the file, smallest eigenvalues first."""
-    topology = MeshComplex.from_faces(mesh.faces[~repeats_a_vertex(mesh.faces)], mesh.n_vertices)
     try:
-        stiffness, mass = cotangent_laplacian(topology, mesh.vertices)
+        stiffness, mass = cotangent_laplacian(proper_complex(mesh)[1], mesh.vertices)
         return cotangent_eigenpairs(stiffness=stiffness, mass=mass, k=min(N_EIGENFUNCTIONS, mesh.n_vertices - 2))
-    except (ArpackError, ConfigError, RuntimeError, ValueError) as error:
+    except (ArpackError, HodgeFormerError, RuntimeError, ValueError) as error:
         raise Refusal(422, f"Eigenfunctions cannot be found for this mesh ({error}).") from None
