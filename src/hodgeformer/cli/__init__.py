@@ -24,7 +24,7 @@ from hodgeformer.cli.train import train
 from hodgeformer.cli.view import view
 from hodgeformer.errors import HodgeFormerError
 
-DONE, SOME_FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+WRONG_USE, INTERRUPTED = 2, 130
 
 
 class _Verbs(TyperGroup):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as json_format
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,13 +58,13 @@ def bench(
 def _prepare(quick: bool) -> list[dict[str, Any]]:
     from hodgeformer.bench.preparation import preparation_costs
 
-    return [asdict(cost) for cost in preparation_costs(large=not quick)]
+    return preparation_costs(large=not quick)
 
 
 def _order(quick: bool) -> list[dict[str, Any]]:
     from hodgeformer.bench.preparation import order_costs
 
-    return [{"order": name, **figures} for name, figures in order_costs(1 << (10 if quick else 14)).items()]
+    return order_costs(1 << (10 if quick else 14))
 
 
 def _attention(quick: bool) -> list[dict[str, Any]]:

@@ -88,8 +88,7 @@ def _need(lines: TextLines, rows: IntArray, fine: NDArray[np.bool_], name: str) 
 def _runs(begin: IntArray, counts: IntArray) -> IntArray:
     """Indices begin_0 .. begin_0 + counts_0 - 1, begin_1 .. and so on."""
     before = np.cumsum(counts) - counts
-    runs: IntArray = np.arange(int(counts.sum())) + np.repeat(begin - before, counts)
-    return runs
+    return np.asarray(np.arange(int(counts.sum())) + np.repeat(begin - before, counts), np.int64)
 
 
 def _no_rows(properties: Properties) -> Columns:
