@@ -25,8 +25,10 @@ class ListColumn:
 
 Columns = dict[str, "NDArray[Any] | ListColumn"]
 Properties = list[tuple[str, str, str | None]]
+"""Name, type, and the type of the count (None for a scalar)."""
 Tables = dict[str, Columns]
 Elements = list[tuple[str, int, Properties]]
+"""`element face 12` and its properties."""
 
 
 def read_ascii(data: bytes, body: int, elements: Elements, order: str, path: Path) -> tuple[Tables, dict[str, LineOf]]:
