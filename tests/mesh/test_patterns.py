@@ -34,7 +34,7 @@ def pattern_of(
     mesh: Mesh, kind: ElementKind, n_local: int, n_random: int, seed: int = 0
 ) -> SparsityPattern[np.ndarray]:
     topology = MeshComplex.from_faces(usable(mesh), mesh.n_vertices)
-    return sparsity_pattern(kind, topology, mesh.vertices, n_local=n_local, n_random=n_random, seed=seed)
+    return sparsity_pattern(kind, topology, mesh.vertices, size=(n_local, n_random), seed=seed)
 
 
 def assert_rows_are_nearest(mesh: Mesh, kind: ElementKind, n_local: int) -> None:
@@ -113,9 +113,7 @@ def test_a_small_component_gives_shorter_rows_and_its_random_part_reaches_out() 
 def test_threads_do_not_change_the_pattern() -> None:
     mesh = meshes.icosphere(4)
     topology = MeshComplex.from_faces(mesh.faces, mesh.n_vertices)
-    one, three = (
-        sparsity_pattern("e", topology, mesh.vertices, n_local=30, n_random=6, seed=1, n_threads=n) for n in (1, 3)
-    )
+    one, three = (sparsity_pattern("e", topology, mesh.vertices, size=(30, 6), seed=1, n_threads=n) for n in (1, 3))
     np.testing.assert_array_equal(one.indices, three.indices)
 
 

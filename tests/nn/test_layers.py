@@ -10,10 +10,10 @@ from hodgeformer.containers import KINDS, PerElement
 from hodgeformer.mesh.prepare import prepare
 from hodgeformer.nn.blocks import LinearAttention, TransformerBlock
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.nn.embedding import NeighborEmbedding, PlainEmbedding
 from hodgeformer.nn.encoder import Encoder
 from hodgeformer.nn.heads import ElementHead, MeshHead
 from hodgeformer.nn.laplacians import LAPLACIANS
+from hodgeformer.nn.model import NeighborEmbedding, PlainEmbedding
 from hodgeformer.ops.layer_norm import normalized
 from hodgeformer.packed.batch import Batch
 from hodgeformer.packed.metric import inverse

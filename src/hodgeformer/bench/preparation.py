@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -17,24 +19,7 @@ from hodgeformer.mesh.topology import MeshComplex
 from hodgeformer.threads import thread_count
 
 
-@dataclass(frozen=True)
-class PreparationCost:
-    """Median milliseconds, total and by part, and the total in units of one 2048 x 2048 float32 product."""
-
-    mesh: str
-    n_vertices: int
-    n_threads: int
-    total: float
-    order: float
-    complex: float
-    features: float
-    patterns: float
-    product: float
-    products: float
-    target: float
-
-
-def preparation_costs(*, large: bool = True, repeat: int = 5) -> list[PreparationCost]:
+def preparation_costs(*, large: bool = True, repeat: int = 5) -> list[dict[str, Any]]:
     """The three sizes that the project holds itself to."""
     n_threads = thread_count()
     fixed = PrepareConfig(n_neighbors={"v": 32, "e": 48, "f": 32})
@@ -47,7 +32,8 @@ def preparation_costs(*, large: bool = True, repeat: int = 5) -> list[Preparatio
     return rows
 
 
-def _cost(name: str, mesh: Mesh, config: PrepareConfig, n_threads: int, target: float, repeat: int) -> PreparationCost:
+def _cost(name: str, mesh: Mesh, config: PrepareConfig, n_threads: int, target: float, repeat: int) -> dict[str, Any]:
+    """Median milliseconds, total and by part, and the total in units of one 2048 x 2048 float32 product."""
     order = canonical_order(mesh.vertices, mesh.faces, config.order)
     faces, _ = canonical_faces(inverse(order)[mesh.faces])
     vertices = to_unit_sphere(mesh.vertices[order], faces)
@@ -59,32 +45,33 @@ def _cost(name: str, mesh: Mesh, config: PrepareConfig, n_threads: int, target: 
 
     total = median_seconds(lambda: prepare(mesh, config, n_threads=n_threads), repeat)
     product = product_seconds(n_threads)
-    return PreparationCost(
-        mesh=name,
-        n_vertices=mesh.n_vertices,
-        n_threads=n_threads,
-        total=1e3 * total,
-        order=1e3 * median_seconds(lambda: canonical_order(mesh.vertices, mesh.faces, config.order), repeat),
-        complex=1e3 * median_seconds(lambda: MeshComplex.from_faces(faces, mesh.n_vertices), repeat),
-        features=1e3 * median_seconds(lambda: input_features(vertices, topology, config.features), repeat),
-        patterns=1e3 * median_seconds(patterns, repeat),
-        product=1e3 * product,
-        products=total / product,
-        target=target,
-    )
+    parts: dict[str, Callable[[], object]] = {
+        "order": lambda: canonical_order(mesh.vertices, mesh.faces, config.order),
+        "complex": lambda: MeshComplex.from_faces(faces, mesh.n_vertices),
+        "features": lambda: input_features(vertices, topology, config.features),
+        "patterns": patterns,
+    }
+    return {
+        "mesh": name,
+        "n_vertices": mesh.n_vertices,
+        "n_threads": n_threads,
+        "total": 1e3 * total,
+        **{part: 1e3 * median_seconds(work, repeat) for part, work in parts.items()},
+        "product": 1e3 * product,
+        "products": total / product,
+        "target": target,
+    }
 
 
-def order_costs(n_vertices: int = 1 << 14) -> dict[OrderName, dict[str, float]]:
+def order_costs(n_vertices: int = 1 << 14) -> list[dict[str, Any]]:
     """The canonical orders compared: milliseconds to compute, and how far apart neighbors end up in memory."""
     mesh = bumpy_torus(n_vertices)
     names: tuple[OrderName, ...] = ("morton", "rcm")
-    costs: dict[OrderName, dict[str, float]] = {}
+    rows = []
     for name in names:
-        prepared = prepare(mesh, PrepareConfig(order=name))
-        pattern = prepared.patterns.e
+        pattern = prepare(mesh, PrepareConfig(order=name)).patterns.e
         row = np.repeat(np.arange(len(pattern)), np.diff(pattern.offsets))
-        costs[name] = {
-            "milliseconds": 1e3 * median_seconds(lambda n=name: canonical_order(mesh.vertices, mesh.faces, n)),  # type: ignore[misc]
-            "median_distance": float(np.median(np.abs(pattern.indices - row))),
-        }
-    return costs
+        seconds = median_seconds(partial(canonical_order, mesh.vertices, mesh.faces, name))
+        distance = float(np.median(np.abs(pattern.indices - row)))
+        rows.append({"order": name, "milliseconds": 1e3 * seconds, "median_distance": distance})
+    return rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as json_format
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,11 +45,12 @@ def bench(
     chosen = list(_MEASURES) if part is Part.all else [part]
     results: dict[str, Any] = {}
     for name in chosen:
+        measure, title = _MEASURES[name]
         with Console(stderr=True).status(f"measuring: {name}"):
-            rows = _MEASURES[name](quick)
+            rows = measure(quick)
         results[name] = rows
         if not json:
-            Console(width=None if sys.stdout.isatty() else 160).print(_table(name, rows))
+            Console(width=None if sys.stdout.isatty() else 160).print(_table(title, rows))
     if json:
         json_format.dump(results, sys.stdout, indent=2)
         print()
@@ -59,13 +59,13 @@ def bench(
 def _prepare(quick: bool) -> list[dict[str, Any]]:
     from hodgeformer.bench.preparation import preparation_costs
 
-    return [asdict(cost) for cost in preparation_costs(large=not quick)]
+    return preparation_costs(large=not quick)
 
 
 def _order(quick: bool) -> list[dict[str, Any]]:
     from hodgeformer.bench.preparation import order_costs
 
-    return [{"order": name, **figures} for name, figures in order_costs(1 << (10 if quick else 14)).items()]
+    return order_costs(1 << (10 if quick else 14))
 
 
 def _attention(quick: bool) -> list[dict[str, Any]]:
@@ -102,26 +102,22 @@ def _sizes(quick: bool) -> list[dict[str, Any]]:
     return table
 
 
-_MEASURES: dict[Part, Callable[[bool], list[dict[str, Any]]]] = {
-    Part.prepare: _prepare,
-    Part.order: _order,
-    Part.attention: _attention,
-    Part.training: _training,
-    Part.sizes: _sizes,
-}
-_TITLES = {
-    Part.prepare: "Preparation: median ms; products = total / one 2048 x 2048 float32 product of this run",
-    Part.order: "Canonical orders: time, and how far apart in memory the neighbors of an edge are",
-    Part.attention: "Star attention against a plain gather: seconds forward + backward; memory in multiples of q, k, y",
-    Part.training: "Training step, Human configuration, against its dense matrix products alone",
-    Part.sizes: "One-layer encoder, d = 256: median seconds, and peak memory above the interpreter",
+_MEASURES: dict[Part, tuple[Callable[[bool], list[dict[str, Any]]], str]] = {
+    Part.prepare: (_prepare, "Preparation: median ms; products = total / one 2048 x 2048 float32 product of this run"),
+    Part.order: (_order, "Canonical orders: time, and how far apart in memory the neighbors of an edge are"),
+    Part.attention: (
+        _attention,
+        "Star attention against a plain gather: seconds forward + backward; memory in multiples of q, k, y",
+    ),
+    Part.training: (_training, "Training step, Human configuration, against its dense matrix products alone"),
+    Part.sizes: (_sizes, "One-layer encoder, d = 256: median seconds, and peak memory above the interpreter"),
 }
 
 
-def _table(part: Part, rows: list[dict[str, Any]]) -> Table:
+def _table(title: str, rows: list[dict[str, Any]]) -> Table:
     from rich.table import Table
 
-    table = Table(title=_TITLES[part])
+    table = Table(title=title)
     for column in rows[0]:
         table.add_column(column.replace("_", " "), justify="left" if isinstance(rows[0][column], str) else "right")
     for row in rows:

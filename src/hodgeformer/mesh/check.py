@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
@@ -135,12 +136,11 @@ def _duplicates(faces: IntArray) -> int:
     return int((rows[1:] == rows[:-1]).all(axis=1).sum())
 
 
-def _without_area(vertices: FloatArray, faces: IntArray, areas: FloatArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _without_area(vertices: FloatArray, faces: IntArray, areas: FloatArray) -> NDArray[np.bool_]:
     corners = vertices[faces]
     sides = corners - np.roll(corners, 1, axis=1)
     longest = (sides * sides).sum(axis=2).max(axis=1, initial=0.0)
-    flat: np.ndarray[Any, np.dtype[np.bool_]] = 2 * areas <= FLAT * longest
-    return flat
+    return np.asarray(2 * areas <= FLAT * longest, np.bool_)
 
 
 def _triple(values: FloatArray) -> tuple[float, float, float]:

@@ -59,8 +59,7 @@ def distance_features(vertices: FloatArray, edges: IntArray, faces: IntArray) ->
     area = double_areas.sum() / 2
     shares = vertex_sums(double_areas[:, None] / 6, faces, len(vertices))[:, 0] / (area or 1.0)
     summary = _summary(distances / np.sqrt(area or 1.0), shares, np.array(RADII))
-    standard: FloatArray = (summary - TYPICAL) / SPREAD
-    return standard
+    return np.asarray((summary - TYPICAL) / SPREAD, np.float64)
 
 
 @njit(cache=True)

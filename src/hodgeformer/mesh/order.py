@@ -72,8 +72,7 @@ def morton_codes(vertices: FloatArray, faces: IntArray) -> NDArray[np.uint64]:
     # would decide on which side a vertex lies.
     cells = np.clip((0.0618034 + 0.9 * scaled) * (1 << _BITS), 0, (1 << _BITS) - 1).astype(np.uint64)
     x, y, z = (_spread(cells[:, axis]) for axis in range(3))
-    code: NDArray[np.uint64] = x | (y << np.uint64(1)) | (z << np.uint64(2))
-    return code
+    return np.asarray(x | (y << np.uint64(1)) | (z << np.uint64(2)), np.uint64)
 
 
 def _spread(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -146,13 +145,11 @@ def _adjacency(faces: IntArray, n_vertices: int) -> csr_array:
 
 
 def _components(faces: IntArray, n_vertices: int) -> IntArray:
-    labels: IntArray = connected_components(_adjacency(faces, n_vertices), directed=False)[1].astype(np.int64)
-    return labels
+    return np.asarray(connected_components(_adjacency(faces, n_vertices), directed=False)[1], np.int64)
 
 
 def _cuthill_mckee(faces: IntArray, n_vertices: int) -> IntArray:
     graph = _adjacency(faces, n_vertices)
     graph.sum_duplicates()
     graph.sort_indices()
-    order: IntArray = reverse_cuthill_mckee(graph, symmetric_mode=True).astype(np.int64)
-    return order
+    return np.asarray(reverse_cuthill_mckee(graph, symmetric_mode=True), np.int64)

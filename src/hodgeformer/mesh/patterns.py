@@ -41,13 +41,12 @@ def sparsity_pattern(
     topology: MeshComplex,
     vertices: FloatArray,
     *,
-    n_local: int,
-    n_random: int,
+    size: tuple[int, int],
     seed: int,
     n_threads: int = 1,
 ) -> SparsityPattern[NDArray[np.generic]]:
     """Rows of one element kind: itself, rings outward, random ones; a pure function of topology, positions and seed."""
-    n = topology.n[kind]
+    n, (n_local, n_random) = topology.n[kind], size
     connectors, offsets, members = _connections(kind, topology)
     centers = _centers(kind, topology, vertices)
     rows = np.empty((n, n_local + n_random), dtype=np.int32)
@@ -65,22 +64,12 @@ def sparsity_pattern(
 
 
 def sparsity_patterns(
-    topology: MeshComplex,
-    vertices: FloatArray,
-    *,
-    sizes: PerElement[tuple[int, int]],
-    seed: int,
-    n_threads: int = 1,
+    topology: MeshComplex, vertices: FloatArray, *, sizes: PerElement[tuple[int, int]], seed: int, n_threads: int = 1
 ) -> PerElement[SparsityPattern[NDArray[np.generic]]]:
     """S_i for vertices, edges and faces; `sizes` are (local, random) entries per row."""
-
-    def build(kind: ElementKind) -> SparsityPattern[NDArray[np.generic]]:
-        n_local, n_random = sizes[kind]
-        return sparsity_pattern(
-            kind, topology, vertices, n_local=n_local, n_random=n_random, seed=seed, n_threads=n_threads
-        )
-
-    return PerElement.build(build)
+    return PerElement.build(
+        lambda kind: sparsity_pattern(kind, topology, vertices, size=sizes[kind], seed=seed, n_threads=n_threads)
+    )
 
 
 def _connections(kind: ElementKind, topology: MeshComplex) -> tuple[IntArray, IntArray, Int32Array]:

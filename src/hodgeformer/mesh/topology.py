@@ -65,8 +65,7 @@ class MeshComplex:
 
 def repeats_a_vertex(faces: IntArray) -> NDArray[np.bool_]:
     a, b, c = faces.T
-    result: NDArray[np.bool_] = (a == b) | (b == c) | (c == a)
-    return result
+    return np.asarray((a == b) | (b == c) | (c == a), np.bool_)
 
 
 def edges_by_first_appearance(face_edges: IntArray, n_edges: int) -> IntArray:

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-from hodgeformer.ops._numba_ir import GROUP
-from hodgeformer.ops._numba_rows import dot_rows, fetch_int, heads_first, heads_last, put_real, sum_rows
+from hodgeformer.ops._numba_ir import GROUP, dot_rows, fetch_int, heads_first, heads_last, put_real, sum_rows
 from hodgeformer.ops._numba_terms import negate_dropped, softmax_gradient, softmax_terms
 
 INT, REAL = types.int64, types.float64

@@ -87,12 +87,10 @@ def where(path: Path, line_of: LineOf | None, element: int) -> str:
 def to_colors(values: NDArray[Any]) -> Colors:
     """Color columns of a file as uint8: whole numbers are 0..255, fractions are 0..1."""
     if np.issubdtype(values.dtype, np.integer):
-        whole: Colors = np.clip(values, 0, 255).astype(np.uint8)
-        return whole
+        return np.asarray(np.clip(values, 0, 255), np.uint8)
     values = np.clip(np.nan_to_num(values.astype(np.float64)), 0.0, 255.0)
     scale = 255.0 if values.size == 0 or values.max() <= 1.0 else 1.0
-    colors: Colors = np.rint(values * scale).astype(np.uint8)
-    return colors
+    return np.rint(values * scale).astype(np.uint8)
 
 
 def _notes_on(faces: IntArray, n_vertices: int) -> list[str]:

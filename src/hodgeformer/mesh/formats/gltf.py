@@ -160,8 +160,7 @@ def _whole(column: NDArray[Any]) -> IntArray:
     """Labels and numbers, which glTF makes us keep as float32."""
     if column.ndim != 1 or not (np.abs(column) <= LARGEST).all():
         raise ValueError("labels and vertex numbers must be whole numbers")
-    whole: IntArray = np.rint(column).astype(np.int64)
-    return whole
+    return np.asarray(np.rint(column), np.int64)
 
 
 def _unsplit(

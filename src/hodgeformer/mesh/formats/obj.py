@@ -86,8 +86,7 @@ def _corners(lines: TextLines, vertex_lines: IntArray, face_lines: IntArray) -> 
     if indices.size and indices.min() < 0:
         seen = np.repeat(np.searchsorted(vertex_lines, face_lines), n_corners)
         indices = np.where(indices < 0, indices + seen + 1, indices)
-    from_zero: IntArray = indices - 1
-    return from_zero
+    return indices - 1
 
 
 class _Keywords:
@@ -101,8 +100,7 @@ class _Keywords:
 
     def find(self, keyword: str) -> IntArray:
         """Line indices."""
-        found: IntArray = self.other[self.heads == keyword.encode()]
-        return found
+        return np.asarray(self.other[self.heads == keyword.encode()], np.int64)
 
     def rest(self, line: int) -> str:
         """What follows the keyword."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
 from hodgeformer.mesh.formats.content import Colors, Content, Labels, to_colors
-from hodgeformer.mesh.formats.ply_rows import Columns, ListColumn, read_ascii, read_binary
+from hodgeformer.mesh.formats.ply_rows import Columns, Elements, ListColumn, read_ascii, read_binary
 from hodgeformer.mesh.mesh import Attribute, IntArray, Mesh
 
 _TYPES = {
@@ -25,20 +24,11 @@ _CORNER_LISTS = ("vertex_indices", "vertex_index")
 _LABEL_NAMES = ("label", "labels", "scalar_label", "face_label", "vertex_label")
 
 
-@dataclass
-class Element:
-    """`element face 12` and its properties: name, type, type of the count (None for a scalar)."""
-
-    name: str
-    count: int
-    properties: list[tuple[str, str, str | None]] = field(default_factory=list)
-
-
 def read_ply(data: bytes, path: Path) -> Content:
     """Colors are the properties red, green, blue, alpha; labels are label (or labels, scalar_Label)."""
     order, elements, body = _header(data, path)
     read = read_ascii if order == "" else read_binary
-    tables, lines = read(data, body, [(e.name, e.count, e.properties) for e in elements], order, path)
+    tables, lines = read(data, body, elements, order, path)
     for needed in ("vertex", "face"):
         if needed not in tables:
             raise MeshFormatError(f"{path}: the file has no '{needed}' element; a surface needs vertices and faces")
@@ -57,28 +47,28 @@ def read_ply(data: bytes, path: Path) -> Content:
     )
 
 
-def _header(data: bytes, path: Path) -> tuple[str, list[Element], int]:
-    """Byte order ('' for ASCII), elements, and where the body begins."""
+def _header(data: bytes, path: Path) -> tuple[str, Elements, int]:
+    """Byte order ('' for ASCII), elements with their properties, and where the body begins."""
     # A header is short; a file without its end must not be searched to the last byte as text.
     end = data.find(b"end_header", 0, 1 << 20)
     newline = data.find(b"\n", end)
     if end < 0 or newline < 0:
         raise MeshFormatError(f"{path}:1: the PLY header has no 'end_header' line; the file is cut short, get it again")
     order: str | None = None
-    elements: list[Element] = []
+    elements: Elements = []
     for number, line in enumerate(data[:end].decode("ascii", errors="replace").splitlines(), start=1):
         words = line.split() or ["comment"]
         try:
             if words[0] == "format":
                 order = _ORDERS[words[1]]
             elif words[0] == "element":
-                elements.append(Element(words[1], int(words[2])))
-                if elements[-1].count < 0:
+                elements.append((words[1], int(words[2]), []))
+                if elements[-1][1] < 0:
                     raise ValueError(words[2])
             elif words[0] == "property" and words[1] == "list":
-                elements[-1].properties.append((words[4], _TYPES[words[3]], _TYPES[words[2]]))
+                elements[-1][2].append((words[4], _TYPES[words[3]], _TYPES[words[2]]))
             elif words[0] == "property":
-                elements[-1].properties.append((words[2], _TYPES[words[1]], None))
+                elements[-1][2].append((words[2], _TYPES[words[1]], None))
             elif words[0] not in ("ply", "comment", "obj_info"):
                 raise ValueError(words[0])
         except (KeyError, IndexError, ValueError):

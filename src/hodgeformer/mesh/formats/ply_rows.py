@@ -25,8 +25,10 @@ class ListColumn:
 
 Columns = dict[str, "NDArray[Any] | ListColumn"]
 Properties = list[tuple[str, str, str | None]]
+"""Name, type, and the type of the count (None for a scalar)."""
 Tables = dict[str, Columns]
 Elements = list[tuple[str, int, Properties]]
+"""`element face 12` and its properties."""
 
 
 def read_ascii(data: bytes, body: int, elements: Elements, order: str, path: Path) -> tuple[Tables, dict[str, LineOf]]:
@@ -88,8 +90,7 @@ def _need(lines: TextLines, rows: IntArray, fine: NDArray[np.bool_], name: str) 
 def _runs(begin: IntArray, counts: IntArray) -> IntArray:
     """Indices begin_0 .. begin_0 + counts_0 - 1, begin_1 .. and so on."""
     before = np.cumsum(counts) - counts
-    runs: IntArray = np.arange(int(counts.sum())) + np.repeat(begin - before, counts)
-    return runs
+    return np.asarray(np.arange(int(counts.sum())) + np.repeat(begin - before, counts), np.int64)
 
 
 def _no_rows(properties: Properties) -> Columns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
@@ -79,15 +80,14 @@ def _fans(polygons: IntArray) -> IntArray:
     return np.stack([apex, polygons[:, 1:-1], polygons[:, 2:]], axis=-1)
 
 
-def _fan_fits(vertices: FloatArray, fans: IntArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _fan_fits(vertices: FloatArray, fans: IntArray) -> NDArray[np.bool_]:
     """True where no triangle of the fan turns against the polygon's own normal."""
     points = vertices[fans]
     normals = np.cross(points[:, :, 1] - points[:, :, 0], points[:, :, 2] - points[:, :, 0])
     total = normals.sum(axis=1, keepdims=True)
     along = (normals * total).sum(axis=-1)
     tolerance = 1e-12 * (total * total).sum(axis=-1)
-    fits: np.ndarray[tuple[int], np.dtype[np.bool_]] = (along >= -tolerance).all(axis=1)
-    return fits
+    return np.asarray((along >= -tolerance).all(axis=1), np.bool_)
 
 
 def _clip_ears(points: FloatArray) -> list[tuple[int, int, int]] | None:
@@ -132,5 +132,4 @@ def _is_ear(flat: FloatArray, ear: tuple[int, int, int], left: list[int]) -> boo
 def _turn(a: FloatArray, b: FloatArray, c: FloatArray) -> FloatArray:
     """Twice the signed area of the triangle a, b, c in the plane."""
     u, w = b - a, c - a
-    area: FloatArray = u[..., 0] * w[..., 1] - u[..., 1] * w[..., 0]
-    return area
+    return u[..., 0] * w[..., 1] - u[..., 1] * w[..., 0]

@@ -87,19 +87,17 @@ class TextLines:
 
     def floats(self, lines: IntArray, what: str) -> FloatArray:
         """All tokens of the lines as numbers, one after the other (`n_tokens[lines]` of each)."""
-        return self._numbers(lines, float, np.float64, f"{what} must be numbers such as 0.25 or 1e-3")
+        message = f"{what} must be numbers such as 0.25 or 1e-3"
+        return self._convert(self._blob(lines).split(), lines, float, np.float64, message)
 
     def integers(self, lines: IntArray, what: str) -> IntArray:
-        return self._numbers(lines, int, np.int64, f"{what} must be whole numbers")
+        return self._convert(self._blob(lines).split(), lines, int, np.int64, f"{what} must be whole numbers")
 
     def indices(self, lines: IntArray, what: str) -> IntArray:
         """As `integers`, of tokens such as 1/2/3 only the number before the slash."""
         blob = self._blob(lines)
         tokens = (re.sub(rb"/[^\s]*", b"", blob) if b"/" in blob else blob).split()
         return self._convert(tokens, lines, int, np.int64, f"{what} must be whole numbers")
-
-    def _numbers(self, lines: IntArray, convert: Callable[[bytes], Any], dtype: type, message: str) -> NDArray[Any]:
-        return self._convert(self._blob(lines).split(), lines, convert, dtype, message)
 
     def _convert(
         self, tokens: list[bytes], lines: IntArray, convert: Callable[[bytes], Any], dtype: type, message: str
