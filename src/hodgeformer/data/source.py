@@ -18,8 +18,7 @@ from hodgeformer.errors import HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import n_frames, posed
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
-from hodgeformer.packed.batch import Batch
-from hodgeformer.packed.pack import pack
+from hodgeformer.packed.pack import Batch, pack
 
 # What a random stream is for is part of its seed, so that streams of one epoch do not repeat each other.
 Purpose = Literal["order", "shape", "connections"]
