@@ -111,8 +111,12 @@ def drawn_rooms() -> str:
 
 def files_entered(act: Callable[[], object]) -> list[str]:
     """The files whose functions `act` calls, in the order of the first call; what merely imports does not count."""
+    import torch
+
     entered: dict[str, None] = {}
     prefix = f"{SOURCE}{os.sep}"
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # rows that other threads work on would not be seen
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
@@ -127,6 +131,7 @@ def files_entered(act: Callable[[], object]) -> list[str]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
+        torch.set_num_threads(threads)
     return list(entered)
 
 
