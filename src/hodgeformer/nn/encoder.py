@@ -9,12 +9,16 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from hodgeformer.containers import PerElement
-from hodgeformer.nn.blocks import Block, HodgeFormerBlock, TransformerBlock
+from hodgeformer.nn.blocks import Block, HodgeFormerBlock, SpreadingBlock, TransformerBlock
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.ops.layer_norm import normalized
 from hodgeformer.packed.topology import PackedComplex
 
-BLOCKS: dict[str, Callable[[ModelConfig], Block]] = {"H": HodgeFormerBlock, "T": TransformerBlock}
+BLOCKS: dict[str, Callable[[ModelConfig], Block]] = {
+    "H": HodgeFormerBlock,
+    "T": TransformerBlock,
+    "D": SpreadingBlock,
+}
 
 
 class Encoder(nn.Module):
