@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from hypothesis import given, settings
-from hodgeformer.errors import ConfigError
 
+from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.prepare import prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer

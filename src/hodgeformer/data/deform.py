@@ -1,11 +1,12 @@
-"""Random changes of shape that a living body could make itself: slides within the surface, warps, bent limbs."""
+"""Random changes of shape that leave parts what they are: slides within the surface, warps, bent limbs, clothes."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hodgeformer.mesh.distances import EdgeGraph
-from hodgeformer.mesh.geometry import norms
+from hodgeformer.mesh.geometry import face_centers, face_vectors, norms, unit, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 _TIPS = 8  # ends of limbs that are looked for
@@ -13,6 +14,7 @@ _REACH = (0.05, 0.5)  # of the farthest surface distance: how much of a body tur
 _JOINT = 0.5  # of that reach: the width of the belt in which the turn sets in
 _WAVES = 4
 _LONGEST, _SHORTEST = 2.0, 0.5  # wave lengths in sizes of the body
+_FOLDS, _FOLD_LENGTHS = 6, (0.06, 0.3)  # waves of the surface along its normals
 
 
 def slide_along_edges(vertices: FloatArray, faces: IntArray, share: float, rng: np.random.Generator) -> FloatArray:
@@ -44,6 +46,29 @@ def warp(vertices: FloatArray, strength: float, rng: np.random.Generator) -> Flo
     amplitudes = strength * size * np.sqrt(2 / _WAVES) * rng.standard_normal((_WAVES, 3))
     moved: FloatArray = vertices + np.sin(vertices @ waves.T + phases) @ amplitudes
     return moved
+
+
+def swell(vertices: FloatArray, faces: IntArray, strength: float, rng: np.random.Generator) -> FloatArray:
+    """The surface moves along its normals in waves, as muscles and clothes do.
+
+    Up to `strength`, the standard deviation in sizes of the body.
+    """
+    size = _size(vertices)
+    directions = rng.standard_normal((_FOLDS, 3))
+    lengths = rng.uniform(*_FOLD_LENGTHS, (_FOLDS, 1))
+    waves = 2 * np.pi / (size * lengths) * directions / norms(directions)[:, None]
+    phases, amplitudes = rng.uniform(0, 2 * np.pi, _FOLDS), rng.standard_normal(_FOLDS)
+    height = np.sqrt(2 / _FOLDS) * np.sin(vertices @ waves.T + phases) @ amplitudes
+    normals = unit(vertex_sums(face_vectors(vertices, faces), faces, len(vertices)))
+    swollen: FloatArray = vertices + rng.uniform(0, strength) * size * height[:, None] * normals
+    return swollen
+
+
+def beyond_plane(vertices: FloatArray, faces: IntArray, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """The faces that a plane in a random direction cuts off: up to `share` of them, never all."""
+    along = face_centers(vertices, faces) @ rng.standard_normal(3)
+    result: NDArray[np.bool_] = along > np.quantile(along, 1 - rng.uniform(0, share))
+    return result
 
 
 def bend(vertices: FloatArray, faces: IntArray, degrees: float, n_joints: int, rng: np.random.Generator) -> FloatArray:

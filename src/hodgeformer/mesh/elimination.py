@@ -7,7 +7,6 @@ elimination subtracts nothing and cannot break down, whatever the soup.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -97,9 +96,7 @@ def _cotangents(vertices: FloatArray, faces: IntArray, face_edges: IntArray, n_e
 
 
 @njit(cache=True, nogil=True)
-def _rows(
-    edges: IntArray, weights: FloatArray, n_vertices: int
-) -> tuple[IntArray, NDArray[np.int32], FloatArray]:
+def _rows(edges: IntArray, weights: FloatArray, n_vertices: int) -> tuple[IntArray, NDArray[np.int32], FloatArray]:
     offsets = np.zeros(n_vertices + 1, dtype=np.int64)
     for e in range(len(edges)):
         offsets[edges[e, 0] + 1] += 1

@@ -26,10 +26,10 @@ class ModelConfig(Settings):
 
     `element` is what one row of the output belongs to: classification always "mesh", segmentation "face" unless
     said otherwise, regression "mesh" unless said otherwise. `n_classes` is the width of a row: classes, or the
-    numbers of a regression. `blocks` spells the stack, H for HodgeFormer, T for Transformer and D for
-    spreading blocks; `updates` the kinds they change (D changes vertices only). `in_features` are the columns of x_in per kind. `stars` other than "learned" swaps in
-    the fixed stars of discrete exterior calculus. `checkpoint_activations` trades a second forward pass for
-    memory.
+    numbers of a regression. `blocks` spells the stack, H for HodgeFormer, T for Transformer and D for spreading
+    blocks; `updates` the kinds they change (D changes vertices only). `in_features` are the columns of x_in per kind.
+    `stars` other than "learned" swaps in the fixed stars of discrete exterior calculus. `checkpoint_activations`
+    trades a second forward pass for memory.
     """
 
     task: Task
