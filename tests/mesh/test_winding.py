@@ -37,9 +37,7 @@ def test_two_pieces_are_turned_one_by_one_and_a_cut_one_too():
     faces = np.concatenate([half, half[:, ::-1] + mesh.n_vertices])
     result = outward(vertices, faces)
     assert (result[: len(half)] == half).all()
-    assert (np.sort(face_vectors(vertices, result[len(half) :])) == np.sort(face_vectors(vertices, half))).all() or (
-        np.allclose(face_vectors(vertices, result[len(half) :]), face_vectors(vertices, half))
-    )
+    np.testing.assert_allclose(face_vectors(vertices, result[len(half) :]), face_vectors(vertices, half))
 
 
 def test_what_has_no_inside_keeps_the_winding_of_most_of_it():
@@ -67,15 +65,11 @@ def test_what_cannot_be_oriented_is_left_alone():
     assert (outward(band.vertices, band.faces) == band.faces).all()
 
 
-@settings(max_examples=50, deadline=None)
-@given(soups(coincident=False))
-def test_a_reversed_file_is_prepared_to_the_same_bits(mesh):
-    mesh = icosphere(1) if not len(usable(mesh)) else mesh
-    closed = icosphere(1)
-    for surface in (closed, Mesh(closed.vertices + mesh.vertices[0], closed.faces)):
-        one, other = prepare(surface, OUTWARD), prepare(turned(surface, np.ones(surface.n_faces, bool)), OUTWARD)
-        assert (one.topology.faces == other.topology.faces).all()
-        assert all((a == b).all() for a, b in zip(one.x_in, other.x_in, strict=True))
+def test_a_reversed_file_is_prepared_to_the_same_bits():
+    mesh = icosphere(2)
+    one, other = prepare(mesh, OUTWARD), prepare(turned(mesh, np.ones(mesh.n_faces, dtype=bool)), OUTWARD)
+    assert (one.topology.faces == other.topology.faces).all()
+    assert all((a == b).all() for a, b in zip(one.x_in, other.x_in, strict=True))
 
 
 @settings(max_examples=80, deadline=None)

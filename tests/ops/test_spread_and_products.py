@@ -152,9 +152,7 @@ def test_any_soup_gives_finite_numbers(mesh):
     x = torch.randn(len(surface.factor.masses), N_TIMES, 2, requires_grad=True)
     y = spread(x, surface.factor).flatten(1)
     assert y.abs().max() <= x.abs().max() * 1.001  # a mean with weights that are not negative
-    out = torch.tanh(inner_product(y, y.flip(1), surface.rings)) + torch.tanh(
-        wedge_product(y, y.flip(1), surface.rings)
-    )
+    out = sum(torch.tanh(product(y, y.flip(1), surface.rings)) for product in (inner_product, wedge_product))
     out.sum().backward()
     assert out.isfinite().all() and x.grad is not None and x.grad.isfinite().all()
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from hodgeformer.containers import ElementKind
 from hodgeformer.data.convert import file_edges, mirrored_edge_order
-from hodgeformer.data.deform import add_noise, bend, beyond_plane, slide_along_edges, swell, warp
+from hodgeformer.data.deform import add_noise, bend, beyond_plane, grow, slide_along_edges, swell, warp
 from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.settings import Settings
@@ -22,8 +22,8 @@ Axis = Literal["x", "y", "z"]
 class AugmentConfig(Settings):
     """How a training mesh is changed, each time anew.
 
-    First the shape. `bend`: `joints` parts of the surface turn by up to this many degrees, as limbs do. `warp`: space
-    moves in long waves, standard deviation in sizes of the mesh. `swell`: the surface moves along its normals in
+    First the shape. `bend`: `joints` parts of the surface turn by up to this many degrees, as limbs do. `grow`: as
+    many parts grow or shrink, up to a factor exp(grow). `warp`: space moves in long waves, standard deviation in sizes of the mesh. `swell`: the surface moves along its normals in
     waves, up to this standard deviation in sizes of the mesh. `slide`: vertices move along a random edge by up to this
     share of it. `noise`: up to this standard deviation in mean edge lengths. `cut`: with probability `cut_chance` a
     plane takes up to this share of the faces away. Then the pose is taken, and in it: `scale`: each axis by a factor in
@@ -34,6 +34,7 @@ class AugmentConfig(Settings):
 
     bend: float = Field(default=0.0, ge=0.0, le=180.0)
     joints: int = Field(default=3, ge=1)
+    grow: float = Field(default=0.0, ge=0.0)
     warp: float = Field(default=0.0, ge=0.0)
     swell: float = Field(default=0.0, ge=0.0)
     rotation: Literal["none", "so3", "axis"] = "so3"
@@ -76,10 +77,12 @@ def deformed(
     Every draw is made whether it is used or not, so that one setting does not change the draws of another.
     """
     bends, warps, slides, noise = rng.spawn(4)
-    swells, cuts = slides.spawn(2)
+    swells, cuts, grows = slides.spawn(3)
     vertices = mesh.vertices
     if config.bend:
         vertices = bend(vertices, mesh.faces, config.bend, config.joints, bends)
+    if config.grow:
+        vertices = grow(vertices, mesh.faces, config.grow, config.joints, grows)
     if config.warp:
         vertices = warp(vertices, config.warp, warps)
     if config.swell:

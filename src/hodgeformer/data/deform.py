@@ -72,27 +72,48 @@ def beyond_plane(vertices: FloatArray, faces: IntArray, share: float, rng: np.ra
 
 
 def bend(vertices: FloatArray, faces: IntArray, degrees: float, n_joints: int, rng: np.random.Generator) -> FloatArray:
-    """Parts turn about joints by up to `degrees`.
-
-    A part is what lies within some distance of a tip on the surface: a hand, an arm, a tail. It turns about the middle
-    of the belt at its end, and the turn fades out over that belt.
-    """
-    # Points far from each other are the ends of limbs; the first is where the search began.
-    graph = EdgeGraph.from_edges(vertices, faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2))
-    tips = graph.spread_points(int(rng.integers(len(vertices))), 1 + _TIPS)[1][1:]
-    for distance in rng.permutation(tips)[:n_joints]:
+    """Parts turn about joints by up to `degrees`; the turn fades out over the belt at the end of the part."""
+    for distance in _from_tips(vertices, faces, n_joints, rng):
         reach = rng.uniform(*_REACH) * distance[np.isfinite(distance)].max()
         axis = rng.standard_normal(3)
         angle = np.radians(rng.uniform(0, degrees))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.clip((reach - distance) / (_JOINT * reach), 0, 1)
-        share = share * share * (3 - 2 * share)
-        belt = share * (1 - share)
-        if not belt.sum() > 0:
-            continue  # too coarse for a joint here
-        pivot = belt @ vertices / belt.sum()
-        vertices = pivot + _turned(vertices - pivot, axis / np.linalg.norm(axis), angle * share)
+        share, pivot = _part(vertices, distance, reach)
+        if pivot is not None:
+            vertices = pivot + _turned(vertices - pivot, axis / np.linalg.norm(axis), angle * share)
     return vertices
+
+
+def grow(vertices: FloatArray, faces: IntArray, strength: float, n_parts: int, rng: np.random.Generator) -> FloatArray:
+    """Parts grow or shrink about their joints by up to a factor exp(strength): other proportions, another person."""
+    for distance in _from_tips(vertices, faces, n_parts, rng):
+        reach = rng.uniform(*_REACH) * distance[np.isfinite(distance)].max()
+        factor = np.exp(rng.uniform(-strength, strength))
+        share, pivot = _part(vertices, distance, reach)
+        if pivot is not None:
+            vertices = pivot + (1 + (factor - 1) * share)[:, None] * (vertices - pivot)
+    return vertices
+
+
+def _from_tips(vertices: FloatArray, faces: IntArray, n_parts: int, rng: np.random.Generator) -> FloatArray:
+    """Distances along the surface from a few ends of limbs, one row each.
+
+    Points far from each other are the ends of limbs; the first is where the search began.
+    """
+    graph = EdgeGraph.from_edges(vertices, faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2))
+    tips = graph.spread_points(int(rng.integers(len(vertices))), 1 + _TIPS)[1][1:]
+    return rng.permutation(tips)[:n_parts]
+
+
+def _part(vertices: FloatArray, distance: FloatArray, reach: float) -> tuple[FloatArray, FloatArray | None]:
+    """How much each vertex belongs to the part within `reach` of a tip, a hand, an arm or a tail, and its joint.
+
+    The joint is the middle of the belt at its end; None where the mesh is too coarse for one.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.clip((reach - distance) / (_JOINT * reach), 0, 1)
+    share = share * share * (3 - 2 * share)
+    belt = share * (1 - share)
+    return share, belt @ vertices / belt.sum() if belt.sum() > 0 else None
 
 
 def _turned(points: FloatArray, axis: FloatArray, angles: FloatArray) -> FloatArray:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from hodgeformer.data.dataset import DataSet, Element
+from hodgeformer.data.dataset import DataSet, Element, Sample
 from hodgeformer.data.part_labels import LabelVersion, read_part_labels
 from hodgeformer.data.splits import by_fractions
 from hodgeformer.errors import DataError
@@ -20,6 +21,28 @@ def family(name: str) -> str:
     return found or name.split("__", maxsplit=1)[0]
 
 
+def person(name: str) -> str:
+    """Who a mesh shows, by its name: FAUST has ten people in ten poses, SCAPE one, Adobe one per mesh.
+
+    MIT has three people; a name tells its motion only, and that counts as one.
+    """
+    source = family(name)
+    if source == "adobe":
+        return name
+    if source == "faust":
+        return f"{source} {int(name.rsplit('_', maxsplit=1)[1]) // 10}"
+    return name.split("__")[1] if source == "MIT_animation" else source
+
+
+def evened(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+    """Meshes of people that are shown rarely are repeated, so that a person counts by the root of their meshes."""
+    meshes = Counter(person(sample.name) for sample in samples)
+    most = max(meshes.values(), default=1)
+    return tuple(
+        sample for sample in samples for _ in range(max(round((most / meshes[person(sample.name)]) ** 0.5), 1))
+    )
+
+
 def open_human(
     root: Path,
     *,
@@ -27,12 +50,14 @@ def open_human(
     element: Element = "face",
     hold_out: Sequence[str] = (),
     val_fraction: float = 0.0,
+    even_people: bool = False,
     seed: int = 0,
 ) -> DataSet:
     """The splits of the distribution, with a validation split cut from the training meshes if asked for.
 
     `hold_out` names families, or longer beginnings of names such as one motion, that validate; `val_fraction` draws
     from all of them. The first is the honest estimate: frames of one motion are nearly copies of each other.
+    `even_people` repeats the training meshes of people that are shown rarely.
     """
     splits = read_part_labels(root, n_classes=len(PARTS), labels=labels, element=element)
     if hold_out and val_fraction:
@@ -47,4 +72,6 @@ def open_human(
         splits["val"] = held
     elif val_fraction:
         splits |= by_fractions(train, {"train": 1 - val_fraction, "val": val_fraction}, seed)
+    if even_people:
+        splits["train"] = evened(splits["train"])
     return DataSet("Human", "segmentation", element, splits, PARTS)

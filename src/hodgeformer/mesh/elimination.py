@@ -7,16 +7,18 @@ elimination subtracts nothing and cannot break down, whatever the soup.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from hodgeformer.mesh.geometry import face_vectors, norms, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 SMALLEST_MASS = 1e-4  # of the mean: a vertex without area keeps what it holds
-STEEPEST = 100.0  # the largest cotangent: a face without area is no bridge
+STEEPEST = 100.0  # the largest cotangent, where a face has no area
+TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,19 +53,19 @@ class Elimination:
     order: IntArray
     offsets: IntArray
     rows: NDArray[np.int32]
-    values: FloatArray
+    values: NDArray[Any]
     pivots: FloatArray
 
     @classmethod
-    def of(cls, laplacian: Laplacian, times: FloatArray) -> Elimination:
+    def of(cls, laplacian: Laplacian, times: FloatArray, dtype: DTypeLike = np.float64) -> Elimination:
+        """In float32 the factor takes half the memory; sums are taken in float64 all the same."""
         order = _sparse_order(laplacian)
         position = np.empty_like(order)
         position[order] = np.arange(len(order))
         graph = (order, position, laplacian.offsets, laplacian.neighbors)
         parent, offsets = _tree(*graph)
-        rows, values, pivots = _eliminated(
-            *graph, laplacian.weights, laplacian.masses, np.asarray(times, dtype=np.float64), parent, offsets
-        )
+        rows, values = np.empty(offsets[-1], dtype=np.int32), np.empty((offsets[-1], len(times)), dtype)
+        pivots = _eliminate(*graph, laplacian.weights, laplacian.masses, times, parent, offsets, rows, values)
         return cls(order, offsets, rows, values, pivots)
 
 
@@ -90,8 +92,7 @@ def _cotangents(vertices: FloatArray, faces: IntArray, face_edges: IntArray, n_e
             a, b = vertices[faces[f, side]] - corner, vertices[faces[f, (side + 1) % 3]] - corner
             x, y, z = a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
             sine, cosine = np.sqrt(x * x + y * y + z * z), a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
-            # A cotangent above the steepest, or of two sides without length, is cut.
-            weights[face_edges[f, side]] += 0.5 * cosine / max(sine, abs(cosine) / 100.0, 1e-300)
+            weights[face_edges[f, side]] += 0.5 * cosine / max(sine, abs(cosine) / STEEPEST, TINY)
     return np.maximum(weights, 0.0)
 
 
@@ -133,7 +134,7 @@ def _tree(
 
 
 @njit(cache=True, nogil=True)
-def _eliminated(
+def _eliminate(
     order: IntArray,
     position: IntArray,
     offsets: IntArray,
@@ -143,10 +144,14 @@ def _eliminated(
     times: FloatArray,
     parent: IntArray,
     starts: IntArray,
-) -> tuple[NDArray[np.int32], FloatArray, FloatArray]:
-    """Row by row: row i of L solves with the rows above it; its entries lie on paths of the tree that end at i."""
+    rows: NDArray[np.int32],
+    values: NDArray[Any],
+) -> FloatArray:
+    """Fill L row by row, and give the pivots: row i solves with the rows above it.
+
+    Its entries lie on the paths of the tree that end at i.
+    """
     n, n_times = len(order), len(times)
-    rows, values = np.empty(starts[n], dtype=np.int32), np.empty((starts[n], n_times))
     pivots = np.empty((n, n_times))
     filled = starts[:-1].copy()
     work, mark = np.zeros((n, n_times)), np.full(n, -1)
@@ -185,10 +190,9 @@ def _eliminated(
             filled[k] += 1
             rows[p] = i
             for s in range(n_times):
-                entry = work[k, s]
+                values[p, s] = work[k, s] * pivots[k, s]
+                diagonal[s] -= work[k, s] * values[p, s]
                 work[k, s] = 0.0
-                values[p, s] = entry * pivots[k, s]
-                diagonal[s] -= entry * values[p, s]
         for s in range(n_times):
             pivots[i, s] = 1.0 / diagonal[s]
-    return rows, values, pivots
+    return pivots

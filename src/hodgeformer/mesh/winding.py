@@ -25,7 +25,7 @@ def outward(vertices: FloatArray, faces: IntArray) -> IntArray:
     areas, centers, n = norms(vectors) / 2, face_centers(vertices, faces), len(orientable)
 
     def sums(values: FloatArray) -> FloatArray:
-        return np.bincount(piece, values, minlength=n)
+        return np.bincount(piece, weights=values, minlength=n).astype(np.float64)
 
     area = sums(areas)
     safe = np.where(area > 0, area, 1.0)

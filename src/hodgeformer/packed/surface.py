@@ -15,7 +15,6 @@ from torch import Tensor
 
 from hodgeformer.containers import PerElement
 from hodgeformer.mesh.elimination import Elimination, Laplacian
-from hodgeformer.mesh.topology import incidence_lists
 from hodgeformer.ops.products import Rings
 from hodgeformer.ops.spread import Factor
 
@@ -50,7 +49,8 @@ class Surface:
             strict=True,
         )
         laplacians = [Laplacian.from_surface(*part) for part in parts]
-        eliminations = [Elimination.of(laplacian, TIMES) for laplacian in laplacians]
+        dtype = np.float64 if positions.dtype == torch.float64 else np.float32
+        eliminations = [Elimination.of(laplacian, TIMES, dtype) for laplacian in laplacians]
         corner_offsets, corners = _corners(faces.cpu().numpy(), len(positions))
 
         def real(arrays: Sequence[NDArray[Any]]) -> Tensor:
@@ -97,7 +97,7 @@ def _joined(offsets: list[NDArray[Any]]) -> NDArray[Any]:
 
 def _corners(faces: NDArray[np.int32], n_vertices: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """For each vertex the sides (a, b) of its faces (i, a, b): where they begin, and the sides."""
-    offsets, _ = incidence_lists(faces, n_vertices)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(faces.ravel(), minlength=n_vertices))])
     place = np.argsort(faces.ravel(), kind="stable")
     far = np.stack([np.roll(faces, -1, axis=1).ravel(), np.roll(faces, -2, axis=1).ravel()], axis=1)
     return offsets, np.ascontiguousarray(far[place])
