@@ -14,7 +14,7 @@ _REACH = (0.05, 0.5)  # of the farthest surface distance: how much of a body tur
 _JOINT = 0.5  # of that reach: the width of the belt in which the turn sets in
 _WAVES = 4
 _LONGEST, _SHORTEST = 2.0, 0.5  # wave lengths in sizes of the body
-_FOLDS, _FOLD_LENGTHS = 6, (0.06, 0.3)  # waves of the surface along its normals
+_FOLDS, _FOLD_LENGTHS = 6, (0.09, 0.43)  # waves of the surface along its normals
 
 
 def slide_along_edges(vertices: FloatArray, faces: IntArray, share: float, rng: np.random.Generator) -> FloatArray:

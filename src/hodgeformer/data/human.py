@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hodgeformer.data.dataset import DataSet, Element, Sample
@@ -38,8 +39,11 @@ def evened(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     """Meshes of people that are shown rarely are repeated, so that a person counts by the root of their meshes."""
     meshes = Counter(person(sample.name) for sample in samples)
     most = max(meshes.values(), default=1)
+    times = [max(round((most / meshes[person(sample.name)]) ** 0.5), 1) for sample in samples]
     return tuple(
-        sample for sample in samples for _ in range(max(round((most / meshes[person(sample.name)]) ** 0.5), 1))
+        replace(sample, name=f"{sample.name}#{i}") if i else sample
+        for sample, n in zip(samples, times, strict=True)
+        for i in range(n)
     )
 
 
