@@ -1,9 +1,8 @@
-"""The third kind of block: spread over the surface, then products of derivatives."""
+"""What a D block does to vertices: spread over the surface, then products of derivatives."""
 
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from hodgeformer.containers import PerElement
@@ -16,27 +15,27 @@ from hodgeformer.packed.topology import PackedComplex
 
 
 class Spreading(nn.Module):
-    """A_D(x_v) = W_O [y, <dy, d(y W_P)>, dy ^ d(y W_Q)] with y = (M + t L)^-1 M x_v W_V.
+    """A_D(x_v) = W_O [y, tanh(c_P t <dy, d(y W_P)>), tanh(c_Q t dy ^ d(y W_Q))], y = (M + t L)^-1 M x_v W_V.
 
-    Each group of channels has its time t. The products are measured in units of 1 / t, over which y changes, times a
-    learned factor, and bounded by tanh.
+    Each group of channels has its time t. Over a length of sqrt(t) what was spread changes by about its size, so times t
+    the products of its derivatives are of that size too; c_P and c_Q are learned, one for each channel.
     """
+
+    times: Tensor
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         d = config.d_model
         self.value = linear(d, d, bias=False)
         self.inner, self.wedge = linear(d, d, bias=False), linear(d, d, bias=False)
-        self.inner_scale, self.wedge_scale = nn.Parameter(torch.zeros(d)), nn.Parameter(torch.zeros(d))
+        self.inner_scale, self.wedge_scale = nn.Parameter(torch.zeros(d)), nn.Parameter(torch.zeros(d))  # log c
         self.out = linear(3 * d, d, bias=False)
+        times = torch.from_numpy(TIMES).float().repeat_interleave(d // N_TIMES)
+        self.register_buffer("times", times, persistent=False)
 
     def forward(self, x: PerElement[Tensor], topology: PackedComplex) -> dict[str, Tensor]:
-        factor, rings = topology.surface.factor, topology.surface.rings
-        y = spread(self.value(x.v).view(len(x.v), N_TIMES, -1), factor).flatten(1)
-        inner = torch.tanh(self.scaled(inner_product(y, self.inner(y), rings), self.inner_scale))
-        wedge = torch.tanh(self.scaled(wedge_product(y, self.wedge(y), rings), self.wedge_scale))
-        return {"v": self.out(torch.cat([y, inner, wedge], dim=1))}
-
-    def scaled(self, product: Float[Tensor, "n d"], scale: Float[Tensor, " d"]) -> Float[Tensor, "n d"]:
-        times = torch.from_numpy(TIMES).to(product).repeat_interleave(product.shape[1] // N_TIMES)
-        return product * (times * scale.exp())
+        surface = topology.surface
+        y = spread(self.value(x.v).view(len(x.v), N_TIMES, -1), surface.factor).flatten(1)
+        inner = inner_product(y, self.inner(y), surface.rings) * (self.times * self.inner_scale.exp())
+        wedge = wedge_product(y, self.wedge(y), surface.rings) * (self.times * self.wedge_scale.exp())
+        return {"v": self.out(torch.cat([y, inner.tanh(), wedge.tanh()], dim=1))}
