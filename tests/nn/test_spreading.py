@@ -59,10 +59,10 @@ def test_every_parameter_gets_a_gradient(blocks, updates):
 def test_gradients_of_the_whole_block():
     model = small("D", dropout=0.0).double()
     batch = pack([prepare(icosphere(0))]).to(dtype=torch.float64)
-    scale = model.encoder.blocks[0].attention.inner_scale
+    scale = model.encoder.blocks[0].attention.log_scale
 
     def loss(shift: torch.Tensor) -> torch.Tensor:
-        changed = {"encoder.blocks.0.attention.inner_scale": scale + shift}
+        changed = {"encoder.blocks.0.attention.log_scale": scale + shift}
         return torch.func.functional_call(model, changed, (batch,)).square().mean()
 
     assert torch.autograd.gradcheck(loss, (torch.zeros(16, dtype=torch.float64, requires_grad=True),))

@@ -43,8 +43,8 @@ def _kept_by_block(config: ModelConfig, letter: str, n: PerElement[int], nnz: Pe
     d = config.d_model
     total = 0
     if letter == "D":
-        # y, its two mixes, the two products before and after tanh, and all of them side by side
-        return n.v * (11 * d + config.d_hidden)
+        # two normalizations; y, its two mixes, the product before and after tanh, both side by side; the hidden layer
+        return n.v * (9 * d + config.d_hidden)
     for kind in config.updated:
         total += n[kind] * (3 * d + config.d_hidden)
         if letter == "T":
