@@ -18,8 +18,8 @@ from hodgeformer.mesh.elimination import Elimination, Laplacian
 from hodgeformer.ops.products import Rings
 from hodgeformer.ops.spread import Factor
 
-TIMES = np.geomspace(1e-3, 0.3, 8)
-"""Times of the heat steps in units of the whole area: from the ring around a vertex to a limb."""
+TIMES = np.geomspace(3e-4, 1.0, 8)
+"""Times of the heat steps in units of the whole area: from the ring around a vertex to the whole body."""
 N_TIMES = len(TIMES)
 
 
