@@ -3,12 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hodgeformer.containers import ElementKind
 from hodgeformer.data.augment import AugmentConfig, augmented, deformed
 from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.elements import convert_labels, file_edges
-from hodgeformer.mesh.geometry import face_vectors
+from hodgeformer.mesh.geometry import face_centers, face_vectors
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import random_rotation, rotation_about
+from meshes import icosphere
 
 NONE = {"rotation": "none", "slide": 0.0}
 
@@ -17,7 +19,8 @@ def changed(mesh: Mesh, seed: int = 0, **settings: object) -> Mesh:
     labels = np.zeros(mesh.n_faces, dtype=np.int64)
     config = AugmentConfig(**{**NONE, **settings})
     rng = np.random.default_rng(seed)
-    return augmented(deformed(mesh, config, rng), labels, config, rng, kind="f")[0]
+    mesh, labels = deformed(mesh, labels, config, rng, kind="f")
+    return augmented(mesh, labels, config, rng, kind="f")[0]
 
 
 def volume(mesh: Mesh) -> float:
@@ -127,3 +130,17 @@ def test_one_setting_does_not_change_the_draws_of_another(octahedron: Mesh) -> N
     turn = np.linalg.lstsq(octahedron.vertices, alone.vertices, rcond=None)[0]
     scaled = both.vertices @ turn.T
     assert np.allclose(scaled, np.where(octahedron.vertices == 0, 0, scaled))
+
+
+@pytest.mark.parametrize("kind", ["v", "e", "f"])
+def test_a_cut_takes_faces_away_and_keeps_every_target_with_its_element(kind: ElementKind) -> None:
+    def places(mesh: Mesh) -> np.ndarray:
+        edges, faces = mesh.vertices[file_edges(mesh)].mean(axis=1), face_centers(mesh.vertices, mesh.faces)
+        return {"v": mesh.vertices, "e": edges, "f": faces}[kind]
+
+    mesh = icosphere(2)
+    config = AugmentConfig(slide=0.0, cut=0.5, cut_chance=1.0)
+    cut, target = deformed(mesh, places(mesh), config, np.random.default_rng(1), kind=kind)
+    assert mesh.n_faces / 2 <= cut.n_faces < mesh.n_faces
+    assert len(np.unique(cut.faces)) == cut.n_vertices
+    np.testing.assert_allclose(target, places(cut))

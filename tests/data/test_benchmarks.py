@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hodgeformer.data.benchmarks import human_family, open_coseg, open_human
+from hodgeformer.data.benchmarks import evened, human_family, human_person, open_coseg, open_human
 from hodgeformer.data.census import take_census
+from hodgeformer.data.dataset import Sample
+from hodgeformer.data.labels import Codes, LabelFile
 from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.mesh.elements import convert_labels, element_counts
@@ -91,6 +94,16 @@ def test_human_families_validate(bodies: Path) -> None:
     assert {split: len(members) for split, members in dataset.splits.items()} == {"train": 1, "test": 1, "val": 2}
     with pytest.raises(DataError, match="takes 0 of 3"):
         open_human(bodies, hold_out=["nobody"])
+
+
+def test_people_that_few_meshes_show_are_shown_more_often() -> None:
+    names = [f"scape__mesh{i:03}" for i in range(16)] + [f"faust__tr_reg_{i:03}" for i in range(10, 14)] + ["adobe__A"]
+    names += ["MIT_animation__meshes_crane__meshes__mesh_0000"]
+    samples = [Sample(name, Path(name), LabelFile(Path(name), "f", "f", Codes.counted_from(1, 8))) for name in names]
+    repeated = evened(samples)
+    assert len({sample.name for sample in repeated}) == len(repeated)
+    shown = Counter(human_person(sample.name.split("#")[0]) for sample in repeated)
+    assert shown == {"scape": 16, "faust 1": 8, "adobe__A": 4, "meshes_crane": 4}
 
 
 @pytest.mark.parametrize("layout", ["edges", "faces"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hodgeformer.data.deform import add_noise, bend, slide_along_edges, warp
+from hodgeformer.data.deform import add_noise, bend, grow, slide_along_edges, swell, warp
 from hodgeformer.mesh.mesh import Mesh
 from meshes import all_kinds, icosphere
 
@@ -89,3 +89,32 @@ def test_noise_is_counted_in_edges() -> None:
     ball = icosphere(3)
     noisy = add_noise(ball.vertices, ball.faces, 0.1, np.random.default_rng(0)) - ball.vertices
     assert noisy.std() == pytest.approx(0.1 * lengths(ball.vertices, ball).mean(), rel=0.05)
+
+
+def test_swelling_moves_along_the_normals_by_little() -> None:
+    ball = icosphere(3)
+    moved = swell(ball.vertices, ball.faces, 0.02, np.random.default_rng(0)) - ball.vertices
+    size = np.linalg.norm(np.ptp(ball.vertices, axis=0))
+    along = np.einsum("ij,ij->i", moved, ball.vertices / np.linalg.norm(ball.vertices, axis=1, keepdims=True))
+    assert 0 < np.abs(moved).max() < 0.1 * size
+    assert np.abs(along).sum() > 0.95 * np.linalg.norm(moved, axis=1).sum()
+
+
+@pytest.mark.parametrize("mesh", all_kinds(), ids=lambda mesh: mesh.name)
+def test_swelling_leaves_every_surface_finite(mesh: Mesh) -> None:
+    assert np.isfinite(swell(mesh.vertices, mesh.faces, 0.05, np.random.default_rng(0))).all()
+
+
+def test_a_part_grows_and_the_rest_stays() -> None:
+    body = cross_of_tubes()
+    factors = []
+    for seed in range(20):
+        grown = grow(body.vertices, body.faces, 0.5, 1, np.random.default_rng(seed))
+        factors.append(lengths(grown, body) / lengths(body.vertices, body))
+    assert all((factor.round(6) == 1).mean() > 0.2 for factor in factors)  # a part, not the whole
+    assert np.exp(0.3) < max(factor.max() for factor in factors) < 1.3 * np.exp(0.5)
+
+
+@pytest.mark.parametrize("mesh", all_kinds(), ids=lambda mesh: mesh.name)
+def test_growing_leaves_every_surface_finite(mesh: Mesh) -> None:
+    assert np.isfinite(grow(mesh.vertices, mesh.faces, 0.5, 3, np.random.default_rng(0))).all()

@@ -15,8 +15,8 @@ from hodgeformer.nn.config import ModelConfig
     ("change", "message"),
     [
         ({"d_model": 250}, r"d_model \(250\) must be divisible by n_heads \(4\)"),
-        ({"blocks": "HHX"}, "letters H and T"),
-        ({"blocks": ""}, "letters H and T"),
+        ({"blocks": "HHX"}, "letters H, T and D"),
+        ({"blocks": ""}, "letters H, T and D"),
         ({"updates": ""}, "from v, e and f"),
         ({"updates": "vx"}, "from v, e and f"),
         ({"updates": "vv"}, "each updated kind once"),

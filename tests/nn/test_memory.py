@@ -43,6 +43,7 @@ def batch():
         {"blocks": "HHT", "updates": "vef"},
         {"blocks": "TT", "updates": "f"},
         {"blocks": "HHHH", "checkpoint_activations": True},
+        {"blocks": "DDD"},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
 )

@@ -1,4 +1,4 @@
-"""Random changes of shape that leave the labels true. Connectivity stays; a mirror image turns the winding."""
+"""Random changes of shape that leave the labels true. A mirror image turns the winding, a cut takes faces away."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from hodgeformer.containers import ElementKind
-from hodgeformer.data.deform import add_noise, bend, slide_along_edges, warp
+from hodgeformer.data.deform import add_noise, bend, beyond_plane, grow, slide_along_edges, swell, warp
 from hodgeformer.errors import ConfigError
-from hodgeformer.mesh.elements import mirrored_edge_order
+from hodgeformer.mesh.elements import file_edges, mirrored_edge_order
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import random_rotation, rotation_about
 from hodgeformer.settings import Settings
@@ -23,17 +23,21 @@ Axis = Literal["x", "y", "z"]
 class AugmentConfig(Settings):
     """How a training mesh is changed, each time anew.
 
-    First the shape. `bend`: `joints` parts of the surface turn by up to this many degrees, as limbs do. `warp`: space
-    moves in long waves, standard deviation in sizes of the mesh. `slide`: vertices move along a random edge by up to
-    this share of it. `noise`: standard deviation in mean edge lengths. Then the pose is taken, and in it: `scale`: each
-    axis by a factor in [1 - scale, 1 + scale]. `mirror`: the probability of a mirror image across `mirror_axis`; `swap`
-    lists pairs of classes that it exchanges, such as left and right. `rotation`: none, uniform on SO(3), or any angle
-    about `axis`. `tilt`: then up to this many degrees about a random axis.
+    First the shape. `bend`: `joints` parts of the surface turn by up to this many degrees, as limbs do. `grow`: as many
+    parts grow or shrink by up to a factor exp(grow). `warp`: space moves in long waves, standard deviation in sizes of
+    the mesh. `swell`: the surface moves along its normals in waves, up to this standard deviation in sizes of the mesh.
+    `slide`: vertices move along a random edge by up to this share of it. `noise`: up to this standard deviation in mean
+    edge lengths. `cut`: with probability `cut_chance` a plane takes up to this share of the faces away. Then the pose
+    is taken, and in it: `scale`: each axis by a factor in [1 - scale, 1 + scale]. `mirror`: the probability of a mirror
+    image across `mirror_axis`; `swap` lists pairs of classes that it exchanges, such as left and right. `rotation`:
+    none, uniform on SO(3), or any angle about `axis`. `tilt`: then up to this many degrees about a random axis.
     """
 
     bend: float = Field(default=0.0, ge=0.0, le=180.0)
     joints: int = Field(default=3, ge=1)
+    grow: float = Field(default=0.0, ge=0.0)
     warp: float = Field(default=0.0, ge=0.0)
+    swell: float = Field(default=0.0, ge=0.0)
     rotation: Literal["none", "so3", "axis"] = "so3"
     axis: Axis = "y"
     tilt: float = Field(default=0.0, ge=0.0, le=180.0)
@@ -43,6 +47,8 @@ class AugmentConfig(Settings):
     mirror_axis: Axis = "x"
     swap: tuple[tuple[str, str], ...] = ()
     noise: float = Field(default=0.0, ge=0.0)
+    cut: float = Field(default=0.0, ge=0.0, lt=1.0)
+    cut_chance: float = Field(default=0.2, ge=0.0, le=1.0)
 
     def swapped(self, classes: tuple[str, ...]) -> IntArray | None:
         """The class number that each class has in a mirror image, None where nothing changes."""
@@ -59,22 +65,55 @@ class AugmentConfig(Settings):
         return number
 
 
-def deformed(mesh: Mesh, config: AugmentConfig, rng: np.random.Generator) -> Mesh:
-    """The mesh in another shape, before its pose is taken.
+def deformed(
+    mesh: Mesh,
+    target: NDArray[Any],
+    config: AugmentConfig,
+    rng: np.random.Generator,
+    *,
+    kind: ElementKind | None,
+) -> tuple[Mesh, NDArray[Any]]:
+    """The mesh in another shape, before its pose is taken, and its target.
 
     Every draw is made whether it is used or not, so that one setting does not change the draws of another.
     """
     bends, warps, slides, noise = rng.spawn(4)
+    swells, cuts, grows = slides.spawn(3)
     vertices = mesh.vertices
     if config.bend:
         vertices = bend(vertices, mesh.faces, config.bend, config.joints, bends)
+    if config.grow:
+        vertices = grow(vertices, mesh.faces, config.grow, config.joints, grows)
     if config.warp:
         vertices = warp(vertices, config.warp, warps)
+    if config.swell:
+        vertices = swell(vertices, mesh.faces, config.swell, swells)
     if config.slide:
         vertices = slide_along_edges(vertices, mesh.faces, config.slide, slides)
     if config.noise:
-        vertices = add_noise(vertices, mesh.faces, config.noise, noise)
-    return mesh.with_vertices(vertices)
+        vertices = add_noise(vertices, mesh.faces, noise.uniform(0, config.noise), noise)
+    mesh = mesh.with_vertices(vertices)
+    if config.cut and cuts.random() < config.cut_chance:
+        return _cut(mesh, target, beyond_plane(vertices, mesh.faces, config.cut, cuts), kind)
+    return mesh, target
+
+
+def _cut(
+    mesh: Mesh, target: NDArray[Any], removed: NDArray[np.bool_], kind: ElementKind | None
+) -> tuple[Mesh, NDArray[Any]]:
+    """The mesh without some faces and without the vertices that only they used."""
+    faces = mesh.faces[~removed]
+    used = np.unique(faces)
+    number = np.full(mesh.n_vertices, -1)
+    number[used] = np.arange(len(used))
+    left = Mesh(mesh.vertices[used], number[faces], name=mesh.name)
+    if kind == "e":
+        old, new = (
+            np.sort(edges, axis=1) @ [mesh.n_vertices, 1] for edges in (file_edges(mesh), used[file_edges(left)])
+        )
+        order = np.argsort(old)
+        return left, target[order[np.searchsorted(old, new, sorter=order)]]
+    return left, target if kind is None else target[used if kind == "v" else ~removed]
 
 
 def augmented(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -52,13 +54,15 @@ def open_human(
     element: Element = "face",
     hold_out: Sequence[str] = (),
     val_fraction: float = 0.0,
+    even_people: bool = False,
     seed: int = 0,
 ) -> DataSet:
     """Human: bodies from several sources with eight parts, labels per edge or per face; the splits of the distribution.
 
     A validation split is cut from the training meshes if asked for. `hold_out` names families, or longer beginnings of
     names such as one motion, that validate; `val_fraction` draws from all of them. The first is the honest estimate:
-    frames of one motion are nearly copies of each other.
+    frames of one motion are nearly copies of each other. `even_people` repeats the training meshes of people that are
+    shown rarely.
     """
     splits = read_part_labels(root, n_classes=len(HUMAN_PARTS), labels=labels, element=element)
     if hold_out and val_fraction:
@@ -70,13 +74,41 @@ def open_human(
             found = sorted({human_family(sample.name) for sample in train})
             raise DataError(f"hold_out = {list(hold_out)} takes {len(held)} of {len(train)} meshes; there are {found}")
         splits |= {"train": tuple(sample for sample in train if sample not in held), "val": held}
-    return DataSet("Human", "segmentation", element, _with_validation(splits, val_fraction, seed), HUMAN_PARTS)
+    splits = _with_validation(splits, val_fraction, seed)
+    if even_people:
+        splits |= {"train": evened(splits["train"])}
+    return DataSet("Human", "segmentation", element, splits, HUMAN_PARTS)
 
 
 def human_family(name: str) -> str:
     """The source of a mesh, by its name: meshes of one source resemble each other far more than others."""
     found = next((family for family in HUMAN_FAMILIES if name.startswith(family)), None)
     return found or name.split("__", maxsplit=1)[0]
+
+
+def human_person(name: str) -> str:
+    """Who a mesh shows, by its name: FAUST has ten people in ten poses, SCAPE one, Adobe one per mesh.
+
+    MIT has three people; a name tells its motion only, and that counts as one.
+    """
+    source = human_family(name)
+    if source == "adobe":
+        return name
+    if source == "faust":
+        return f"{source} {int(name.rsplit('_', maxsplit=1)[1]) // 10}"
+    return name.split("__")[1] if source == "MIT_animation" else source
+
+
+def evened(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+    """Meshes of people that are shown rarely are repeated, so that a person counts by the root of their meshes."""
+    meshes = Counter(human_person(sample.name) for sample in samples)
+    most = max(meshes.values(), default=1)
+    times = [max(round((most / meshes[human_person(sample.name)]) ** 0.5), 1) for sample in samples]
+    return tuple(
+        replace(sample, name=f"{sample.name}#{i}") if i else sample
+        for sample, n in zip(samples, times, strict=True)
+        for i in range(n)
+    )
 
 
 def open_coseg(

@@ -48,7 +48,8 @@ class DataConfig(Settings):
 
     `name`: a benchmark, a synthetic set (figures, synthetic_cubes), or folder, anyone's data with a dataset.toml.
     `path`: its folder; by default a usual one below HODGEFORMER_DATA. `train_per_class`: split-n of SHREC11, 0 for the
-    folders as distributed. `hold_out`: families of Human that validate. `labels`: the version of the ground truth.
+    folders as distributed. `hold_out`: families of Human that validate. `even_people`: people of Human that
+    few meshes show are shown more often. `labels`: the version of the ground truth.
     """
 
     name: DataName = "folder"
@@ -59,6 +60,7 @@ class DataConfig(Settings):
     val_fraction: float | None = Field(default=None, ge=0.0, lt=1.0)
     test_fraction: float | None = Field(default=None, ge=0.0, lt=1.0)
     hold_out: tuple[str, ...] | None = None
+    even_people: bool | None = None
     labels: LabelVersion | None = None
     element: PartElement | None = None
     part: CosegPart | None = None
@@ -78,7 +80,7 @@ class DataConfig(Settings):
 _OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
     "shrec11": (open_shrec11, ("train_per_class", "val_per_class")),
     "cubes": (open_cubes, ("val_fraction",)),
-    "human": (open_human, ("labels", "element", "hold_out", "val_fraction")),
+    "human": (open_human, ("labels", "element", "hold_out", "val_fraction", "even_people")),
     "coseg": (open_coseg, ("part", "labels", "element", "val_fraction", "test_fraction")),
     "rna": (open_rna, ("val_fraction", "test_fraction")),
     "figures": (synthetic_figures, ("n_train", "n_val", "n_test", "n_faces")),

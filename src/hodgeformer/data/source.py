@@ -110,7 +110,7 @@ class BatchSource(Dataset[Any]):
         if self._augment is not None:
             # Shapes change before the frame, which follows them as it will follow unseen shapes. Turns come in it:
             # a frame would undo every rotation.
-            mesh = deformed(mesh, self._augment, rng)
+            mesh, target = deformed(mesh, target, self._augment, rng, kind=kind)
             mesh = mesh.with_vertices(posed(mesh.vertices, mesh.faces, config.pose, frame))
             config = config.replace(pose="file")
             mesh, target = augmented(mesh, target, self._augment, rng, kind=kind, swapped=self._swapped)

@@ -18,12 +18,14 @@ from hodgeformer.mesh.order import OrderName, canonical_faces, canonical_order, 
 from hodgeformer.mesh.patterns import pattern_sizes, sparsity_patterns
 from hodgeformer.mesh.pose import PoseName, posed
 from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
+from hodgeformer.mesh.winding import outward
 from hodgeformer.settings import Settings
 from hodgeformer.threads import thread_count
 
 Count = Annotated[int, Field(ge=1)]
 Counts = dict[ElementKind, Count]
 SizeName = Literal["sphere", "area"]
+WindingName = Literal["file", "outward"]
 DEFAULT_CAPS: Counts = {"v": 64, "e": 96, "f": 96}
 
 
@@ -33,6 +35,7 @@ class PrepareConfig(Settings):
     `n_neighbors`: "sqrt", one number, or one per kind {"v": 32, "e": 48, "f": 32}. `max_neighbors` caps "sqrt"; None
     for no cap. `random_share` of each row are random connections. `seed` draws them.
     `size`: scaled to the unit sphere, or to the area of the unit disk, which no pose changes.
+    `winding`: as in the file, or turned outward, so that a reversed file gets the same answer.
     `features`: the paper's "coords", "normals" and "areas"; "distances" along the surface help where poses differ.
     """
 
@@ -42,6 +45,7 @@ class PrepareConfig(Settings):
     features: tuple[FeatureGroup, ...] = PAPER_GROUPS
     pose: PoseName = "file"
     size: SizeName = "sphere"
+    winding: WindingName = "file"
     order: OrderName = "morton"
     seed: int = Field(default=0, ge=0)
 
@@ -123,7 +127,10 @@ def prepare(
     kept = np.flatnonzero(~repeats_a_vertex(mesh.faces))
     if not kept.size:
         raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")
-    vertices, faces, order_v, face_order = _canonical(mesh, mesh.faces[kept], config, frame)
+    faces = mesh.faces[kept]
+    if config.winding == "outward":
+        faces = outward(_moderate(mesh.vertices), faces)
+    vertices, faces, order_v, face_order = _canonical(mesh, faces, config, frame)
     vertices = to_unit_sphere(vertices, faces)
     if config.size == "area":
         vertices = to_disk_area(vertices, faces)
@@ -175,10 +182,13 @@ def _moderate(vertices: FloatArray) -> FloatArray:
 
 def _edge_order(topology: MeshComplex, file_faces: IntArray, order_v: IntArray, order_f: IntArray) -> IntArray:
     """The file's number, by first appearance, of each edge here."""
-    # The sides of face order_f[i] in the file start at another corner than those of face i here.
-    first_corner = file_faces[order_f] == order_v[topology.faces[:, :1]]
-    turn = first_corner.argmax(axis=1)
-    sides = topology.face_edges[np.arange(topology.n.f)[:, None], (np.arange(3) - turn[:, None]) % 3]
+    # The sides of face order_f[i] in the file start at another corner than those of face i here, and where it was
+    # turned outward they come in the other direction.
+    corners, rows = file_faces[order_f], np.arange(topology.n.f)
+    turn = (corners == order_v[topology.faces[:, :1]]).argmax(axis=1)
+    ahead = corners[rows, (turn + 1) % 3] == order_v[topology.faces[:, 1]]
+    steps, turn = np.arange(3), turn[:, None]
+    sides = topology.face_edges[rows[:, None], np.where(ahead[:, None], steps - turn, turn - 1 - steps) % 3]
     return inverse(edges_by_first_appearance(sides[np.argsort(order_f, kind="stable")], topology.n.e))
 
 

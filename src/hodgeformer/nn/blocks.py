@@ -1,4 +1,4 @@
-"""H and T blocks: attention between elements, then a feed-forward network, each added to its input."""
+"""H, T and D blocks: elements read each other, then a feed-forward network, each added to its input."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from hodgeformer.containers import PerElement
+from hodgeformer.containers import ElementKind, PerElement
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.feed_forward import FeedForward, linear
 from hodgeformer.nn.laplacians import LAPLACIANS
+from hodgeformer.nn.spreading import Spreading
 from hodgeformer.ops.elementwise import normalized
 from hodgeformer.ops.linear_attention import linear_attention
 from hodgeformer.packed.topology import PackedComplex
@@ -63,14 +64,16 @@ class Block(nn.Module):
     The other kinds arrive normalized and leave as they came.
     """
 
-    def __init__(self, config: ModelConfig, attention: nn.Module) -> None:
+    def __init__(
+        self, config: ModelConfig, attention: nn.Module, updated: tuple[ElementKind, ...] | None = None
+    ) -> None:
         super().__init__()
-        self.updated = config.updated
+        self.updated = config.updated if updated is None else updated
         self.attention = attention
         self.feed_forward = nn.ModuleDict(
             {
                 kind: FeedForward(config.d_model, config.d_hidden, config.d_model, dropout=config.dropout)
-                for kind in config.updated
+                for kind in self.updated
             }
         )
 
@@ -95,4 +98,15 @@ class TransformerBlock(Block):
         super().__init__(config, GlobalAttention(config))
 
 
-BLOCKS: dict[str, Callable[[ModelConfig], Block]] = {"H": HodgeFormerBlock, "T": TransformerBlock}
+class SpreadingBlock(Block):
+    """D_l: spreading over the surface and products of derivatives at vertices, then a feed-forward network."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config, Spreading(config), updated=("v",))
+
+
+BLOCKS: dict[str, Callable[[ModelConfig], Block]] = {
+    "H": HodgeFormerBlock,
+    "T": TransformerBlock,
+    "D": SpreadingBlock,
+}

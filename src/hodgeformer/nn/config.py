@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from hodgeformer.containers import KIND_OF, KINDS, Backend, Element, ElementKind, PerElement, Task
 from hodgeformer.mesh.features import PAPER_GROUPS, feature_widths
+from hodgeformer.packed.surface import N_TIMES
 from hodgeformer.settings import Settings
 
 Stars = Literal["learned", "barycentric", "galerkin"]
@@ -29,10 +30,10 @@ class ModelConfig(Settings):
 
     `element` is what one row of the output belongs to: classification always "mesh", segmentation "face" unless
     said otherwise, regression "mesh" unless said otherwise. `n_classes` is the width of a row: classes, or the
-    numbers of a regression. `blocks` spells the stack, H for HodgeFormer and T for Transformer blocks; `updates`
-    the kinds they change. `in_features` are the columns of x_in per kind. `stars` other than "learned" swaps in
-    the fixed stars of discrete exterior calculus. `checkpoint_activations` trades a second forward pass for
-    memory.
+    numbers of a regression. `blocks` spells the stack, H for HodgeFormer, T for Transformer and D for spreading
+    blocks; `updates` the kinds they change (D changes vertices only). `in_features` are the columns of x_in per kind.
+    `stars` other than "learned" swaps in the fixed stars of discrete exterior calculus. `checkpoint_activations`
+    trades a second forward pass for memory.
     """
 
     task: Task
@@ -60,8 +61,8 @@ class ModelConfig(Settings):
     @field_validator("blocks")
     @classmethod
     def _known_blocks(cls, blocks: str) -> str:
-        if not blocks or set(blocks) - set("HT"):
-            raise ValueError("write the stack with the letters H and T, at least one, such as 'HHHHHHTT'")
+        if not blocks or set(blocks) - set("HTD"):
+            raise ValueError("write the stack with the letters H, T and D, at least one, such as 'HHHHHHTT' or 'DDDD'")
         return blocks
 
     @field_validator("updates")
@@ -84,6 +85,11 @@ class ModelConfig(Settings):
     def _fits_together(self) -> ModelConfig:
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) must be divisible by n_heads ({self.n_heads})")
+        if "D" in self.blocks and ("v" not in self.updates or self.d_model % N_TIMES):
+            raise ValueError(
+                f"D blocks spread values of vertices over {N_TIMES} times: updates must name v, and d_model must be "
+                f"divisible by {N_TIMES}, got '{self.updates}' and {self.d_model}"
+            )
         if self.task == "classification" and self.element != "mesh":
             raise ValueError(
                 f"classification labels whole meshes; to label each {self.element} use task 'segmentation'"

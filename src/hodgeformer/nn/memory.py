@@ -42,6 +42,9 @@ def _kept_by_block(config: ModelConfig, letter: str, n: PerElement[int], nnz: Pe
     """Two normalizations, the hidden layer, the input of W_O, and what attention keeps: q, k and its values."""
     d = config.d_model
     total = 0
+    if letter == "D":
+        # two normalizations; y, its two mixes, the product before and after tanh, both side by side; the hidden layer
+        return n.v * (9 * d + config.d_hidden)
     for kind in config.updated:
         total += n[kind] * (3 * d + config.d_hidden)
         if letter == "T":

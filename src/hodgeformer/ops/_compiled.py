@@ -27,14 +27,17 @@ def compiled_for(x: Tensor) -> bool:
     return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and not traced
 
 
-def run_rows(loop: Callable[..., None], n_rows: int, *arguments: Any, fastmath: tuple[str, ...] = ()) -> None:
+def run_rows(
+    loop: Callable[..., None], n_rows: int, *arguments: Any, fastmath: tuple[str, ...] = (), min_rows: int = 256
+) -> None:
     """loop(first, last, *arguments) over all rows, compiled, in torch's number of threads.
 
-    `fastmath` are the liberties of LLVM's floating-point flags that the loop may take.
+    `fastmath` are the liberties of LLVM's floating-point flags that the loop may take. A thread is worth `min_rows`.
     """
     arrays = [value.detach().numpy() if isinstance(value, Tensor) else value for value in arguments]
     kernel = _compiled(loop, fastmath)
-    for_row_ranges(lambda first, last: kernel(first, last, *arrays), n_rows, n_threads=torch.get_num_threads())
+    threads = torch.get_num_threads()
+    for_row_ranges(lambda first, last: kernel(first, last, *arrays), n_rows, n_threads=threads, min_rows=min_rows)
 
 
 @lru_cache

@@ -14,6 +14,7 @@ from torch import Tensor
 from hodgeformer.containers import ElementKind, PerElement, SparsityPattern
 from hodgeformer.ops.incidence import Incidence
 from hodgeformer.packed.metric import Metric
+from hodgeformer.packed.surface import Surface
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +23,7 @@ class PackedComplex:
 
     `gradient` is d0 (n_e, n_v) and `curl` is d1 (n_f, n_e), with signs. `edge_ends`, `face_corners` and
     `face_sides` are the incidences without signs: edge from its two vertices, face from its three vertices
-    and from its three edges. `positions` are read by the classical stars only.
+    and from its three edges. `positions` are read by the classical stars and by D blocks only.
     """
 
     n: PerElement[int]
@@ -90,6 +91,17 @@ class PackedComplex:
             face_edges=self.face_sides.indices.long(),
             face_signs=self.curl.signs,
             mesh_of_vertex=self.mesh_of("v"),
+        )
+
+    @cached_property
+    def surface(self) -> Surface:
+        """What D blocks read of these positions; computed once, on first use."""
+        return Surface.measure(
+            self.positions,
+            edges=self.edge_ends.indices,
+            faces=self.face_corners.indices,
+            face_edges=self.face_sides.indices,
+            offsets=self.offsets,
         )
 
     def mesh_of(self, kind: ElementKind) -> Int[Tensor, " n"]:

@@ -1,0 +1,198 @@
+"""L D L^T of M + t L for several times t at once, L the cotangent Laplacian: what spreading over a surface solves with.
+
+Weights are cotangents without the negative ones, so every matrix is symmetric, positive definite, and an M-matrix: its
+elimination subtracts nothing and cannot break down, whatever the soup.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import DTypeLike, NDArray
+
+from hodgeformer.mesh.geometry import face_vectors, norms, vertex_sums
+from hodgeformer.mesh.mesh import FloatArray, IntArray
+
+SMALLEST_MASS = 1e-4  # of the mean: a vertex without area keeps what it holds
+STEEPEST = 100.0  # the largest cotangent, where a face has no area
+TINY = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class Laplacian:
+    """Areas of vertices, and the neighbors of each with their weights, in the unit that makes the whole area one.
+
+    (L x)_i = sum over neighbors j of w_ij (x_i - x_j).
+    """
+
+    masses: FloatArray
+    offsets: IntArray
+    neighbors: NDArray[np.int32]
+    weights: FloatArray
+
+    @classmethod
+    def from_surface(cls, vertices: FloatArray, faces: IntArray, edges: IntArray, face_edges: IntArray) -> Laplacian:
+        double_areas = norms(face_vectors(vertices, faces))
+        area = double_areas.sum() / 2
+        masses = vertex_sums(double_areas[:, None] / 6, faces, len(vertices))[:, 0]
+        masses = masses / area if area > 0 else np.zeros(len(vertices))
+        weights = _cotangents(vertices, faces, face_edges, len(edges))
+        return cls(np.maximum(masses, SMALLEST_MASS / len(vertices)), *_rows(edges, weights, len(vertices)))
+
+
+@dataclass(frozen=True, eq=False)
+class Elimination:
+    """Column j of L, strictly below the diagonal: rows[offsets[j]:offsets[j + 1]], with one value per time.
+
+    `order[i]` is the vertex that is eliminated as number i; `pivots` are one over D.
+    """
+
+    order: IntArray
+    offsets: IntArray
+    rows: NDArray[np.int32]
+    values: NDArray[Any]
+    pivots: FloatArray
+
+    @classmethod
+    def of(cls, laplacian: Laplacian, times: FloatArray, dtype: DTypeLike = np.float64) -> Elimination:
+        """In float32 the factor takes half the memory; sums are taken in float64 all the same."""
+        order = _sparse_order(laplacian)
+        position = np.empty_like(order)
+        position[order] = np.arange(len(order))
+        graph = (order, position, laplacian.offsets, laplacian.neighbors)
+        parent, offsets = _tree(*graph)
+        rows, values = np.empty(offsets[-1], dtype=np.int32), np.empty((offsets[-1], len(times)), dtype)
+        pivots = _eliminate(*graph, laplacian.weights, laplacian.masses, times, parent, offsets, rows, values)
+        return cls(order, offsets, rows, values, pivots)
+
+
+def _sparse_order(laplacian: Laplacian) -> IntArray:
+    """Minimum degree, as SciPy's solver chooses it: few entries appear in L that the mesh does not have."""
+    from scipy.sparse import csc_array, diags_array
+    from scipy.sparse.linalg import splu
+
+    n = len(laplacian.masses)
+    weights = csc_array((-np.ones(len(laplacian.neighbors)), laplacian.neighbors, laplacian.offsets), shape=(n, n))
+    dominant = weights + diags_array(np.diff(laplacian.offsets) + 1.0)
+    solver = splu(dominant.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    order: IntArray = np.argsort(solver.perm_c).astype(np.int64)
+    return order
+
+
+@njit(cache=True, nogil=True)
+def _cotangents(vertices: FloatArray, faces: IntArray, face_edges: IntArray, n_edges: int) -> FloatArray:
+    """Half the sum of the cotangents of the angles that face each edge, not below zero."""
+    weights = np.zeros(n_edges)
+    for f in range(len(faces)):
+        for side in range(3):
+            corner = vertices[faces[f, (side + 2) % 3]]
+            a, b = vertices[faces[f, side]] - corner, vertices[faces[f, (side + 1) % 3]] - corner
+            x, y, z = a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
+            sine, cosine = np.sqrt(x * x + y * y + z * z), a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+            weights[face_edges[f, side]] += 0.5 * cosine / max(sine, abs(cosine) / STEEPEST, TINY)
+    return np.maximum(weights, 0.0)
+
+
+@njit(cache=True, nogil=True)
+def _rows(edges: IntArray, weights: FloatArray, n_vertices: int) -> tuple[IntArray, NDArray[np.int32], FloatArray]:
+    offsets = np.zeros(n_vertices + 1, dtype=np.int64)
+    for e in range(len(edges)):
+        offsets[edges[e, 0] + 1] += 1
+        offsets[edges[e, 1] + 1] += 1
+    offsets = np.cumsum(offsets)
+    free = offsets[:-1].copy()
+    neighbors, sorted_weights = np.empty(2 * len(edges), dtype=np.int32), np.empty(2 * len(edges))
+    for e in range(len(edges)):
+        for side in range(2):
+            place = free[edges[e, side]]
+            neighbors[place], sorted_weights[place] = edges[e, 1 - side], weights[e]
+            free[edges[e, side]] += 1
+    return offsets, neighbors, sorted_weights
+
+
+@njit(cache=True, nogil=True)
+def _tree(
+    order: IntArray, position: IntArray, offsets: IntArray, neighbors: NDArray[np.int32]
+) -> tuple[IntArray, IntArray]:
+    """The elimination tree (the first row below the diagonal of each column) and where the columns of L begin."""
+    n = len(order)
+    parent, mark, starts = np.full(n, -1), np.full(n, -1), np.zeros(n + 1, dtype=np.int64)
+    for i in range(n):
+        mark[i] = i
+        for t in range(offsets[order[i]], offsets[order[i] + 1]):
+            k = position[neighbors[t]]
+            while k < i and mark[k] != i:
+                if parent[k] < 0:
+                    parent[k] = i
+                starts[k + 1] += 1
+                mark[k] = i
+                k = parent[k]
+    return parent, np.cumsum(starts)
+
+
+@njit(cache=True, nogil=True)
+def _eliminate(
+    order: IntArray,
+    position: IntArray,
+    offsets: IntArray,
+    neighbors: NDArray[np.int32],
+    weights: FloatArray,
+    masses: FloatArray,
+    times: FloatArray,
+    parent: IntArray,
+    starts: IntArray,
+    rows: NDArray[np.int32],
+    values: NDArray[Any],
+) -> FloatArray:
+    """Fill L row by row, and give the pivots: row i solves with the rows above it.
+
+    Its entries lie on the paths of the tree that end at i.
+    """
+    n, n_times = len(order), len(times)
+    pivots = np.empty((n, n_times))
+    filled = starts[:-1].copy()
+    work, mark = np.zeros((n, n_times)), np.full(n, -1)
+    path, stack = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    diagonal = np.empty(n_times)
+    for i in range(n):
+        mark[i] = i
+        top = n
+        total = 0.0
+        for t in range(offsets[order[i]], offsets[order[i] + 1]):
+            total += weights[t]
+            k = position[neighbors[t]]
+            if k > i:
+                continue
+            for s in range(n_times):
+                work[k, s] -= times[s] * weights[t]
+            length = 0
+            while mark[k] != i:
+                path[length] = k
+                length += 1
+                mark[k] = i
+                k = parent[k]
+            while length > 0:
+                length -= 1
+                top -= 1
+                stack[top] = path[length]
+        for s in range(n_times):
+            diagonal[s] = masses[order[i]] + times[s] * total
+        for place in range(top, n):
+            k = stack[place]
+            for p in range(starts[k], filled[k]):
+                row = rows[p]
+                for s in range(n_times):
+                    work[row, s] -= values[p, s] * work[k, s]
+            p = filled[k]
+            filled[k] += 1
+            rows[p] = i
+            for s in range(n_times):
+                values[p, s] = work[k, s] * pivots[k, s]
+                diagonal[s] -= work[k, s] * values[p, s]
+                work[k, s] = 0.0
+        for s in range(n_times):
+            pivots[i, s] = 1.0 / diagonal[s]
+    return pivots

@@ -1,0 +1,173 @@
+"""Spreading and products of derivatives: compiled loops against the slow truth, gradients against differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from torch import Tensor
+
+from hodgeformer.errors import BatchError
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.prepare import PrepareConfig, prepare
+from hodgeformer.ops.products import (
+    Rings,
+    inner_product,
+    reference_inner_product,
+    reference_wedge_product,
+    wedge_product,
+)
+from hodgeformer.ops.spread import spread
+from hodgeformer.packed.pack import pack
+from hodgeformer.packed.surface import N_TIMES, TIMES, Surface
+from meshes import all_kinds, icosphere, open_grid
+from soups import soups
+
+PRODUCTS = [(inner_product, reference_inner_product), (wedge_product, reference_wedge_product)]
+
+
+def surface_of(*meshes: Mesh, dtype: torch.dtype = torch.float64) -> Surface:
+    return pack([prepare(mesh) for mesh in meshes]).to(dtype=dtype).topology.surface
+
+
+def dense_spread(x: Tensor, surface: Surface) -> Tensor:
+    """The slow truth: the matrix M + t L written out, and a dense solve for every time."""
+    rings, masses = surface.rings, surface.factor.masses
+    n = len(masses)
+    owners = torch.repeat_interleave(torch.arange(n), rings.edge_offsets.diff())
+    weights = torch.zeros(n, n, dtype=x.dtype)
+    weights.index_put_((owners, rings.neighbors.long()), rings.weights, accumulate=True)
+    laplacian = torch.diag(weights.sum(1)) - weights
+    right = masses[:, None, None] * x
+    solved = [torch.linalg.solve(torch.diag(masses) + t * laplacian, right[:, k]) for k, t in enumerate(TIMES)]
+    return torch.stack(solved, dim=1)
+
+
+@pytest.mark.parametrize("mesh", all_kinds(), ids=lambda mesh: mesh.name)
+def test_spreading_is_the_dense_solve(mesh):
+    surface = surface_of(mesh, icosphere(1))
+    x = torch.randn(len(surface.factor.masses), N_TIMES, 3, dtype=torch.float64)
+    torch.testing.assert_close(spread(x, surface.factor), dense_spread(x, surface), rtol=1e-9, atol=1e-9)
+
+
+def test_single_precision_is_accurate_to_single_precision():
+    surface, single = surface_of(icosphere(3)), surface_of(icosphere(3), dtype=torch.float32)
+    x = torch.randn(len(surface.factor.masses), N_TIMES, 4, dtype=torch.float64)
+    torch.testing.assert_close(
+        spread(x.float(), single.factor).double(), spread(x, surface.factor), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_spreading_keeps_constants_and_the_integral():
+    factor = surface_of(icosphere(2), open_grid()).factor
+    x = torch.randn(len(factor.masses), N_TIMES, 2, dtype=torch.float64)
+    torch.testing.assert_close(spread(torch.ones_like(x), factor), torch.ones_like(x))
+    integral = torch.einsum("n,ntd->td", factor.masses, x)
+    torch.testing.assert_close(torch.einsum("n,ntd->td", factor.masses, spread(x, factor)), integral)
+
+
+def test_longer_times_reach_farther():
+    factor = surface_of(icosphere(3)).factor
+    x = torch.zeros(len(factor.masses), N_TIMES, 1, dtype=torch.float64)
+    x[0] = 1
+    at_the_source = spread(x, factor)[0, :, 0]
+    assert (at_the_source.diff() < 0).all()
+
+
+def test_the_gradient_of_spreading_is_the_transposed_solve():
+    factor = surface_of(open_grid()).factor
+    x = torch.randn(len(factor.masses), N_TIMES, 1, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: spread(x, factor), (x,))
+
+
+def test_channels_that_fit_no_time_are_refused():
+    factor = surface_of(icosphere(1)).factor
+    with pytest.raises(BatchError, match="times"):
+        spread(torch.zeros(len(factor.masses), N_TIMES + 1, 2), factor)
+
+
+@pytest.mark.parametrize(("product", "reference"), PRODUCTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("mesh", all_kinds(), ids=lambda mesh: mesh.name)
+def test_compiled_products_are_the_reference(mesh, dtype, product, reference):
+    rings = surface_of(mesh, dtype=dtype).rings
+    results = []
+    for function in (product, reference):
+        torch.manual_seed(0)
+        y, z = (torch.randn(len(rings.inverse_masses), 5, dtype=dtype, requires_grad=True) for _ in range(2))
+        out = function(y, z, rings)
+        out.backward(torch.randn_like(out))
+        results.append((out, y.grad, z.grad))
+    largest = max(1.0, float(rings.inverse_masses.max()))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one / largest, other / largest, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("product", [inner_product, wedge_product])
+def test_gradients_of_products(product):
+    rings = surface_of(open_grid()).rings
+    y, z = (torch.randn(len(rings.inverse_masses), 2, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert torch.autograd.gradcheck(lambda y, z: product(y, z, rings), (y, z), rtol=1e-4)
+
+
+def flat_grid(n: int = 12) -> Mesh:
+    """A square of side n in the plane, cut into triangles along one diagonal."""
+    x, y = np.meshgrid(np.arange(n + 1.0), np.arange(n + 1.0), indexing="ij")
+    vertices = np.stack([x.ravel(), y.ravel(), np.zeros(x.size)], axis=1)
+    corner = (np.arange(n)[:, None] * (n + 1) + np.arange(n)).ravel()
+    faces = [
+        np.stack([corner, corner + n + 1, corner + n + 2], axis=1),
+        np.stack([corner, corner + n + 2, corner + 1], axis=1),
+    ]
+    return Mesh(vertices, np.concatenate(faces))
+
+
+def test_products_of_linear_functions_are_those_of_their_gradients():
+    """In the plane, <a . dx, b . dx> = a . b and the wedge is det(a, b), here in units of the whole area."""
+    packed = pack([prepare(flat_grid())]).to(dtype=torch.float64)
+    rings, positions = packed.topology.surface.rings, packed.topology.positions
+    inside = (positions[:, :2] - positions[:, :2].mean(0)).abs().amax(1) < 0.9 * positions[:, 0].max()
+    side = positions[:, 0].max() - positions[:, 0].min()
+    a, b = torch.tensor([2.0, 1.0]).double(), torch.tensor([-1.0, 3.0]).double()
+    y, z = ((positions[:, :2] / side) @ slope[:, None] for slope in (a, b))
+    torch.testing.assert_close(inner_product(y, z, rings)[inside], (a @ b).expand(int(inside.sum()), 1))
+    det = a[0] * b[1] - a[1] * b[0]
+    torch.testing.assert_close(wedge_product(y, z, rings)[inside], det.expand(int(inside.sum()), 1))
+
+
+def test_turning_the_winding_turns_the_wedge_alone():
+    mesh = icosphere(1)
+    turned = Mesh(mesh.vertices, mesh.faces[:, ::-1].copy())
+    rings: list[Rings] = [surface_of(either).rings for either in (mesh, turned)]
+    y, z = torch.randn(2, len(rings[0].inverse_masses), 3, dtype=torch.float64)
+    torch.testing.assert_close(inner_product(y, z, rings[0]), inner_product(y, z, rings[1]))
+    torch.testing.assert_close(wedge_product(y, z, rings[0]), -wedge_product(y, z, rings[1]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(soups())
+def test_any_soup_gives_finite_numbers(mesh):
+    surface = surface_of(mesh, dtype=torch.float32)
+    x = torch.randn(len(surface.factor.masses), N_TIMES, 2, requires_grad=True)
+    y = spread(x, surface.factor).flatten(1)
+    assert y.abs().max() <= x.abs().max() * 1.001  # a mean with weights that are not negative
+    out = sum(torch.tanh(product(y, y.flip(1), surface.rings)) for product in (inner_product, wedge_product))
+    out.sum().backward()
+    assert out.isfinite().all() and x.grad is not None and x.grad.isfinite().all()
+
+
+def test_a_vertex_that_no_face_uses_keeps_what_it_holds():
+    mesh = icosphere(1)
+    lonely = Mesh(np.concatenate([mesh.vertices, [[0.3, 0.2, 0.1]]]), mesh.faces)
+    prepared = prepare(lonely, PrepareConfig())
+    at = int(np.flatnonzero(prepared.order.v == mesh.n_vertices)[0])
+    factor = pack([prepared]).to(dtype=torch.float64).topology.surface.factor
+    x = torch.randn(len(factor.masses), N_TIMES, 2, dtype=torch.float64)
+    torch.testing.assert_close(spread(x, factor)[at], x[at])
+
+
+def test_eliminating_stays_sparse():
+    """Entries of the factor grow little faster than vertices, here sixteen times as many."""
+    entries = [len(surface_of(icosphere(level)).factor.rows) for level in (3, 5)]
+    assert entries[1] / entries[0] < 16 * 2.5
