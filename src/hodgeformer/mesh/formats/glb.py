@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.mesh.formats.content import Colors, Labels
+from hodgeformer.mesh.formats.content import Attributes, Colors
 from hodgeformer.mesh.formats.gltf import COLOR, FACE_LABEL, VERTEX, VERTEX_LABEL
 from hodgeformer.mesh.formats.gltf_buffers import BINARY_CHUNK, JSON_CHUNK, MAGIC
 from hodgeformer.mesh.mesh import IntArray, Mesh
@@ -17,33 +17,23 @@ _UNSIGNED_BYTE, _UNSIGNED_INT, _FLOAT = 5121, 5125, 5126
 _VERTEX_DATA, _INDEX_DATA = 34962, 34963
 
 
-def glb_bytes(
-    mesh: Mesh,
-    *,
-    vertex_colors: Colors | None = None,
-    face_colors: Colors | None = None,
-    vertex_labels: Labels | None = None,
-    face_labels: Labels | None = None,
-) -> bytes:
+def glb_bytes(mesh: Mesh, held: Attributes) -> bytes:
     """Coordinates become float32. Colors are stored as they are given, as mesh tools do, not made linear."""
     file = _File()
     vertex, faces = np.arange(mesh.n_vertices), mesh.faces
-    # Only one of vertex_colors and face_colors fits: glTF has one color per corner.
-    colors, owner = vertex_colors, vertex
-    if face_colors is not None or face_labels is not None:
+    if "face_colors" in held or "face_labels" in held:
         vertex, faces, face = split(mesh)
         file.add_attribute(VERTEX, vertex)
-        if face_labels is not None:
-            file.add_attribute(FACE_LABEL, face_labels[face])
-        if face_colors is not None:
-            colors, owner = face_colors, face
-        else:
-            owner = vertex
+        if "face_labels" in held:
+            file.add_attribute(FACE_LABEL, held["face_labels"][face])
     file.add_attribute("POSITION", mesh.vertices[vertex])
-    if vertex_labels is not None:
-        file.add_attribute(VERTEX_LABEL, vertex_labels[vertex])
-    if colors is not None:
-        file.add_colors(colors[owner])
+    if "vertex_labels" in held:
+        file.add_attribute(VERTEX_LABEL, held["vertex_labels"][vertex])
+    # Only one of vertex_colors and face_colors fits: glTF has one color per corner.
+    if "face_colors" in held:
+        file.add_colors(held["face_colors"][face])
+    elif "vertex_colors" in held:
+        file.add_colors(held["vertex_colors"][vertex])
     return file.to_bytes(faces)
 
 
