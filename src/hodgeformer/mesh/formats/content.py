@@ -44,9 +44,8 @@ class Content:
         if (self.n_corners == 3).all():
             faces = self.corners.reshape(-1, 3)
         else:
-            cut = triangulate(self.vertices, self.corners, self.n_corners)
-            faces, polygons = cut.faces, cut.polygons
-            notes.extend(cut.notes)
+            faces, polygons, cut = triangulate(self.vertices, self.corners, self.n_corners)
+            notes.extend(cut)
             for kind in ("face_colors", "face_labels"):
                 if kind in attributes:
                     attributes[kind] = attributes[kind][polygons]
