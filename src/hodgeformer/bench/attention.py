@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hodgeformer.bench.yardsticks import median_seconds
 from hodgeformer.containers import Backend, SparsityPattern
+from hodgeformer.memory import held_memory, peak_memory
 from hodgeformer.ops.star_attention import star_attention
 
 
@@ -81,16 +82,11 @@ def _warm_up(n_heads: int, d_head: int, backend: Backend) -> None:
 
 
 def _extra_bytes(run: Callable[[], object]) -> float:
-    """How far the resident memory rises above where it stands, on Linux."""
-    status, clear = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    """How far the memory of this process rises above where it stands, on Linux."""
+    clear = Path("/proc/self/clear_refs")
     if not clear.exists():
         return math.nan
     clear.write_text("5")  # resets the high-water mark
-    before = _status_bytes(status, "VmRSS")
+    before = held_memory() or 0
     run()
-    return _status_bytes(status, "VmHWM") - before
-
-
-def _status_bytes(status: Path, name: str) -> int:
-    line = next(line for line in status.read_text().splitlines() if line.startswith(name))
-    return int(line.split()[1]) * 1024
+    return (peak_memory() or 0) - before
