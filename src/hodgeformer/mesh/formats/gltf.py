@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
 from hodgeformer.mesh.formats.content import Attributes, Content, to_colors
-from hodgeformer.mesh.formats.gltf_buffers import Buffers, read_document
+from hodgeformer.mesh.formats.glb import COLOR, FACE_LABEL, VERTEX, VERTEX_LABEL, Buffers, read_document
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 _COMPRESSION = ("KHR_draco_mesh_compression", "EXT_meshopt_compression")
-# Attributes of our own, see glb.py: labels, and the vertex that a split corner belongs to.
-VERTEX, VERTEX_LABEL, FACE_LABEL, COLOR = "_VERTEX", "_VERTEX_LABEL", "_FACE_LABEL", "COLOR_0"
 # Beyond this, float32 skips whole numbers.
 LARGEST = 2**24
 

@@ -22,6 +22,7 @@ _TYPES = {
 _ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 _CORNER_LISTS = ("vertex_indices", "vertex_index")
 _CHANNELS = ("red", "green", "blue", "alpha")
+_Column = tuple[str, str, NDArray[Any]]  # what the header says, type of the bytes, values
 _LABEL_NAMES = ("label", "labels", "scalar_label", "face_label", "vertex_label")
 
 
@@ -108,43 +109,22 @@ def _attributes(columns: Columns, colors_name: Attribute, labels_name: Attribute
 
 def ply_bytes(mesh: Mesh, held: Attributes) -> bytes:
     """Binary, little endian; coordinates as double, labels as the int property `label`."""
-    vertex = _Rows("vertex", mesh.n_vertices)
-    for name, column in zip("xyz", mesh.vertices.T, strict=True):
-        vertex.add(f"property double {name}", "<f8", column)
-    face = _Rows("face", mesh.n_faces)
-    face.add("property list uchar int vertex_indices", "u1", np.full(mesh.n_faces, 3))
-    face.add(None, "<i4", mesh.faces)
+    vertex: list[_Column] = [(f"double {name}", "<f8", mesh.vertices[:, i]) for i, name in enumerate("xyz")]
+    # The count of a list and its entries are one property to PLY and two columns of bytes.
+    face: list[_Column] = [("list uchar int vertex_indices", "u1", np.full(mesh.n_faces, 3)), ("", "<i4", mesh.faces)]
     for kind, values in sorted(held.items()):  # colors before labels
         rows = vertex if kind.startswith("vertex") else face
         if kind.endswith("labels"):
-            rows.add("property int label", "<i4", values)
+            rows.append(("int label", "<i4", values))
             continue
         for name, column in zip(_CHANNELS, values.T, strict=False):
-            rows.add(f"property uchar {name}", "u1", column)
-    head = ["ply", "format binary_little_endian 1.0", "comment written by hodgeformer"]
-    return (
-        ("\n".join([*head, *vertex.lines, *face.lines, "end_header"]) + "\n").encode()
-        + vertex.to_bytes()
-        + face.to_bytes()
-    )
-
-
-class _Rows:
-    """The rows of one element, gathered column by column."""
-
-    def __init__(self, name: str, count: int) -> None:
-        self.lines = [f"element {name} {count}"]
-        self._count = count
-        self._columns: list[tuple[str, NDArray[Any]]] = []
-
-    def add(self, line: str | None, dtype: str, values: NDArray[Any]) -> None:
-        if line is not None:
-            self.lines.append(line)
-        self._columns.append((dtype, values))
-
-    def to_bytes(self) -> bytes:
-        fields = [(f"c{i}", dtype, values.shape[1:]) for i, (dtype, values) in enumerate(self._columns)]
-        rows = np.empty(self._count, dtype=fields)
-        for i, (_, values) in enumerate(self._columns):
-            rows[f"c{i}"] = values
-        return rows.tobytes()
+            rows.append((f"uchar {name}", "u1", column))
+    head, body = ["ply", "format binary_little_endian 1.0", "comment written by hodgeformer"], b""
+    for name, rows in (("vertex", vertex), ("face", face)):
+        count = len(rows[0][2])
+        head += [f"element {name} {count}", *(f"property {line}" for line, _, _ in rows if line)]
+        table = np.empty(count, [(f"c{i}", dtype, values.shape[1:]) for i, (_, dtype, values) in enumerate(rows)])
+        for i, (_, _, column) in enumerate(rows):
+            table[f"c{i}"] = column
+        body += table.tobytes()
+    return ("\n".join([*head, "end_header"]) + "\n").encode() + body
