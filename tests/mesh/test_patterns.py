@@ -11,7 +11,8 @@ from scipy.sparse.csgraph import shortest_path
 import meshes
 from hodgeformer.containers import KINDS, ElementKind, SparsityPattern
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.patterns import _centers, pattern_sizes, sparsity_pattern
+from hodgeformer.mesh.patterns import centers as centers_of
+from hodgeformer.mesh.patterns import pattern_sizes, sparsity_pattern
 from hodgeformer.mesh.topology import MeshComplex
 from soups import soups, usable
 
@@ -41,7 +42,7 @@ def assert_rows_are_nearest(mesh: Mesh, kind: ElementKind, n_local: int) -> None
     """Each row is the closed rings around i by graph distance, and of the last ring the nearest centers."""
     topology = MeshComplex.from_faces(usable(mesh), mesh.n_vertices)
     hops = shortest_path(adjacency(kind, topology), unweighted=True)
-    centers = _centers(kind, topology, mesh.vertices)
+    centers = centers_of(kind, topology, mesh.vertices)
     pattern = pattern_of(mesh, kind, n_local, 0)
     for i in range(topology.n[kind]):
         reached = np.flatnonzero(np.isfinite(hops[i]))

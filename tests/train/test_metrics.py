@@ -41,7 +41,7 @@ def test_a_class_that_never_occurs_is_not_zero_but_unknown() -> None:
     rows = scores_of(tally(), element="face", classes=CLASSES).per_class()
     assert rows[1] == {"class": "b", "recall": 2 / 3, "precision": 1.0, "iou": 2 / 3, "elements": 3}
     assert np.isnan([rows[2][key] for key in ("recall", "precision", "iou")]).all()
-    content = scores_of(tally(), element="face", classes=CLASSES).as_json()
+    content = scores_of(tally(), element="face", classes=CLASSES).to_dict()
     assert content["per_class"][2]["recall"] is None
 
 

@@ -81,16 +81,8 @@ def _options(
     pass
 
 
-app.command()(demo)
-app.command()(check)
-app.command()(train)
-app.command()(evaluate)
-app.command()(predict)
-app.command()(view)
-app.command()(models)
-app.command()(info)
-app.command()(doctor)
-app.command()(bench)
+for verb in (demo, check, train, evaluate, predict, view, models, info, doctor, bench):
+    app.command()(verb)
 app.add_typer(study, name="study")
 
 

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import json as json_format
-import sys
-from collections.abc import Callable, Iterable
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+import json
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-
-class Part(StrEnum):
-    """What is measured."""
-
-    prepare = "prepare"
-    order = "order"
-    attention = "attention"
-    training = "training"
-    sizes = "sizes"
-    all = "all"
+from hodgeformer.cli.results import print_rows
 
 
 def bench(
     part: Annotated[
-        Part,
+        Literal["prepare", "order", "attention", "training", "sizes", "all"],
         typer.Argument(
             help="prepare: meshes to input. order: canonical orders. attention: the kernel against a plain gather. "
             "training: a step against its matrix products. sizes: time and memory over mesh sizes."
         ),
-    ] = Part.all,
-    json: Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")] = False,
+    ] = "all",
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes only.")] = False,
 ) -> None:
     """Measure speed and memory on this machine. Figures are medians, and ratios within one run.
@@ -42,18 +28,15 @@ def bench(
     """
     from rich.console import Console
 
-    chosen = list(_MEASURES) if part is Part.all else [part]
     results: dict[str, Any] = {}
-    for name in chosen:
+    for name in _MEASURES if part == "all" else (part,):
         measure, title = _MEASURES[name]
         with Console(stderr=True).status(f"measuring: {name}"):
-            rows = measure(quick)
-        results[name] = rows
-        if not json:
-            Console(width=None if sys.stdout.isatty() else 160).print(_table(title, rows))
-    if json:
-        json_format.dump(results, sys.stdout, indent=2)
-        print()
+            results[name] = measure(quick)
+        if not as_json:
+            print_rows(results[name], title, digits=4)
+    if as_json:
+        print(json.dumps(results, indent=2))
 
 
 def _prepare(quick: bool) -> list[dict[str, Any]]:
@@ -102,28 +85,13 @@ def _sizes(quick: bool) -> list[dict[str, Any]]:
     return table
 
 
-_MEASURES: dict[Part, tuple[Callable[[bool], list[dict[str, Any]]], str]] = {
-    Part.prepare: (_prepare, "Preparation: median ms; products = total / one 2048 x 2048 float32 product of this run"),
-    Part.order: (_order, "Canonical orders: time, and how far apart in memory the neighbors of an edge are"),
-    Part.attention: (
+_MEASURES: dict[str, tuple[Callable[[bool], list[dict[str, Any]]], str]] = {
+    "prepare": (_prepare, "Preparation: median ms; products = total / one 2048 x 2048 float32 product of this run"),
+    "order": (_order, "Canonical orders: time, and how far apart in memory the neighbors of an edge are"),
+    "attention": (
         _attention,
         "Star attention against a plain gather: seconds forward + backward; memory in multiples of q, k, y",
     ),
-    Part.training: (_training, "Training step, Human configuration, against its dense matrix products alone"),
-    Part.sizes: (_sizes, "One-layer encoder, d = 256: median seconds, and peak memory above the interpreter"),
+    "training": (_training, "Training step, Human configuration, against its dense matrix products alone"),
+    "sizes": (_sizes, "One-layer encoder, d = 256: median seconds, and peak memory above the interpreter"),
 }
-
-
-def _table(title: str, rows: list[dict[str, Any]]) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title)
-    for column in rows[0]:
-        table.add_column(column.replace("_", " "), justify="left" if isinstance(rows[0][column], str) else "right")
-    for row in rows:
-        table.add_row(*_cells(row.values()))
-    return table
-
-
-def _cells(values: Iterable[Any]) -> list[str]:
-    return ["" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value) for value in values]

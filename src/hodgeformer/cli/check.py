@@ -6,21 +6,19 @@ import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from hodgeformer.cli.results import table_console
 from hodgeformer.errors import MeshError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.progress import Progress
     from rich.table import Table
 
     from hodgeformer.data.census import Census
     from hodgeformer.mesh.check import MeshReport
-
-# Tables that go to a file or a pipe are not cut to the width of a terminal.
-_PIPE_WIDTH = 160
 
 
 @dataclass
@@ -64,8 +62,6 @@ def check(
 
 
 def _is_data_name(path: Path) -> bool:
-    from typing import get_args
-
     from hodgeformer.data.open import DataName
 
     return str(path) in get_args(DataName)
@@ -73,15 +69,12 @@ def _is_data_name(path: Path) -> bool:
 
 def _check_data(spec: str, *, as_json: bool) -> None:
     """Exit code 1: some meshes cannot be used, or a shape is in several splits."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     from hodgeformer.data.census import take_census
     from hodgeformer.data.open import open_dataset
 
-    dataset, console = open_dataset(spec), Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("checking", total=None)
+    dataset = open_dataset(spec)
+    with _progress(shown=True) as progress:
+        task = progress.add_task("", total=None)
         census = take_census(dataset, progress=lambda done, total: progress.update(task, completed=done, total=total))
     if as_json:
         print(json.dumps(census.as_dict(), indent=2))
@@ -139,23 +132,11 @@ def _mesh_files(path: Path) -> list[Path]:
 
 
 def _inspect(files: list[Path], *, show_progress: bool) -> _Findings:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from hodgeformer.mesh.check import check_mesh
     from hodgeformer.mesh.io import load_mesh
 
     findings = _Findings()
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("checking"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("time left"),
-        TimeRemainingColumn(),
-    )
-    visible = show_progress and console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=not visible) as progress:
+    with _progress(shown=show_progress) as progress:
         for file in progress.track(files):
             try:
                 findings.reports[file] = check_mesh(load_mesh(file))
@@ -164,17 +145,25 @@ def _inspect(files: list[Path], *, show_progress: bool) -> _Findings:
     return findings
 
 
-def _print_tables(findings: _Findings, path: Path) -> None:
+def _progress(*, shown: bool) -> Progress:
     from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPE_WIDTH
-    if path.is_dir():
-        console.print(_folder_table(findings, path))
-        _print_summary(console, findings)
-    else:
+    console = Console(stderr=True)
+    left = TextColumn("time left"), TimeRemainingColumn()
+    columns = TextColumn("checking"), BarColumn(), MofNCompleteColumn(), *left
+    return Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal))
+
+
+def _print_tables(findings: _Findings, path: Path) -> None:
+    console = table_console()
+    if not path.is_dir():
         console.print(_mesh_table(findings.reports[path], path))
+        return
+    console.print(_folder_table(findings, path))
+    n_odd = sum(bool(report.oddities) for report in findings.reports.values())
+    line = f"{len(findings.reports)} meshes, {n_odd} with something odd"
+    console.print(line + (f", {len(findings.errors)} cannot be read" if findings.errors else ""))
 
 
 def _mesh_table(report: MeshReport, path: Path) -> Table:
@@ -225,9 +214,3 @@ def _folder_table(findings: _Findings, folder: Path) -> Table:
 
 def _size(report: MeshReport) -> str:
     return " x ".join(f"{side:.4g}" for side in report.size)
-
-
-def _print_summary(console: Console, findings: _Findings) -> None:
-    n_odd = sum(bool(report.oddities) for report in findings.reports.values())
-    line = f"{len(findings.reports)} meshes, {n_odd} with something odd"
-    console.print(line + (f", {len(findings.errors)} cannot be read" if findings.errors else ""))

@@ -43,7 +43,7 @@ def evaluate(
     device = "cuda" if torch.cuda.is_available() else "cpu"
     scores = evaluator.scores(checkpoint.build_model().to(device))
     about = {"model": model, "data": dataset.name, "split": split, "rotations": rotations}
-    about |= {"n_meshes": len(dataset.split(split)), **scores.as_json()}
+    about |= {"n_meshes": len(dataset.split(split)), **scores.to_dict()}
     if out is not None:
         save_rows(out.parent, out.stem, score_rows(scores), about)
     if as_json:

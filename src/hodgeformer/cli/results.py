@@ -27,18 +27,23 @@ def table_console() -> Console:
     return console
 
 
-def print_rows(rows: Sequence[Row], title: str) -> None:
-    """A table with the columns that rows name; what is None stays empty."""
+def print_rows(rows: Sequence[Row], title: str, *, digits: int | None = None) -> None:
+    """A table with the columns that rows name; what is None stays empty. `digits` rounds fractions."""
     from rich.table import Table
 
     from hodgeformer.train.run_folder import columns_of
+
+    def cell(value: Any) -> str:
+        if digits is not None and isinstance(value, float):
+            return f"{value:.{digits}g}"
+        return "" if value is None else str(value)
 
     columns = columns_of(rows)
     table = Table(title=title)
     for number, column in enumerate(columns):
         table.add_column(column.replace("_", " "), justify="right" if number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*("" if row.get(column) is None else f"{row[column]}" for column in columns))
+        table.add_row(*(cell(row.get(column)) for column in columns))
     table_console().print(table)
 
 

@@ -2,17 +2,240 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
 import typer
 
-from hodgeformer.cli.study_ablation import ablation
-from hodgeformer.cli.study_efficiency import efficiency
+from hodgeformer.cli.results import print_rows, save_rows
 from hodgeformer.cli.study_operators import operators
-from hodgeformer.cli.study_robustness import robustness
+from hodgeformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hodgeformer.study.ablation import PlannedRun, RunResult
+    from hodgeformer.study.mutations import Mutation
+
+_Results = dict[tuple[str, int], "RunResult"]
+_FIGURES: dict[str, Any] = {"name": "figures", "n_train": 24, "n_test": 8, "n_faces": 1500}
 
 app = typer.Typer(
     help="Look into learned operators, and reproduce what the paper measures.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-for verb in (operators, robustness, ablation, efficiency):
-    app.command()(verb)
+app.command()(operators)
+
+
+@app.command()
+def robustness(
+    model: Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")],
+    data: Annotated[str, typer.Argument(help="A data-set folder, the name of a data set, or a TOML with [data].")],
+    split: Annotated[str, typer.Option("--split", help="The split to mutate: train, val or test.")] = "test",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws all mutations.")] = 0,
+    meshes: Annotated[
+        int | None, typer.Option("--meshes", min=1, help="Only so many meshes.", show_default=False)
+    ] = None,
+    faces: Annotated[
+        list[int] | None,
+        typer.Option("--faces", min=4, help="Also remesh to this many faces; repeatable.", show_default=False),
+    ] = None,
+    paper_only: Annotated[bool, typer.Option("--paper-only", help="Only what the paper has figures for.")] = False,
+    up: Annotated[Literal["x", "y", "z"], typer.Option("--up", help="What points up in the picture.")] = "y",
+    out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("robustness"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Noise, remeshing, holes, cut-away parts, and changes of the file that leave the shape as it is.
+
+    Accuracies are in percent, intervals bootstrapped over meshes. Ground truth is the label of the nearest original
+    element; "own labels" counts against that of the face itself. Meshes with fewer faces than asked for are subdivided
+    before they are decimated; the paper decimated finer originals.
+    """
+    from rich.console import Console
+
+    from hodgeformer.checkpoint import load_checkpoint
+    from hodgeformer.data.open import open_dataset
+    from hodgeformer.predict.pretrained import locate_model
+    from hodgeformer.study.robustness import robustness as scored
+    from hodgeformer.study.robustness import save_robustness_picture
+    from hodgeformer.train.evaluate import fitting
+
+    checkpoint = load_checkpoint(locate_model(model))
+    dataset = fitting(open_dataset(data), checkpoint)
+    samples = dataset.split(split)[:meshes]
+    mutations = _mutations(faces or [], paper_only)
+    results = []
+    with Console(stderr=True).status("scoring the original meshes") as status:
+        rows = scored(checkpoint.build_model(), dataset, samples, checkpoint.prepare, mutations, seed=seed)
+        for result in rows:
+            results.append(result)
+            status.update(f"{len(results)} of {len(mutations) + 1} scored: {result.mutation.name}")
+    table = [result.row(results[0]) for result in results]
+    about: dict[str, Any] = {
+        "model": model,
+        "data": dataset.name,
+        "split": split,
+        "n_meshes": len(samples),
+        "seed": seed,
+        "score": results[0].scores.main_name,
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    files = save_rows(out, "robustness", table, about)
+    files.append(save_robustness_picture(results, dataset, out / "robustness.png", up=up))
+    if as_json:
+        print(json.dumps({**about, "rows": table}, indent=2))
+        return
+    print_rows(table, f"{about['score'].replace('_', ' ')} in percent, {len(samples)} meshes of {dataset.name} {split}")
+    for file in files:
+        print(file)
+
+
+def _mutations(faces: list[int], paper_only: bool) -> list[Mutation]:
+    from hodgeformer.study.mutations import Mutation, further_mutations, paper_mutations, remesh
+
+    known = [mutation for mutation in paper_mutations() if mutation.paper is not None or not paper_only]
+    asked = [Mutation(f"remeshed to {n} faces", remesh(n)) for n in faces if n not in (1000, 2000)]
+    return [*known, *asked, *([] if paper_only else further_mutations())]
+
+
+@app.command()
+def ablation(
+    study: Annotated[
+        str,
+        typer.Argument(help="embedding, features, neighbors, mixing, label-smoothing, or a TOML file like theirs."),
+    ],
+    data: Annotated[str, typer.Option("--data", help="A data-set folder, or the name of a data set.")],
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, counted from --first-seed.")] = 3,
+    first_seed: Annotated[int, typer.Option("--first-seed", min=0)] = 0,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Of every run.", show_default=False)] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", help="Of every run, in place of epochs.", show_default=False)
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting of all runs such as model.d_model=64; repeatable.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder of the runs; default runs/STUDY.", show_default=False)
+    ] = None,
+    results: Annotated[Path, typer.Option("--results", help="Folder of the tables.")] = Path("results"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Train every row of a study with several seeds and write results/STUDY.csv.
+
+    Finished runs are skipped, stopped ones go on. Started twice, the two processes share the runs; with
+    OMP_NUM_THREADS=1 that uses two cores best. The score is that of the last weights, in percent.
+    """
+    from hodgeformer.study.ablation import finished_result, load_study, plan_study, study_table
+
+    if epochs is not None and minutes is not None:
+        raise ConfigError("a run is as long as --epochs or as --minutes say, not both")
+    length = [f"train.epochs={epochs}"] if epochs else [f"train.minutes={minutes}"] if minutes else []
+    name, loaded = load_study(study)
+    numbers = range(first_seed, first_seed + seeds)
+    overrides = [*(settings or []), *length]
+    runs = plan_study(loaded, data=_source(data), overrides=overrides, seeds=numbers, out=out or Path("runs") / name)
+    about: dict[str, Any] = {"study": name, "data": data, "seeds": list(numbers), "settings": overrides}
+    found: _Results = {}
+    for number, run in enumerate(runs, 1):
+        _carry_out(run, found, f"{number} of {len(runs)}")
+        # Others may have finished runs that were theirs when we came by.
+        found |= {(other.row.name, other.seed): result for other in runs if (result := finished_result(other))}
+        if found:
+            save_rows(results, name, study_table(loaded, found), about)
+    if as_json:
+        print(json.dumps({**about, "rows": study_table(loaded, found)}, indent=2))
+        return
+    if found:
+        print_rows(study_table(loaded, found), f"{loaded.title} ({data})")
+        print(results / f"{name}.csv")
+
+
+def _carry_out(run: PlannedRun, found: _Results, place: str) -> None:
+    from hodgeformer.cli.train_display import display
+    from hodgeformer.study.ablation import carry_out, finished_result
+
+    result = finished_result(run)
+    told = "was finished before"
+    if result is None:
+        print(f"run {place}: {run.row.name}, seed {run.seed}", file=sys.stderr)
+        with display(quiet=False) as listener:
+            result = carry_out(run, listener)
+        told = "done"
+    if result is None:
+        print(f"run {place}: another process is at it ({run.lock})", file=sys.stderr)
+        return
+    found[run.row.name, run.seed] = result
+    score = f"{100 * result.score:.2f} % {result.split} {result.score_name.replace('_', ' ')}"
+    print(f"run {place}: {run.row.name}, seed {run.seed}, {told}: {score}", file=sys.stderr)
+
+
+@app.command()
+def efficiency(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data", help="A data-set folder or name; default made-up bodies of Human size.", show_default=False
+        ),
+    ] = None,
+    largest: Annotated[int, typer.Option("--largest", min=8, max=20, help="2^this is the largest mesh.")] = 14,
+    capped: Annotated[bool, typer.Option("--capped", help="Our caps on neighbors in place of sqrt(n).")] = False,
+    batches: Annotated[int, typer.Option("--batches", min=1, help="Training batches to measure.")] = 3,
+    meshes: Annotated[int, typer.Option("--meshes", min=1, help="Test meshes to measure.")] = 8,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting of the runtime table such as train.batch_size=4.", show_default=False),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("results"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Time and peak memory by mesh size, and per epoch and batch, each measured in a process of its own.
+
+    Size table: one HodgeFormer layer on vertices, d = 256; memory above the interpreter. Runtime table: the paper's
+    Human model, batch size 12 in training and 1 in testing; memory of the whole process. The paper's figures are those
+    of an RTX 4090.
+    """
+    from rich.console import Console
+
+    with Console(stderr=True).status("measuring sizes") as status:
+        sizes = _sizes(range(8, largest + 1, 2), capped)
+        status.update("measuring training and testing")
+        runtime = _runtime(data, settings or [], batches, meshes)
+    about = {"data": data or "figures", "capped": capped, "settings": settings or []}
+    files = [*save_rows(out, "sizes", sizes, about), *save_rows(out, "runtime", runtime, about)]
+    if as_json:
+        print(json.dumps({**about, "sizes": sizes, "runtime": runtime}, indent=2))
+        return
+    print_rows(sizes, "one-layer model, d = 256, updates v")
+    print_rows(runtime, f"Human model on {about['data']}")
+    for file in files:
+        print(file)
+
+
+def _sizes(exponents: range, capped: bool) -> list[dict[str, Any]]:
+    from hodgeformer.bench.yardsticks import bumpy_torus
+    from hodgeformer.mesh.prepare import PrepareConfig
+    from hodgeformer.study.efficiency import WORKS, size_cost, size_row
+
+    config = PrepareConfig() if capped else PrepareConfig(max_neighbors=None)
+    small = bumpy_torus(64)
+    return [
+        size_row(work, 1 << exponent, size_cost(bumpy_torus(1 << exponent), small, work, config))
+        for work in WORKS
+        for exponent in exponents
+    ]
+
+
+def _runtime(data: str | None, settings: list[str], n_batches: int, n_meshes: int) -> list[dict[str, Any]]:
+    from hodgeformer.study.efficiency import HUMAN_BATCH, HUMAN_MODEL, HUMAN_PREPARE, runtime_rows
+    from hodgeformer.train.config import with_overrides
+
+    source = _FIGURES if data is None else _source(data)
+    train = {"batch_size": HUMAN_BATCH, "workers": 0}
+    tables: dict[str, Any] = {"data": source, "prepare": HUMAN_PREPARE, "model": HUMAN_MODEL, "train": train}
+    return runtime_rows(with_overrides(tables, settings), n_batches=n_batches, n_meshes=n_meshes)
+
+
+def _source(data: str) -> dict[str, Any]:
+    return {"name": "folder", "path": data} if Path(data).exists() else {"name": data}

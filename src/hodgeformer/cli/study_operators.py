@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hodgeformer.cli.results import table_console, write_json
+from hodgeformer.cli.results import print_rows, table_console, write_json
 
 if TYPE_CHECKING:
     from hodgeformer.study.operator_report import OperatorReport
+
+_REACH = {
+    "neighbors": "effective_neighbors_mean", "own": "own_weight_mean", "distance": "distance_mean", "hops": "hops_mean",
+}  # fmt: skip
+_LIKENESS = {"r entries": "entries", "r |entries|": "absolute_entries", "r diagonal": "diagonal"}
 
 
 def operators(
@@ -63,7 +68,7 @@ def operators(
         end=end,
     )
     out.mkdir(parents=True, exist_ok=True)
-    content = {"model": str(path), "mesh": str(mesh), **report.to_json()}
+    content = {"model": str(path), "mesh": str(mesh), **report.to_dict()}
     write_json(out / "operators.json", content)
     np.savez_compressed(out / "operators.npz", **report.arrays())  # type: ignore[arg-type]
     pictures = save_operator_pictures(report, surface, out, up=up)
@@ -76,35 +81,16 @@ def operators(
 
 
 def _print_operators(report: OperatorReport) -> None:
-    from rich.table import Table
-
-    console = table_console()
-    stars = Table(title=f"stars of layer {report.layer}, head {report.head}")
-    for column in (
-        "star",
-        "row sums",
-        "neighbors",
-        "own",
-        "distance",
-        "hops",
-        "r entries",
-        "r |entries|",
-        "r diagonal",
-    ):
-        stars.add_column(column, justify="left" if column == "star" else "right")
+    rows = []
     for name, reach in report.reach.items():
         found, r = reach.summary(), report.correlations[name]
-        numbers = ("effective_neighbors_mean", "own_weight_mean", "distance_mean", "hops_mean")
-        stars.add_row(
-            name,
-            f"1 ± {found['largest_row_sum_error']:.0e}",
-            *(f"{found[key]:.3g}" for key in numbers),
-            *("-" if r[key] is None else f"{r[key]:.3f}" for key in ("entries", "absolute_entries", "diagonal")),
-        )
-    console.print(stars)
+        row = {"star": name, "row sums": f"1 ± {found['largest_row_sum_error']:.0e}"}
+        row |= {column: f"{found[key]:.3g}" for column, key in _REACH.items()}
+        rows.append(row | {column: "-" if r[key] is None else f"{r[key]:.3f}" for column, key in _LIKENESS.items()})
+    print_rows(rows, f"stars of layer {report.layer}, head {report.head}")
     spectra = {f"L_{kind}": pairs.values for kind, pairs in report.eigen.items()}
     for name, values in {**spectra, "cotangent": report.cotangent.values}.items():
-        console.print(f"{name} eigenvalues: " + ", ".join(_number(value) for value in values.tolist()))
+        table_console().print(f"{name} eigenvalues: " + ", ".join(_number(value) for value in values.tolist()))
 
 
 def _number(value: complex) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, nullcontext
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -59,17 +58,9 @@ class Display(Listener):
         self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-@contextmanager
-def display(*, quiet: bool) -> Iterator[Listener]:
+def display(*, quiet: bool) -> AbstractContextManager[Listener]:
     """A display that leaves the terminal tidy whatever happens."""
-    if quiet:
-        yield Listener()
-        return
-    shown = Display()
-    try:
-        yield shown
-    finally:
-        shown.close()
+    return nullcontext(Listener()) if quiet else closing(Display())
 
 
 def _duration(seconds: float) -> str:

@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from hodgeformer.containers import Element
+from hodgeformer.containers import KIND_OF, Element, ElementKind
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
 from hodgeformer.data.labels import Codes, LabelFile, WholeMesh, read_integers
-from hodgeformer.data.part_labels import LabelVersion, is_part_labels, read_part_labels
 from hodgeformer.data.splits import Splits, by_folder, by_fractions, by_number
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.io import MESH_SUFFIXES
@@ -20,6 +19,8 @@ HUMAN_PARTS = ("head", "hand", "lower_arm", "upper_arm", "torso", "upper_leg", "
 HUMAN_FAMILIES = ("MIT_animation", "adobe", "faust", "scape", "shrec")
 CosegPart = Literal["vases", "chairs", "aliens"]
 COSEG_PARTS: dict[CosegPart, int] = {"vases": 4, "chairs": 3, "aliens": 4}
+LabelVersion = Literal["face", "edge"]
+_MESH_FOLDERS = {"shapes": "train"}  # some distributions do not split: everything is for training
 
 
 def open_shrec11(root: Path, *, train_per_class: int | None = 10, val_per_class: int = 0, seed: int = 0) -> DataSet:
@@ -64,7 +65,7 @@ def open_human(
     frames of one motion are nearly copies of each other. `even_people` repeats the training meshes of people that are
     shown rarely.
     """
-    splits = read_part_labels(root, n_classes=len(HUMAN_PARTS), labels=labels, element=element)
+    splits = _part_labels(root, n_classes=len(HUMAN_PARTS), labels=labels, element=element)
     if hold_out and val_fraction:
         raise DataError("give hold_out or val_fraction, not both")
     if hold_out:
@@ -133,7 +134,7 @@ def open_coseg(
     folder = next((folder for folder in candidates if is_part_labels(folder)), None)
     if folder is None:
         raise DataError(f"{root}: expected train/, test/ and seg/ here or in coseg_{part}/ or {part}/")
-    splits = read_part_labels(folder, n_classes=COSEG_PARTS[part], labels=labels, element=element)
+    splits = _part_labels(folder, n_classes=COSEG_PARTS[part], labels=labels, element=element)
     splits = _with_validation(_with_test(splits, test_fraction, seed), val_fraction, seed)
     classes = tuple(f"part_{i + 1}" for i in range(COSEG_PARTS[part]))
     return DataSet(f"COSEG {part}", "segmentation", element, splits, classes)
@@ -167,6 +168,11 @@ def open_rna(root: Path, *, val_fraction: float = 0.0, test_fraction: float = 0.
     return DataSet("RNA", "segmentation", "vertex", splits, tuple(str(code) for code in codes.codes))
 
 
+def is_part_labels(root: Path) -> bool:
+    """Whether a folder is laid out as Human and COSEG are."""
+    return (root / "seg").is_dir() or (root / "fseg").is_dir()
+
+
 def is_rna(root: Path) -> bool:
     return (root / "off").is_dir() and (root / "labels").is_dir()
 
@@ -174,6 +180,40 @@ def is_rna(root: Path) -> bool:
 def is_class_folders(root: Path) -> bool:
     """Whether sub-folders hold `train` or `test` folders, as SHREC11 and Cube Engraving have them."""
     return root.is_dir() and any((child / split).is_dir() for child in root.iterdir() for split in SPLITS)
+
+
+def _part_labels(root: Path, *, n_classes: int, labels: LabelVersion, element: Element) -> Splits:
+    """The layout of Human and COSEG: meshes in `train/` and `test/`, one label file per mesh beside them.
+
+    Labels per edge are `seg/*.eseg`, per face `fseg/*.fseg` or any text file in `seg/`; those of version `labels` are
+    carried to `element` by majority. The soft edge labels of `sseg/` are not used: they are a way to score, not a
+    ground truth. Labels count from one.
+    """
+    codes = Codes.counted_from(1, n_classes)
+    splits: Splits = {}
+    for folder, split in ({name: name for name in SPLITS} | _MESH_FOLDERS).items():
+        paths = [path for path in sorted((root / folder).glob("*")) if path.suffix.lower() in MESH_SUFFIXES]
+        samples = []
+        for path in paths:
+            file, stored = _label_file(root, path.stem, labels)
+            samples.append(Sample(path.stem, path, LabelFile(file, stored, KIND_OF[element], codes)))
+        if samples:
+            splits[split] = (*splits.get(split, ()), *samples)
+    if not splits:
+        raise DataError(f"{root}: no meshes in {', '.join([*SPLITS, *_MESH_FOLDERS])}; give the folder above them")
+    return splits
+
+
+def _label_file(root: Path, stem: str, labels: LabelVersion) -> tuple[Path, ElementKind]:
+    """The file and what it counts. Where it is missing, the name it should have: reading it says so."""
+    edges = root / "seg" / f"{stem}.eseg"
+    if labels == "edge":
+        return edges, "e"
+    candidates = [root / "fseg" / f"{stem}.fseg", *(root / "seg" / f"{stem}{end}" for end in (".seg", ".txt", ".fseg"))]
+    found = next((path for path in candidates if path.is_file()), None)
+    if found is not None:
+        return found, "f"
+    return (edges, "e") if edges.is_file() else (candidates[0], "f")
 
 
 def _class_folders(root: Path) -> tuple[tuple[str, ...], list[Sample]]:

@@ -201,8 +201,7 @@ def _bent(vertices: FloatArray, bones: Bones, places: dict[str, FloatArray], rng
     weights = np.exp((distances.min(axis=0) - distances) / _SOFTNESS)
     weights /= weights.sum(axis=0)
     moved = np.einsum("jab,vb->jva", turns, vertices) + shifts[:, None]
-    result: FloatArray = np.einsum("bv,bva->va", weights, moved[bones.joint])
-    return result
+    return np.asarray(np.einsum("bv,bva->va", weights, moved[bones.joint]), np.float64)
 
 
 def _motions(places: dict[str, FloatArray], rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:

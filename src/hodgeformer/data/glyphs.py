@@ -74,8 +74,7 @@ def engraved_cube(
 def _pillow(points: FloatArray) -> FloatArray:
     """A bulge of every side that vanishes on the edges. Exactly flat sides would decimate into slivers."""
     low, middle, _ = np.sort(abs(points), axis=1).T
-    bulge: FloatArray = (1 - low**2) * (1 - middle**2)
-    return bulge
+    return np.asarray((1 - low**2) * (1 - middle**2), np.float64)
 
 
 def _grid_cube(n: int) -> tuple[FloatArray, IntArray]:

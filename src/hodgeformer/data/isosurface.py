@@ -68,8 +68,7 @@ _TRIANGLES = {
 
 def _is_odd(order: IntArray) -> NDArray[np.bool_]:
     i, j = np.triu_indices(4, 1)
-    odd: NDArray[np.bool_] = (order[:, i] > order[:, j]).sum(axis=1) % 2 == 1
-    return odd
+    return np.asarray((order[:, i] > order[:, j]).sum(axis=1) % 2 == 1, np.bool_)
 
 
 def _positions(points: IntArray, shape: tuple[int, ...]) -> FloatArray:

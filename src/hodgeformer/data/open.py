@@ -14,8 +14,10 @@ from pydantic import Field
 from hodgeformer.containers import PartElement
 from hodgeformer.data.benchmarks import (
     CosegPart,
+    LabelVersion,
     coseg_part,
     is_class_folders,
+    is_part_labels,
     is_rna,
     open_coseg,
     open_cubes,
@@ -26,7 +28,6 @@ from hodgeformer.data.benchmarks import (
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import open_folder
 from hodgeformer.data.folder_spec import FILE_NAME, read_spec
-from hodgeformer.data.part_labels import LabelVersion, is_part_labels
 from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
 from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.settings import Settings, read_toml

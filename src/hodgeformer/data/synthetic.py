@@ -25,15 +25,14 @@ def synthetic_figures(
 
     `n_faces` is the size of every mesh, or the smallest and the largest.
     """
-    splits = {}
-    for split, n in _numbers(n_train, n_val, n_test).items():
-        samples = []
-        for i in range(n):
-            rng = _rng(seed, split, i)
-            name = f"figure_{split}_{i:04d}"
-            mesh, labels = figure(rng, n_faces=_size(rng, n_faces), name=name)
-            samples.append(Sample(name, mesh, Values(labels)))
-        splits[split] = tuple(samples)
+
+    def sample(split: str, i: int) -> Sample:
+        rng, name = _rng(seed, split, i), f"figure_{split}_{i:04d}"
+        mesh, labels = figure(rng, n_faces=_size(rng, n_faces), name=name)
+        return Sample(name, mesh, Values(labels))
+
+    numbers = _numbers(n_train, n_val, n_test)
+    splits = {split: tuple(sample(split, i) for i in range(n)) for split, n in numbers.items()}
     return DataSet("synthetic figures", "segmentation", "face", splits, PARTS)
 
 

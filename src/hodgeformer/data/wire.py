@@ -33,16 +33,14 @@ class Parcel:
 
 def wrap(value: Any) -> Parcel:
     """Put the tensors of an object into one block; `unwrap` gives an equal object in another process."""
-    tensors: list[Tensor] = []
     stream = io.BytesIO()
-    _Framer(stream, tensors).dump(value)
-    ends = np.cumsum([0, *(-(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT for tensor in tensors)]).tolist()
-    block = _shared(ends[-1])
-    sent: Tensor | NDArray[np.uint8] = block if block is not None else np.empty(ends[-1], dtype=np.uint8)
+    framer = _Framer(stream)
+    framer.dump(value)
+    block = _shared(framer.end)
+    sent: Tensor | NDArray[np.uint8] = block if block is not None else np.empty(framer.end, dtype=np.uint8)
     flat = torch.as_tensor(sent)
-    for tensor, start in zip(tensors, ends, strict=False):
-        place = flat[start : start + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
-        place.copy_(tensor)
+    for start, tensor in framer.tensors:
+        flat[start : start + tensor.nbytes].view(tensor.dtype).view(tensor.shape).copy_(tensor)
     return Parcel(stream.getvalue(), sent)
 
 
@@ -59,19 +57,19 @@ def _shared(n_bytes: int) -> Tensor | None:
 
 
 class _Framer(pickle.Pickler):
-    """Pickles everything but tensors, which it sets aside."""
+    """Pickles everything but tensors, which it sets aside, each with the byte at which it is to begin."""
 
-    def __init__(self, stream: io.BytesIO, tensors: list[Tensor]) -> None:
+    def __init__(self, stream: io.BytesIO) -> None:
         super().__init__(stream, protocol=pickle.HIGHEST_PROTOCOL)
-        self._tensors = tensors
-        self._end = 0
+        self.tensors: list[tuple[int, Tensor]] = []
+        self.end = 0
 
     def persistent_id(self, value: Any) -> Any:
         if not isinstance(value, Tensor):
             return None
-        start = self._end
-        self._tensors.append(value)
-        self._end += -(-value.nbytes // _ALIGNMENT) * _ALIGNMENT
+        start = self.end
+        self.tensors.append((start, value))
+        self.end += -(-value.nbytes // _ALIGNMENT) * _ALIGNMENT
         return start, value.nbytes, value.dtype, tuple(value.shape)
 
 

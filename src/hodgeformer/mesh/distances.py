@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.mesh.geometry import face_vectors, norms, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray
+from hodgeformer.mesh.topology import incidence_lists
 
 N_POINTS = 48
 RADII = (0.15, 0.25, 0.4, 0.6)
@@ -32,7 +33,10 @@ class EdgeGraph:
     @classmethod
     def from_edges(cls, vertices: FloatArray, edges: IntArray) -> EdgeGraph:
         """Edges are pairs of vertices, in any direction; it does no harm to name one twice."""
-        return cls(*_adjacency(edges, norms(vertices[edges[:, 1]] - vertices[edges[:, 0]]), len(vertices)))
+        offsets, sides = incidence_lists(edges, len(vertices))
+        owners = np.repeat(np.arange(len(vertices)), np.diff(offsets))
+        lengths = norms(vertices[edges[:, 1]] - vertices[edges[:, 0]])
+        return cls(offsets, edges[sides].sum(axis=1) - owners, lengths[sides])
 
     def spread_points(self, start: int, n_points: int) -> tuple[IntArray, FloatArray]:
         """Points as far from each other as can be, beginning with `start`, and the distances from each, (n, n_v).
@@ -60,24 +64,6 @@ def distance_features(vertices: FloatArray, edges: IntArray, faces: IntArray) ->
     shares = vertex_sums(double_areas[:, None] / 6, faces, len(vertices))[:, 0] / (area or 1.0)
     summary = _summary(distances / np.sqrt(area or 1.0), shares, np.array(RADII))
     return np.asarray((summary - TYPICAL) / SPREAD, np.float64)
-
-
-@njit(cache=True)
-def _adjacency(edges: IntArray, lengths: FloatArray, n_vertices: int) -> tuple[IntArray, IntArray, FloatArray]:
-    offsets = np.zeros(n_vertices + 1, dtype=np.int64)
-    for i in range(len(edges)):
-        offsets[edges[i, 0] + 1] += 1
-        offsets[edges[i, 1] + 1] += 1
-    offsets = np.cumsum(offsets)
-    free = offsets[:-1].copy()
-    indices = np.empty(2 * len(edges), dtype=np.int64)
-    sorted_lengths = np.empty(2 * len(edges))
-    for i in range(len(edges)):
-        for side in range(2):
-            place = free[edges[i, side]]
-            indices[place], sorted_lengths[place] = edges[i, 1 - side], lengths[i]
-            free[edges[i, side]] += 1
-    return offsets, indices, sorted_lengths
 
 
 @njit(cache=True)

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hodgeformer.errors import MeshError, MeshFormatError
 from hodgeformer.files import write_atomically
-from hodgeformer.mesh.formats import glb, gltf, mtl, obj, off, ply, stl
-from hodgeformer.mesh.formats.content import Colors, Content
+from hodgeformer.mesh.formats import glb, gltf, obj, off, ply, stl
+from hodgeformer.mesh.formats.content import Attributes, Content
 from hodgeformer.mesh.mesh import Attribute, Mesh
 
 _READERS: dict[str, Callable[[bytes, Path], Content]] = {
@@ -33,6 +33,12 @@ WRITTEN: dict[str, tuple[Attribute, ...]] = {
     ".ply": ("face_colors", "vertex_colors", "face_labels", "vertex_labels"),
     ".stl": (),
     ".glb": ("face_colors", "vertex_colors", "face_labels", "vertex_labels"),
+}
+_WRITERS: dict[str, Callable[[Mesh, Attributes], bytes]] = {
+    ".off": off.off_bytes,
+    ".ply": ply.ply_bytes,
+    ".stl": lambda mesh, _: stl.stl_bytes(mesh),
+    ".glb": glb.glb_bytes,
 }
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive", b"PK\x05\x06": "an empty zip archive", b"\x1f\x8b": "a gzip archive",
@@ -90,15 +96,13 @@ def save_mesh(
     held = {kind: _checked(kind, values, mesh) for kind, values in given.items() if values is not None}
     _check_format_holds(suffix, mesh, held, path)
     if suffix == ".obj":
-        _save_obj(mesh, path, held)
-    elif suffix == ".off":
-        write_atomically(path, off.off_text(mesh, **held).encode(), MeshError)
-    elif suffix == ".ply":
-        write_atomically(path, ply.ply_bytes(mesh, **held), MeshError)
-    elif suffix == ".glb":
-        write_atomically(path, glb.glb_bytes(mesh, **held), MeshError)
+        library = path.with_suffix(".mtl")
+        if "face_colors" in held:
+            write_atomically(library, obj.mtl_bytes(held["face_colors"]), MeshError)
+        content = obj.obj_bytes(mesh, held, library.name)
     else:
-        write_atomically(path, stl.stl_bytes(mesh), MeshError)
+        content = _WRITERS[suffix](mesh, held)
+    write_atomically(path, content, MeshError)
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -160,7 +164,7 @@ def _checked(kind: Attribute, values: ArrayLike, mesh: Mesh) -> NDArray[Any]:
     return array.astype(np.uint8 if is_color else np.int64)
 
 
-def _check_format_holds(suffix: str, mesh: Mesh, held: dict[Attribute, NDArray[Any]], path: Path) -> None:
+def _check_format_holds(suffix: str, mesh: Mesh, held: Attributes, path: Path) -> None:
     if suffix not in WRITTEN:
         raise MeshError(f"{path}: cannot write {suffix!r}; supported are {', '.join(WRITTEN)}")
     for kind in held:
@@ -182,13 +186,3 @@ def _check_format_holds(suffix: str, mesh: Mesh, held: dict[Attribute, NDArray[A
         raise MeshError(
             f"{path}: GLB stores labels and vertex numbers up to {gltf.LARGEST}, found {max(numbers)}; use .ply"
         )
-
-
-def _save_obj(mesh: Mesh, path: Path, held: dict[Attribute, NDArray[Any]]) -> None:
-    library: str | None = None
-    face_colors: Colors | None = held.get("face_colors")
-    if face_colors is not None:
-        beside = path.with_suffix(".mtl")
-        write_atomically(beside, mtl.mtl_text(face_colors).encode(), MeshError)
-        library = beside.name
-    write_atomically(path, obj.obj_text(mesh, library=library, **held).encode(), MeshError)

@@ -48,13 +48,13 @@ def sparsity_pattern(
     """Rows of one element kind: itself, rings outward, random ones; a pure function of topology, positions and seed."""
     n, (n_local, n_random) = topology.n[kind], size
     connectors, offsets, members = _connections(kind, topology)
-    centers = _centers(kind, topology, vertices)
+    at = centers(kind, topology, vertices)
     rows = np.empty((n, n_local + n_random), dtype=np.int32)
     lengths = np.empty(n, dtype=np.int64)
     row_seed = np.uint64((seed * 4 + "vef".index(kind)) & 0xFFFFFFFFFFFFFFFF)
 
     def fill(first: int, last: int) -> None:
-        _fill_rows(first, last, connectors, offsets, members, centers, n_local, n_random, row_seed, rows, lengths)
+        _fill_rows(first, last, connectors, offsets, members, at, n_local, n_random, row_seed, rows, lengths)
 
     for_row_ranges(fill, n, n_threads=n_threads)
     row_offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -88,7 +88,8 @@ def _connections(kind: ElementKind, topology: MeshComplex) -> tuple[IntArray, In
     return np.arange(topology.n.v)[:, None], offsets, neighbors.astype(np.int32)
 
 
-def _centers(kind: ElementKind, topology: MeshComplex, vertices: FloatArray) -> FloatArray:
+def centers(kind: ElementKind, topology: MeshComplex, vertices: FloatArray) -> FloatArray:
+    """Where the elements are: vertices, middles of edges, centers of faces."""
     if kind == "v":
         return vertices
     return edge_centers(vertices, topology.edges) if kind == "e" else face_centers(vertices, topology.faces)

@@ -93,14 +93,10 @@ def runtime_rows(tables: Table, *, n_batches: int, n_meshes: int) -> list[dict[s
 
     Preparation runs in the process of the model, so that its share is the true one.
     """
-    parts: list[tuple[str, Callable[[Table, int], dict[str, float]], int]] = [
-        ("training", _training_cost, n_batches),
-        ("testing", _testing_cost, n_meshes),
-    ]
-    rows = []
-    for name, measure, number in parts:
-        row: dict[str, Any] = {"part": name, **apart(measure, tables, number)}
-        rows.append(row | {f"paper_{key}": figure for key, figure in PAPER_RUNTIME[name].items()})
+    rows: list[dict[str, Any]] = []
+    for name, measure, number in (("training", _training_cost, n_batches), ("testing", _testing_cost, n_meshes)):
+        paper = {f"paper_{key}": figure for key, figure in PAPER_RUNTIME[name].items()}
+        rows.append({"part": name, **apart(measure, tables, number), **paper})
     return rows
 
 

@@ -93,8 +93,7 @@ def _in_phase(functions: ComplexArray) -> ComplexArray:
     phase = np.exp(-0.5j * np.angle((functions**2).sum(axis=0)))
     turned = functions * phase / np.linalg.norm(functions, axis=0)
     peak = turned.real[np.abs(turned.real).argmax(axis=0), np.arange(turned.shape[1])]
-    result: ComplexArray = turned * np.where(peak < 0, -1.0, 1.0)
-    return result
+    return np.asarray(turned * np.where(peak < 0, -1.0, 1.0), np.complex128)
 
 
 def cotangent_laplacian(topology: MeshComplex, positions: FloatArray) -> tuple[csr_array, FloatArray]:

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.patterns import centers
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import STAR_KIND
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.study.eigen import Eigenpairs, End, cotangent_eigenpairs, eigenpairs
-from hodgeformer.study.operators import HeadOperators, element_positions, head_operators
+from hodgeformer.study.operators import HeadOperators, head_operators
 from hodgeformer.study.reach import Reach, attention_around, compare_stars, reach_of
 
 
@@ -38,7 +39,7 @@ class OperatorReport:
     cotangent: Eigenpairs
     roughness: NDArray[np.float64] | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "layer": self.layer,
             "head": self.head,
@@ -112,14 +113,14 @@ def roughness(functions: NDArray[np.complex128], stiffness: Any, mass: NDArray[n
     """f* W f / f* M f: the eigenvalue of the cotangent Laplacian that varies as much as f does."""
     energy = np.einsum("nk,nk->k", functions.conj(), stiffness @ functions).real
     norm = np.einsum("nk,nk,n->k", functions.conj(), functions, mass).real
-    result: NDArray[np.float64] = energy / np.maximum(norm, 1e-300)
-    return result
+    return np.asarray(energy / np.maximum(norm, 1e-300), np.float64)
 
 
 def farthest(operators: HeadOperators, kind: ElementKind) -> int:
     """The element of the file that lies farthest from the middle of the mesh."""
-    at = element_positions(operators.prepared, kind)
-    return int(operators.prepared.order[kind][np.linalg.norm(at, axis=1).argmax()])
+    prepared = operators.prepared
+    at = centers(kind, prepared.topology, prepared.positions)
+    return int(prepared.order[kind][np.linalg.norm(at, axis=1).argmax()])
 
 
 def _pairs(found: Eigenpairs) -> list[dict[str, float | bool]]:

@@ -14,10 +14,8 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator
 from torch import Tensor, nn
 
-from hodgeformer.containers import ElementKind, PerElement, SparsityPattern
+from hodgeformer.containers import ElementKind, PerElement
 from hodgeformer.errors import ConfigError
-from hodgeformer.mesh.geometry import edge_centers, face_centers
-from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.blocks import HodgeAttention, HodgeFormerBlock
 from hodgeformer.nn.config import OPERATOR_STARS, STAR_KIND, StarName
@@ -105,17 +103,9 @@ def star_matrix(
         q, k = star.queries_and_keys(cast(Tensor, x[star.kind]))
         one = slice(head, head + 1)
         weights = star_attention_weights(q=q[:, one], k=k[:, one], pattern=topology.patterns[star.kind])
-    return _csr(topology.patterns[star.kind], weights[:, 0])
-
-
-def element_positions(prepared: PreparedMesh, kind: ElementKind) -> FloatArray:
-    """Where the elements are: vertices, middles of edges, centers of faces."""
-    if kind == "v":
-        return prepared.positions
-    topology = prepared.topology
-    if kind == "e":
-        return edge_centers(prepared.positions, topology.edges)
-    return face_centers(prepared.positions, topology.faces)
+    pattern = topology.patterns[star.kind]
+    csr = (weights[:, 0].double(), pattern.indices, pattern.offsets)
+    return csr_array(tuple(values.cpu().numpy() for values in csr), shape=(len(pattern), len(pattern)))
 
 
 def hodge_attention(model: HodgeFormer, layer: int) -> HodgeAttention:
@@ -164,9 +154,3 @@ def _fixed_matrix(star: FixedStar, topology: PackedComplex) -> csr_array:
     if star.name == "star1" and star.galerkin:
         return whitney_matrix(metric)
     return csr_array(diags_array(star.diagonal(metric).numpy().astype(np.float64)))
-
-
-def _csr(pattern: SparsityPattern[Tensor], weights: Tensor) -> csr_array:
-    n = len(pattern)
-    values = weights.detach().cpu().numpy().astype(np.float64)
-    return csr_array((values, pattern.indices.cpu().numpy(), pattern.offsets.cpu().numpy()), shape=(n, n))

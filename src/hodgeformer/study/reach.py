@@ -13,9 +13,10 @@ from scipy.sparse.csgraph import dijkstra
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.order import inverse
+from hodgeformer.mesh.patterns import centers
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.mesh.topology import MeshComplex
-from hodgeformer.study.operators import HeadOperators, element_positions
+from hodgeformer.study.operators import HeadOperators
 
 FloatArray = NDArray[np.float64]
 _MOST_ROWS_WITH_HOPS = 256  # a search over the whole mesh for each row
@@ -58,11 +59,10 @@ def reach_of(star: csr_array, prepared: PreparedMesh, kind: ElementKind) -> Reac
     weights, columns = star.data, star.indices
 
     def row_sums(values: FloatArray) -> FloatArray:
-        sums: FloatArray = np.bincount(row, weights=values, minlength=n).astype(np.float64)
-        return sums
+        return np.asarray(np.bincount(row, weights=values, minlength=n), np.float64)
 
     entropy = -row_sums(weights * np.log(np.maximum(weights, 1e-300)))
-    at = element_positions(prepared, kind)
+    at = centers(kind, prepared.topology, prepared.positions)
     apart = np.linalg.norm(at[row] - at[columns], axis=1)
     chosen = np.unique(np.linspace(0, n - 1, min(n, _MOST_ROWS_WITH_HOPS)).round().astype(np.int64))
     hops, unreachable = _weighted_hops(star, _adjacency(prepared.topology, kind), chosen)

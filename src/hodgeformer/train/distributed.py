@@ -10,12 +10,13 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
 
 from hodgeformer.nn.heads import MeshHead
 from hodgeformer.nn.model import HodgeFormer
@@ -52,8 +53,7 @@ class Processes:
             return values
         shared = torch.tensor(values, dtype=torch.float64, device=_device())
         dist.broadcast(shared, src=0)
-        numbers: list[float] = shared.tolist()
-        return numbers
+        return cast(list[float], shared.tolist())
 
     def collect(self, value: T) -> list[T]:
         """The values of all processes in order."""
@@ -129,25 +129,9 @@ def _update(center: nn.BatchNorm1d, mean: Tensor, variance: Tensor) -> None:
         running.lerp_(value, share)
 
 
-class _Sum(torch.autograd.Function):
-    """The sum over processes; its gradient reaches every process from all of them."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        total = values.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        total = grad.contiguous().clone()
-        dist.all_reduce(total)
-        return total
-
-
 def _sum(values: Tensor) -> Tensor:
-    out: Tensor = _Sum.apply(values)  # type: ignore[no-untyped-call]
-    return out
+    """The sum over processes; its gradient reaches every process from all of them."""
+    return cast(Tensor, all_reduce(values))  # type: ignore[no-untyped-call]
 
 
 def _device() -> torch.device:

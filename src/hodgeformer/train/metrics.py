@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 
 class Tally:
@@ -81,7 +80,7 @@ class Scores:
             for name, r, p, i, n in zip(self.classes, *columns, strict=True)
         ]
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         content: dict[str, Any] = {"element": self.element, "metrics": self.values}
         if self.interval is not None:
             content[f"{self.main_name}_interval_95"] = list(self.interval)
@@ -136,8 +135,8 @@ def _bootstrap(hits: FloatArray, totals: FloatArray, seed: int, resamples: int) 
 
 
 def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> FloatArray:
-    ratio: FloatArray = np.divide(part, whole, out=np.full(len(part), np.nan), where=np.asarray(whole) > 0)
-    return ratio
+    unknown = np.full(len(part), np.nan)
+    return np.asarray(np.divide(part, whole, out=unknown, where=np.asarray(whole) > 0), np.float64)
 
 
 def _mean(values: FloatArray) -> float:

@@ -15,7 +15,7 @@ from hodgeformer.mesh.formats.polygons import triangulate
 from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh
 
 Colors = NDArray[np.uint8]
-Labels = NDArray[np.int64]
+Attributes = dict[Attribute, NDArray[Any]]
 LineOf = Callable[[int], int]
 
 
@@ -30,7 +30,7 @@ class Content:
     vertices: FloatArray
     corners: IntArray
     n_corners: IntArray
-    attributes: dict[Attribute, NDArray[Any]] = field(default_factory=dict)
+    attributes: Attributes = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     vertex_line: LineOf | None = None
     face_line: LineOf | None = None
@@ -44,9 +44,8 @@ class Content:
         if (self.n_corners == 3).all():
             faces = self.corners.reshape(-1, 3)
         else:
-            cut = triangulate(self.vertices, self.corners, self.n_corners)
-            faces, polygons = cut.faces, cut.polygons
-            notes.extend(cut.notes)
+            faces, polygons, cut = triangulate(self.vertices, self.corners, self.n_corners)
+            notes.extend(cut)
             for kind in ("face_colors", "face_labels"):
                 if kind in attributes:
                     attributes[kind] = attributes[kind][polygons]

@@ -1,49 +1,131 @@
-"""Write binary glTF. Colors and labels of faces need corners of their own: see `split`."""
+"""The bytes under a glTF scene, read and written: the container, the buffers and the typed arrays (accessors) in them.
+
+Colors and labels of faces need corners of their own: see `split`.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.mesh.formats.content import Colors, Labels
-from hodgeformer.mesh.formats.gltf import COLOR, FACE_LABEL, VERTEX, VERTEX_LABEL
-from hodgeformer.mesh.formats.gltf_buffers import BINARY_CHUNK, JSON_CHUNK, MAGIC
+from hodgeformer.errors import MeshFormatError
+from hodgeformer.mesh.formats.content import Attributes, Colors
 from hodgeformer.mesh.mesh import IntArray, Mesh
 
+# Attributes of our own: labels, and the vertex that a split corner belongs to.
+VERTEX, VERTEX_LABEL, FACE_LABEL, COLOR = "_VERTEX", "_VERTEX_LABEL", "_FACE_LABEL", "COLOR_0"
+_MAGIC = b"glTF"
+_JSON_CHUNK, _BINARY_CHUNK = b"JSON", b"BIN\0"
 _UNSIGNED_BYTE, _UNSIGNED_INT, _FLOAT = 5121, 5125, 5126
 _VERTEX_DATA, _INDEX_DATA = 34962, 34963
+_COMPONENTS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
+_WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT2": 4, "MAT3": 9, "MAT4": 16}
 
 
-def glb_bytes(
-    mesh: Mesh,
-    *,
-    vertex_colors: Colors | None = None,
-    face_colors: Colors | None = None,
-    vertex_labels: Labels | None = None,
-    face_labels: Labels | None = None,
-) -> bytes:
+def read_document(data: bytes, path: Path) -> tuple[dict[str, Any], bytes]:
+    """The JSON description and the binary chunk (empty for .gltf)."""
+    text, binary = _chunks(data, path) if data[:4] == _MAGIC else (data, b"")
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MeshFormatError(f"{path}: the glTF description cannot be read ({error}); export the file again") from None
+    if not isinstance(document, dict) or "asset" not in document:
+        raise MeshFormatError(f"{path}: not a glTF description: no 'asset' entry; check the suffix of the file")
+    return document, binary
+
+
+def _chunks(data: bytes, path: Path) -> tuple[bytes, bytes]:
+    version, length = int.from_bytes(data[4:8], "little"), int.from_bytes(data[8:12], "little")
+    if len(data) < 20 or len(data) < length:
+        raise MeshFormatError(
+            f"{path}: the file ends early: {length} bytes are announced, {len(data)} are there; "
+            "it is cut short, get it again"
+        )
+    if version != 2:
+        raise MeshFormatError(f"{path}: glTF version {version} is not supported; export it as version 2")
+    chunks: dict[bytes, bytes] = {}
+    at = 12
+    while at + 8 <= len(data):
+        size, kind = int.from_bytes(data[at : at + 4], "little"), data[at + 4 : at + 8]
+        if at + 8 + size > len(data):
+            raise MeshFormatError(f"{path}: a part of {size} bytes does not fit in the file; it is cut short")
+        chunks.setdefault(kind, data[at + 8 : at + 8 + size])
+        at += 8 + size
+    return chunks.get(_JSON_CHUNK, b""), chunks.get(_BINARY_CHUNK, b"")
+
+
+class Buffers:
+    """Typed arrays by accessor number."""
+
+    def __init__(self, document: dict[str, Any], binary: bytes, path: Path) -> None:
+        self._document, self._binary, self._path = document, binary, path
+        self._loaded: dict[int, bytes] = {}
+
+    def array(self, accessor: int) -> NDArray[Any]:
+        """(count,) or (count, width); normalized 16-bit numbers become fractions, bytes stay bytes."""
+        entry = self._document["accessors"][accessor]
+        if "sparse" in entry or "bufferView" not in entry:
+            raise MeshFormatError(f"{self._path}: sparse glTF arrays are not supported; export without them")
+        view = self._document["bufferViews"][entry["bufferView"]]
+        width, dtype = _WIDTHS[entry["type"]], np.dtype(_COMPONENTS[entry["componentType"]])
+        count, offset = int(entry["count"]), int(entry.get("byteOffset", 0))
+        stride = int(view.get("byteStride", 0)) or width * dtype.itemsize
+        begin = int(view.get("byteOffset", 0))
+        held = self._buffer(view["buffer"])[begin : begin + int(view["byteLength"])]
+        if min(count, offset, begin) < 0 or offset + (count - 1) * stride + width * dtype.itemsize > len(held):
+            raise MeshFormatError(
+                f"{self._path}: array {accessor} needs {count} rows of {stride} bytes, its buffer holds "
+                f"{len(held)} bytes; the file is cut short or damaged, export it again"
+            )
+        rows = np.ndarray((count, width), dtype, held, offset, (stride, dtype.itemsize))
+        if entry.get("normalized") and dtype.kind in "iu" and dtype.itemsize > 1:
+            return rows / np.iinfo(dtype).max
+        return rows[:, 0] if width == 1 else rows
+
+    def _buffer(self, index: int) -> bytes:
+        if index not in self._loaded:
+            uri = self._document["buffers"][index].get("uri")
+            self._loaded[index] = self._binary if uri is None else self._fetch(uri)
+        return self._loaded[index]
+
+    def _fetch(self, uri: str) -> bytes:
+        """A data URI, or a file in the folder of the mesh."""
+        if uri.startswith("data:"):
+            try:
+                return base64.b64decode(uri.partition(",")[2], validate=True)
+            except binascii.Error as error:
+                raise MeshFormatError(f"{self._path}: an embedded buffer is damaged ({error})") from None
+        beside = (self._path.parent / unquote(uri)).resolve()
+        # A file must not make us read outside its own folder.
+        if not beside.is_relative_to(self._path.parent.resolve()) or not beside.is_file():
+            raise MeshFormatError(f"{self._path}: its buffer {uri!r} is not beside it; copy both, or export as .glb")
+        return beside.read_bytes()
+
+
+def glb_bytes(mesh: Mesh, held: Attributes) -> bytes:
     """Coordinates become float32. Colors are stored as they are given, as mesh tools do, not made linear."""
     file = _File()
     vertex, faces = np.arange(mesh.n_vertices), mesh.faces
-    # Only one of vertex_colors and face_colors fits: glTF has one color per corner.
-    colors, owner = vertex_colors, vertex
-    if face_colors is not None or face_labels is not None:
+    if "face_colors" in held or "face_labels" in held:
         vertex, faces, face = split(mesh)
         file.add_attribute(VERTEX, vertex)
-        if face_labels is not None:
-            file.add_attribute(FACE_LABEL, face_labels[face])
-        if face_colors is not None:
-            colors, owner = face_colors, face
-        else:
-            owner = vertex
+        if "face_labels" in held:
+            file.add_attribute(FACE_LABEL, held["face_labels"][face])
     file.add_attribute("POSITION", mesh.vertices[vertex])
-    if vertex_labels is not None:
-        file.add_attribute(VERTEX_LABEL, vertex_labels[vertex])
-    if colors is not None:
-        file.add_colors(colors[owner])
+    if "vertex_labels" in held:
+        file.add_attribute(VERTEX_LABEL, held["vertex_labels"][vertex])
+    # Only one of vertex_colors and face_colors fits: glTF has one color per corner.
+    if "face_colors" in held:
+        file.add_colors(held["face_colors"][face])
+    elif "vertex_colors" in held:
+        file.add_colors(held["vertex_colors"][vertex])
     return file.to_bytes(faces)
 
 
@@ -112,7 +194,6 @@ class _File:
         text = json.dumps(document, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 4)
         binary = bytes(self._binary) + b"\0" * (-len(self._binary) % 4)
-        parts = b"".join(
-            len(part).to_bytes(4, "little") + kind + part for kind, part in ((JSON_CHUNK, text), (BINARY_CHUNK, binary))
-        )
-        return MAGIC + (2).to_bytes(4, "little") + (12 + len(parts)).to_bytes(4, "little") + parts
+        chunks = (_JSON_CHUNK, text), (_BINARY_CHUNK, binary)
+        parts = b"".join(len(part).to_bytes(4, "little") + kind + part for kind, part in chunks)
+        return _MAGIC + (2).to_bytes(4, "little") + (12 + len(parts)).to_bytes(4, "little") + parts

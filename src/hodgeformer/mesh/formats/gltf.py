@@ -14,14 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Content, to_colors
-from hodgeformer.mesh.formats.gltf_buffers import Buffers, read_document
-from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray
+from hodgeformer.mesh.formats.content import Attributes, Content, to_colors
+from hodgeformer.mesh.formats.glb import COLOR, FACE_LABEL, VERTEX, VERTEX_LABEL, Buffers, read_document
+from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 _COMPRESSION = ("KHR_draco_mesh_compression", "EXT_meshopt_compression")
-# Attributes of our own, see glb.py: labels, and the vertex that a split corner belongs to.
-VERTEX, VERTEX_LABEL, FACE_LABEL, COLOR = "_VERTEX", "_VERTEX_LABEL", "_FACE_LABEL", "COLOR_0"
 # Beyond this, float32 skips whole numbers.
 LARGEST = 2**24
 
@@ -147,8 +145,8 @@ def _triangles(run: IntArray, mode: int) -> IntArray:
     return faces
 
 
-def _vertex_attributes(columns: dict[str, NDArray[Any]]) -> dict[Attribute, NDArray[Any]]:
-    attributes: dict[Attribute, NDArray[Any]] = {}
+def _vertex_attributes(columns: dict[str, NDArray[Any]]) -> Attributes:
+    attributes: Attributes = {}
     if COLOR in columns:
         attributes["vertex_colors"] = to_colors(columns[COLOR])
     if VERTEX_LABEL in columns:
@@ -165,7 +163,7 @@ def _whole(column: NDArray[Any]) -> IntArray:
 
 def _unsplit(
     points: FloatArray, faces: IntArray, columns: dict[str, NDArray[Any]]
-) -> tuple[FloatArray, IntArray, dict[Attribute, NDArray[Any]]]:
+) -> tuple[FloatArray, IntArray, Attributes]:
     """Undo `glb.split`: corners go back to their vertex, and what they share belongs to their face."""
     vertex = _whole(columns[VERTEX])
     if vertex.size == 0 or vertex.min() < 0 or vertex.max() >= len(points):
@@ -173,7 +171,7 @@ def _unsplit(
     point = np.zeros(int(vertex.max()) + 1, dtype=np.int64)
     point[vertex] = np.arange(len(points))
     corner = faces[:, 0]
-    attributes: dict[Attribute, NDArray[Any]] = {}
+    attributes: Attributes = {}
     if COLOR in columns:
         attributes["face_colors"] = to_colors(columns[COLOR][corner])
     if FACE_LABEL in columns:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
-from hodgeformer.mesh.formats import mtl
-from hodgeformer.mesh.formats.content import Colors, Content, Labels, to_colors
+from hodgeformer.mesh.formats.content import Attributes, Colors, Content, to_colors
 from hodgeformer.mesh.formats.text import TextLines
-from hodgeformer.mesh.mesh import Attribute, IntArray, Mesh
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 _KEYWORDS = [
     b"vt", b"vn", b"vp", b"g", b"o", b"s", b"l", b"p", b"mg", b"usemtl", b"mtllib", b"usemap", b"maplib",
@@ -21,6 +19,7 @@ _KEYWORDS = [
     b"scrv", b"sp", b"end", b"con", b"bevel", b"c_interp", b"d_interp", b"lod", b"ctech", b"stech",
 ]  # fmt: skip
 _HEAD = 65536
+_NO_MATERIAL = (0.8, 0.8, 0.8)
 _GROUP_OF_LABEL = re.compile(r"label_(-?\d+)")
 
 
@@ -54,15 +53,11 @@ def read_obj(data: bytes, path: Path) -> Content:
     )
 
 
-def _vertices(
-    lines: TextLines, vertex_lines: IntArray
-) -> tuple[NDArray[np.float64], dict[Attribute, NDArray[Any]], list[str]]:
+def _vertices(lines: TextLines, vertex_lines: IntArray) -> tuple[FloatArray, Attributes, list[str]]:
     """`v x y z`, `v x y z w` (w is passed over), `v x y z r g b` or `v x y z r g b a`."""
     n_tokens = lines.n_tokens[vertex_lines]
-    wrong = np.flatnonzero(~np.isin(n_tokens, (3, 4, 6, 7)))
-    if wrong.size:
-        line = int(vertex_lines[wrong[0]])
-        raise lines.error(line, f"a vertex needs 3 coordinates, found {n_tokens[wrong[0]]} numbers")
+    fine = np.isin(n_tokens, (3, 4, 6, 7))
+    lines.need(vertex_lines, fine, lambda i: f"a vertex needs 3 coordinates, found {n_tokens[i]} numbers")
     values = lines.floats(vertex_lines, "coordinates")
     begin = np.cumsum(n_tokens) - n_tokens
     vertices = values[begin[:, None] + np.arange(3)]
@@ -114,10 +109,8 @@ class _Keywords:
         return [f"{unknown.size} lines that OBJ does not know were passed over, the first is line {number}"]
 
 
-def _face_attributes(
-    keywords: _Keywords, face_lines: IntArray, path: Path
-) -> tuple[dict[Attribute, NDArray[Any]], list[str]]:
-    attributes: dict[Attribute, NDArray[Any]] = {}
+def _face_attributes(keywords: _Keywords, face_lines: IntArray, path: Path) -> tuple[Attributes, list[str]]:
+    attributes: Attributes = {}
     notes: list[str] = []
     groups, names = _in_force(keywords, "g", face_lines)
     matches = [_GROUP_OF_LABEL.fullmatch(name) for name in names]
@@ -127,7 +120,7 @@ def _face_attributes(
     used, names = _in_force(keywords, "usemtl", face_lines)
     libraries = [keywords.rest(int(line)) for line in keywords.find("mtllib")]
     if names and libraries:
-        colors, note = mtl.read_colors(names, libraries, path)
+        colors, note = _material_colors(names, libraries, path)
         if colors is not None:
             # Faces before the first usemtl take the last row, the color of no material.
             attributes["face_colors"] = colors[used]
@@ -142,23 +135,53 @@ def _in_force(keywords: _Keywords, keyword: str, face_lines: IntArray) -> tuple[
     return np.searchsorted(found, face_lines) - 1, names
 
 
-def obj_text(
-    mesh: Mesh,
-    *,
-    vertex_colors: Colors | None = None,
-    face_colors: Colors | None = None,
-    face_labels: Labels | None = None,
-    library: str | None = None,
-) -> str:
-    """The text of an OBJ file; `library` is the name of the .mtl file that holds the face colors."""
+def _material_colors(names: list[str], libraries: list[str], obj_path: Path) -> tuple[Colors | None, list[str]]:
+    """Color per name, then the color of no material; None and a note where a material is missing."""
+    materials: dict[str, dict[str, list[float]]] = {}
+    for library in libraries:
+        path = (obj_path.parent / library.replace("\\", "/")).resolve()
+        # A file must not make us read outside its own folder.
+        if not path.is_relative_to(obj_path.parent.resolve()) or not path.is_file():
+            return None, [f"colors of faces left out: material file {library!r} is not beside the mesh"]
+        materials |= _materials(path.read_bytes().decode("utf-8", errors="replace"))
+    missing = [name for name in names if "Kd" not in materials.get(name, {})]
+    if missing:
+        return None, [f"colors of faces left out: material {missing[0]!r} has no color"]
+    has_alpha = all("d" in materials[name] for name in names)
+    rows = [materials[name]["Kd"] + (materials[name]["d"] if has_alpha else []) for name in names]
+    rows.append([*_NO_MATERIAL, 1.0] if has_alpha else [*_NO_MATERIAL])
+    return np.clip(np.rint(np.nan_to_num(np.array(rows)) * 255), 0, 255).astype(np.uint8), []
+
+
+def _materials(text: str) -> dict[str, dict[str, list[float]]]:
+    """`Kd` (three numbers) and `d` (one) of every material; lines that make no sense are passed over."""
+    materials: dict[str, dict[str, list[float]]] = {}
+    current: dict[str, list[float]] = {}
+    for line in text.splitlines():
+        keyword, _, rest = line.strip().partition(" ")
+        if keyword == "newmtl":
+            current = materials.setdefault(rest.strip(), {})
+        elif keyword in ("Kd", "d"):
+            try:
+                values = [float(word) for word in rest.split()]
+            except ValueError:
+                continue
+            if len(values) == (3 if keyword == "Kd" else 1):
+                current[keyword] = values
+    return materials
+
+
+def obj_bytes(mesh: Mesh, held: Attributes, library: str) -> bytes:
+    """An OBJ file; `library` is the name of the .mtl file that holds the face colors, if there are any."""
     rows = mesh.vertices
     row = "v %r %r %r\n"
-    if vertex_colors is not None:
-        rows = np.concatenate([rows, vertex_colors[:, :3] / 255.0], axis=1)
+    if "vertex_colors" in held:
+        rows = np.concatenate([rows, held["vertex_colors"][:, :3] / 255.0], axis=1)
         row = "v %r %r %r %.6f %.6f %.6f\n"
-    head = f"mtllib {library}\n" if library is not None else ""
-    parts = [head, row * len(rows) % tuple(rows.ravel().tolist())]
+    parts = [f"mtllib {library}\n"] if "face_colors" in held else []
+    parts.append(row * len(rows) % tuple(rows.ravel().tolist()))
     change = np.arange(mesh.n_faces) == 0
+    face_colors, face_labels = held.get("face_colors"), held.get("face_labels")
     for values in (face_colors, face_labels):
         if values is not None:
             flat = values.reshape(mesh.n_faces, -1)
@@ -168,7 +191,23 @@ def obj_text(
         if face_labels is not None:
             parts.append(f"g label_{face_labels[begin]}\n")
         if face_colors is not None:
-            parts.append(f"usemtl {mtl.name_of(face_colors[begin])}\n")
+            parts.append(f"usemtl {_material_of(face_colors[begin])}\n")
         faces = mesh.faces[begin:end] + 1
         parts.append("f %d %d %d\n" * len(faces) % tuple(faces.ravel().tolist()))
-    return "".join(parts)
+    return "".join(parts).encode()
+
+
+def _material_of(color: NDArray[np.uint8]) -> str:
+    """`color_ff8000`: the same color is the same material."""
+    return "color_" + bytes(color.tolist()).hex()
+
+
+def mtl_bytes(face_colors: Colors) -> bytes:
+    """The material library beside an OBJ file: one per distinct color; `d` is the alpha channel where there is one."""
+    blocks = []
+    for color in np.unique(face_colors, axis=0):
+        red, green, blue, *alpha = (color / 255.0).tolist()
+        lines = [f"newmtl {_material_of(color)}", f"Kd {red:.6f} {green:.6f} {blue:.6f}", "Ks 0 0 0", "illum 1"]
+        lines += [f"d {value:.6f}" for value in alpha]
+        blocks.append("\n".join(lines) + "\n")
+    return "\n".join(blocks).encode()

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Colors, Content, to_colors
+from hodgeformer.mesh.formats.content import Attributes, Colors, Content, to_colors
 from hodgeformer.mesh.formats.text import TextLines
-from hodgeformer.mesh.mesh import Attribute, IntArray, Mesh
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 _HEADER = re.compile(rb"(?:\s*#[^\n]*\n)*\s*(ST)?(C)?(N)?(4)?OFF(?=[\s#]|$)", re.IGNORECASE)
 _LARGEST_INDEX = 2.0**53
@@ -65,15 +65,11 @@ def _counts(lines: TextLines, path: Path) -> tuple[int, int]:
     return n_vertices, n_faces
 
 
-def _vertices(
-    lines: TextLines, vertex_lines: IntArray, colored: bool, n_normals: int
-) -> tuple[NDArray[np.float64], dict[Attribute, NDArray[Any]]]:
+def _vertices(lines: TextLines, vertex_lines: IntArray, colored: bool, n_normals: int) -> tuple[FloatArray, Attributes]:
     n_tokens = lines.n_tokens[vertex_lines]
     n_needed = 3 + n_normals + 3 * colored
-    short = np.flatnonzero(n_tokens < n_needed)
-    if short.size:
-        line = int(vertex_lines[short[0]])
-        raise lines.error(line, f"a vertex needs {n_needed} numbers here, found {n_tokens[short[0]]}")
+    message = f"a vertex needs {n_needed} numbers here"
+    lines.need(vertex_lines, n_tokens >= n_needed, lambda i: f"{message}, found {n_tokens[i]}")
     values = lines.floats(vertex_lines, "coordinates")
     begin = np.cumsum(n_tokens) - n_tokens
     vertices = values[begin[:, None] + np.arange(3)]
@@ -83,7 +79,7 @@ def _vertices(
     return vertices, {"vertex_colors": _colors(values[begin[:, None] + columns], lines, vertex_lines)}
 
 
-def _faces(lines: TextLines, face_lines: IntArray) -> tuple[IntArray, IntArray, dict[Attribute, NDArray[Any]]]:
+def _faces(lines: TextLines, face_lines: IntArray) -> tuple[IntArray, IntArray, Attributes]:
     """`k i_1 .. i_k` and then nothing, a number of a color map (passed over), or 3 or 4 color values."""
     n_tokens = lines.n_tokens[face_lines]
     if len(face_lines) == 0:
@@ -91,21 +87,17 @@ def _faces(lines: TextLines, face_lines: IntArray) -> tuple[IntArray, IntArray, 
     values = lines.floats(face_lines, "face entries")
     begin = np.cumsum(n_tokens) - n_tokens
     n_corners = values[begin]
-    wrong = np.flatnonzero(~((n_corners >= 0) & (n_corners + 1 <= n_tokens) & (n_corners == np.rint(n_corners))))
-    if wrong.size:
-        found = f"found {n_corners[wrong[0]]:g} and {n_tokens[wrong[0]] - 1} more numbers"
-        message = f"a face begins with its number of corners; {found}"
-        raise lines.error(int(face_lines[wrong[0]]), message)
+    fine = (n_corners >= 0) & (n_corners + 1 <= n_tokens) & (n_corners == np.rint(n_corners))
+    begins = "a face begins with its number of corners"
+    lines.need(face_lines, fine, lambda i: f"{begins}; found {values[begin[i]]:g} and {n_tokens[i] - 1} more numbers")
     n_corners = n_corners.astype(np.int64)
     row = np.repeat(np.arange(len(face_lines)), n_tokens)
     column = np.arange(len(values)) - begin[row]
     is_corner = (column > 0) & (column <= n_corners[row])
     corners = values[is_corner]
-    wrong = np.flatnonzero((corners != np.rint(corners)) | ~(np.abs(corners) < _LARGEST_INDEX))
-    if wrong.size:
-        line = int(face_lines[row[is_corner][wrong[0]]])
-        raise lines.error(line, f"corners must be whole numbers, found {corners[wrong[0]]:g}")
-    attributes: dict[Attribute, NDArray[Any]] = {}
+    fine = (corners == np.rint(corners)) & (np.abs(corners) < _LARGEST_INDEX)
+    lines.need(face_lines[row[is_corner]], fine, lambda i: f"corners must be whole numbers, found {corners[i]:g}")
+    attributes: Attributes = {}
     n_extra = int((n_tokens - n_corners - 1).min())
     if n_extra >= 3:
         columns = np.arange(min(n_extra, 4))
@@ -119,17 +111,15 @@ def _colors(values: NDArray[np.float64], lines: TextLines, colored_lines: IntArr
     return to_colors(np.clip(values, 0, 255).astype(np.int64) if whole else values)
 
 
-def off_text(mesh: Mesh, *, vertex_colors: Colors | None = None, face_colors: Colors | None = None) -> str:
+def off_bytes(mesh: Mesh, held: Attributes) -> bytes:
     """Numbers are written so that they read back exactly."""
-    head = f"{'C' if vertex_colors is not None else ''}OFF\n{mesh.n_vertices} {mesh.n_faces} 0\n"
-    vertex_columns: list[list[Any]] = list(mesh.vertices.T.tolist())
-    face_columns: list[list[Any]] = list(mesh.faces.T.tolist())
-    if vertex_colors is not None:
-        vertex_columns += vertex_colors.T.tolist()
-    if face_colors is not None:
-        face_columns += face_colors.T.tolist()
-    vertex_row = " ".join(["%r"] * len(vertex_columns)) + "\n"
-    face_row = "3 " + " ".join(["%d"] * len(face_columns)) + "\n"
-    rows = [vertex_row % row for row in zip(*vertex_columns, strict=True)]
-    rows += [face_row % row for row in zip(*face_columns, strict=True)]
-    return head + "".join(rows)
+    head = f"{'C' if 'vertex_colors' in held else ''}OFF\n{mesh.n_vertices} {mesh.n_faces} 0\n"
+    parts = [head]
+    for start, number, rows, colors in (
+        ("", "%r", mesh.vertices, held.get("vertex_colors")),
+        ("3 ", "%d", mesh.faces, held.get("face_colors")),
+    ):
+        columns: list[list[Any]] = rows.T.tolist() + ([] if colors is None else colors.T.tolist())
+        row = start + " ".join([number] * len(columns)) + "\n"
+        parts += [row % values for values in zip(*columns, strict=True)]
+    return "".join(parts).encode()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Colors, Content, Labels, to_colors
+from hodgeformer.mesh.formats.content import Attributes, Content, to_colors
 from hodgeformer.mesh.formats.ply_rows import Columns, Elements, ListColumn, read_ascii, read_binary
 from hodgeformer.mesh.mesh import Attribute, IntArray, Mesh
 
@@ -21,6 +21,8 @@ _TYPES = {
 }  # fmt: skip
 _ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 _CORNER_LISTS = ("vertex_indices", "vertex_index")
+_CHANNELS = ("red", "green", "blue", "alpha")
+_Column = tuple[str, str, NDArray[Any]]  # what the header says, type of the bytes, values
 _LABEL_NAMES = ("label", "labels", "scalar_label", "face_label", "vertex_label")
 
 
@@ -34,14 +36,12 @@ def read_ply(data: bytes, path: Path) -> Content:
             raise MeshFormatError(f"{path}: the file has no '{needed}' element; a surface needs vertices and faces")
     vertex, face = tables["vertex"], tables["face"]
     corners, n_corners = _corners(face, path)
-    attributes: dict[Attribute, NDArray[Any]] = {}
-    for kind, columns in (("vertex", vertex), ("face", face)):
-        attributes |= _attributes(kind, columns)
+    attributes = _attributes(vertex, "vertex_colors", "vertex_labels")
     return Content(
         vertices=_vertices(vertex, path),
         corners=corners,
         n_corners=n_corners,
-        attributes=attributes,
+        attributes=attributes | _attributes(face, "face_colors", "face_labels"),
         vertex_line=lines.get("vertex"),
         face_line=lines.get("face"),
     )
@@ -95,65 +95,36 @@ def _corners(face: Columns, path: Path) -> tuple[IntArray, IntArray]:
     )
 
 
-def _attributes(kind: str, columns: Columns) -> dict[Attribute, NDArray[Any]]:
+def _attributes(columns: Columns, colors_name: Attribute, labels_name: Attribute) -> Attributes:
     scalars = {name.lower(): value for name, value in columns.items() if isinstance(value, np.ndarray)}
-    found: dict[Attribute, NDArray[Any]] = {}
-    channels = [scalars[name] for name in ("red", "green", "blue", "alpha") if name in scalars]
-    if len(channels) >= 3 and all(name in scalars for name in ("red", "green", "blue")):
-        found["vertex_colors" if kind == "vertex" else "face_colors"] = to_colors(np.stack(channels, axis=1))
+    found: Attributes = {}
+    channels = [scalars[name] for name in _CHANNELS if name in scalars]
+    if all(name in scalars for name in _CHANNELS[:3]):
+        found[colors_name] = to_colors(np.stack(channels, axis=1))
     labels = next((scalars[name] for name in _LABEL_NAMES if name in scalars), None)
     if labels is not None and bool(((labels == np.rint(labels)) & (np.abs(labels) < 2.0**53)).all()):
-        found["vertex_labels" if kind == "vertex" else "face_labels"] = labels.astype(np.int64)
+        found[labels_name] = labels.astype(np.int64)
     return found
 
 
-def ply_bytes(
-    mesh: Mesh,
-    *,
-    vertex_colors: Colors | None = None,
-    face_colors: Colors | None = None,
-    vertex_labels: Labels | None = None,
-    face_labels: Labels | None = None,
-) -> bytes:
+def ply_bytes(mesh: Mesh, held: Attributes) -> bytes:
     """Binary, little endian; coordinates as double, labels as the int property `label`."""
-    vertex = _Rows("vertex", mesh.n_vertices)
-    for name, column in zip("xyz", mesh.vertices.T, strict=True):
-        vertex.add(f"property double {name}", "<f8", column)
-    face = _Rows("face", mesh.n_faces)
-    face.add("property list uchar int vertex_indices", "u1", np.full(mesh.n_faces, 3))
-    face.add(None, "<i4", mesh.faces)
-    for rows, colors, labels in ((vertex, vertex_colors, vertex_labels), (face, face_colors, face_labels)):
-        if colors is not None:
-            for name, column in zip(("red", "green", "blue", "alpha"), colors.T, strict=False):
-                rows.add(f"property uchar {name}", "u1", column)
-        if labels is not None:
-            rows.add("property int label", "<i4", labels)
-    head = [
-        "ply",
-        "format binary_little_endian 1.0",
-        "comment written by hodgeformer",
-        *vertex.lines,
-        *face.lines,
-    ]
-    return ("\n".join([*head, "end_header"]) + "\n").encode() + vertex.to_bytes() + face.to_bytes()
-
-
-class _Rows:
-    """The rows of one element, gathered column by column."""
-
-    def __init__(self, name: str, count: int) -> None:
-        self.lines = [f"element {name} {count}"]
-        self._count = count
-        self._columns: list[tuple[str, NDArray[Any]]] = []
-
-    def add(self, line: str | None, dtype: str, values: NDArray[Any]) -> None:
-        if line is not None:
-            self.lines.append(line)
-        self._columns.append((dtype, values))
-
-    def to_bytes(self) -> bytes:
-        fields = [(f"c{i}", dtype, values.shape[1:]) for i, (dtype, values) in enumerate(self._columns)]
-        rows = np.empty(self._count, dtype=fields)
-        for i, (_, values) in enumerate(self._columns):
-            rows[f"c{i}"] = values
-        return rows.tobytes()
+    vertex: list[_Column] = [(f"double {name}", "<f8", mesh.vertices[:, i]) for i, name in enumerate("xyz")]
+    # The count of a list and its entries are one property to PLY and two columns of bytes.
+    face: list[_Column] = [("list uchar int vertex_indices", "u1", np.full(mesh.n_faces, 3)), ("", "<i4", mesh.faces)]
+    for kind, values in sorted(held.items()):  # colors before labels
+        rows = vertex if kind.startswith("vertex") else face
+        if kind.endswith("labels"):
+            rows.append(("int label", "<i4", values))
+            continue
+        for name, column in zip(_CHANNELS, values.T, strict=False):
+            rows.append((f"uchar {name}", "u1", column))
+    head, body = ["ply", "format binary_little_endian 1.0", "comment written by hodgeformer"], b""
+    for name, rows in (("vertex", vertex), ("face", face)):
+        count = len(rows[0][2])
+        head += [f"element {name} {count}", *(f"property {line}" for line, _, _ in rows if line)]
+        table = np.empty(count, [(f"c{i}", dtype, values.shape[1:]) for i, (_, dtype, values) in enumerate(rows)])
+        for i, (_, _, column) in enumerate(rows):
+            table[f"c{i}"] = column
+        body += table.tobytes()
+    return ("\n".join([*head, "end_header"]) + "\n").encode() + body

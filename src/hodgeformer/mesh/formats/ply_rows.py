@@ -54,19 +54,23 @@ def read_ascii(data: bytes, body: int, elements: Elements, order: str, path: Pat
 
 
 def _ascii_columns(lines: TextLines, rows: IntArray, properties: Properties, name: str) -> Columns:
+    def too_short(row: int) -> str:
+        return f"row {row} of '{name}' has fewer values than the header announces"
+
     n_tokens = lines.n_tokens[rows]
     values = lines.floats(rows, f"values of '{name}'")
     at = np.cumsum(n_tokens) - n_tokens
     end = at + n_tokens
     columns: Columns = {}
     for prop, dtype, count_type in properties:
-        _need(lines, rows, at + 1 <= end, name)
+        lines.need(rows, at + 1 <= end, too_short)
         if count_type is None:
             columns[prop] = _as_type(values[at], dtype)
             at = at + 1
             continue
         counts = values[at]
-        _need(lines, rows, (counts >= 0) & (counts == np.rint(counts)) & (at + 1 + counts <= end), name)
+        fine = (counts >= 0) & (counts == np.rint(counts)) & (at + 1 + counts <= end)
+        lines.need(rows, fine, too_short)
         counts = counts.astype(np.int64)
         columns[prop] = ListColumn(_as_type(values[_runs(at + 1, counts)], dtype), counts)
         at = at + 1 + counts
@@ -79,12 +83,6 @@ def _as_type(values: NDArray[np.float64], dtype: str) -> NDArray[Any]:
         return values
     whole = (values == np.rint(values)) & (np.abs(values) < 2.0**53)
     return np.where(whole, values, -1).astype(np.int64)
-
-
-def _need(lines: TextLines, rows: IntArray, fine: NDArray[np.bool_], name: str) -> None:
-    wrong = np.flatnonzero(~fine)
-    if wrong.size:
-        raise lines.error(int(rows[wrong[0]]), f"row {wrong[0]} of '{name}' has fewer values than the header announces")
 
 
 def _runs(begin: IntArray, counts: IntArray) -> IntArray:

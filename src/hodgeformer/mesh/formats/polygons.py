@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,17 +13,10 @@ MAX_CLIPPED_CORNERS = 128
 MAX_TURNS = 8
 
 
-@dataclass(frozen=True, eq=False)
-class Cut:
-    """Triangles in the order of their polygons; `polygons[i]` is the polygon of triangle i."""
+def triangulate(vertices: FloatArray, corners: IntArray, n_corners: IntArray) -> tuple[IntArray, IntArray, list[str]]:
+    """Triangles in the order of their polygons, the polygon of each, and notes.
 
-    faces: IntArray
-    polygons: IntArray
-    notes: tuple[str, ...]
-
-
-def triangulate(vertices: FloatArray, corners: IntArray, n_corners: IntArray) -> Cut:
-    """A polygon of k corners becomes k - 2 triangles of the same winding.
+    A polygon of k corners becomes k - 2 triangles of the same winding.
 
     Convex polygons are cut as a fan from their first corner; others as a fan from another corner or by clipping
     ears, so that no triangle is turned over.
@@ -48,7 +39,7 @@ def triangulate(vertices: FloatArray, corners: IntArray, n_corners: IntArray) ->
         notes.append(f"{n_concave} of them are not convex")
     if n_forced:
         notes.append(f"{n_forced} of them cross themselves or are too large, their triangles may overlap")
-    return Cut(faces, np.repeat(np.arange(len(n_corners)), n_triangles), tuple(notes))
+    return faces, np.repeat(np.arange(len(n_corners)), n_triangles), notes
 
 
 def _cut_alike(vertices: FloatArray, polygons: IntArray) -> tuple[IntArray, int, int]:

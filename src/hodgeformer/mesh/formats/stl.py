@@ -10,6 +10,7 @@ from hodgeformer.errors import MeshFormatError
 from hodgeformer.mesh.formats.content import Content, LineOf
 from hodgeformer.mesh.formats.text import TextLines
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.order import inverse
 
 _TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("extra", "<u2")])
 _HEAD = 80
@@ -63,10 +64,8 @@ def _read_ascii(data: bytes, path: Path) -> tuple[FloatArray, LineOf, list[str]]
     keywords = np.char.lower(lines.keywords(np.arange(len(lines))))
     found = np.flatnonzero(keywords == b"vertex")
     lines.drop_keyword(found, length=len("vertex"))
-    wrong = np.flatnonzero(lines.n_tokens[found] != 3)
-    if wrong.size:
-        line = int(found[wrong[0]])
-        raise lines.error(line, f"a vertex needs 3 coordinates, found {lines.n_tokens[line]} numbers")
+    n_tokens = lines.n_tokens[found]
+    lines.need(found, n_tokens == 3, lambda i: f"a vertex needs 3 coordinates, found {n_tokens[i]} numbers")
     n_facets = int((keywords == b"endfacet").sum())
     if len(found) != 3 * n_facets:
         raise lines.error(
@@ -88,10 +87,8 @@ def weld_corners(points: FloatArray) -> tuple[IntArray, IntArray]:
     # lexsort is stable, so the first of a run is also the first in the file.
     first = order[starts]
     by_appearance = np.argsort(first)
-    rank = np.empty_like(by_appearance)
-    rank[by_appearance] = np.arange(len(first))
     vertex = np.empty(len(points), dtype=np.int64)
-    vertex[order] = rank[np.cumsum(starts) - 1]
+    vertex[order] = inverse(by_appearance)[np.cumsum(starts) - 1]
     return vertex, first[by_appearance]
 
 

@@ -72,6 +72,12 @@ class TextLines:
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
         return MeshFormatError(f"{self.path}:{self.number(line)}: {message}; the line is {shown!r}")
 
+    def need(self, lines: IntArray, fine: NDArray[np.bool_], message: Callable[[int], str]) -> None:
+        """Refuse the first of the lines that is not fine; the message is made from its place among them."""
+        wrong = np.flatnonzero(~fine)
+        if wrong.size:
+            raise self.error(int(lines[wrong[0]]), message(int(wrong[0])))
+
     def keywords(self, lines: IntArray) -> NDArray[np.bytes_]:
         """The first token of each line, cut to 8 bytes."""
         padded = np.concatenate([self.bytes, np.zeros(8, dtype=np.uint8)])
