@@ -20,7 +20,6 @@ from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.pose import n_frames
 from hodgeformer.mesh.prepare import PreparedMesh, prepare
 from hodgeformer.mesh.simplify import Simplified, simplify
-from hodgeformer.predict.elements import carry
 from hodgeformer.predict.familiarity import far_from_training
 from hodgeformer.predict.options import PredictOptions
 from hodgeformer.predict.result import Result
@@ -85,13 +84,7 @@ def finish_job(job: Job, outputs: Sequence[NDArray[Any]], checkpoint: Checkpoint
 def _on_original(job: Job, values: NDArray[Any], kind: ElementKind) -> NDArray[Any]:
     if job.simplified is None:
         return values
-    if kind == "f":
-        return job.simplified.project_face_values_up(values)
-    if kind == "v":
-        return job.simplified.project_vertex_values_up(values)
-    # Edges have no map of their own: over the faces and back.
-    on_faces = carry(values, job.simplified.mesh, source="e", to="f")
-    return carry(job.simplified.project_face_values_up(on_faces), job.mesh, source="f", to="e")
+    return job.simplified.values_up(values, kind)
 
 
 def _turned(mesh: Mesh, options: PredictOptions, axis: FloatArray | None) -> list[Mesh]:
