@@ -17,6 +17,7 @@ from hodgeformer.mesh.collapse import Surface
 from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms, unit, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
+from hodgeformer.mesh.subdivision import undo_subdivision
 from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
 
 _TINY = np.finfo(np.float64).tiny  # what has no size still counts among its like
@@ -144,8 +145,10 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified
         raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface to simplify")
     used, dense = np.unique(mesh.faces[proper], return_inverse=True)
     order = canonical_order(positions[used], dense.reshape(-1, 3))
-    faces, _ = canonical_faces(inverse(order)[dense.reshape(-1, 3)])
-    surface, joined = _joined_surface(positions[used][order], faces)
+    points, faces, into = positions[used][order], inverse(order)[dense.reshape(-1, 3)], np.arange(len(order))
+    while len(faces) > n_faces and (undone := undo_subdivision(points, faces)) is not None:
+        faces, into = undone[0], undone[1][into]
+    surface, joined = _joined_surface(points, canonical_faces(faces)[0])
     surface.reduce(n_faces, seed)
     kept, small_faces = np.unique(surface.faces[surface.alive], return_inverse=True)
     number = np.full(len(order), -1, dtype=np.int64)
@@ -159,7 +162,7 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified
         notes=(*mesh.notes, f"simplified from {mesh.n_faces} to {surface.n_faces} faces"),
     )
     vertex_map = np.full(mesh.n_vertices, -1, dtype=np.int64)
-    vertex_map[used[order]] = number[surface.went_into()[joined]]
+    vertex_map[used[order]] = number[surface.went_into()[joined[into]]]
     # Vertices that went down with their piece, and those that no face uses, take the nearest.
     lost = np.flatnonzero(vertex_map < 0)
     if lost.size:
