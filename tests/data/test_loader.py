@@ -100,7 +100,7 @@ def test_training_batches_carry_transposed_patterns(two_epochs: list[Batch]) -> 
     assert "transposed" in two_epochs[0].topology.patterns.e.__dict__
 
 
-@pytest.mark.parametrize("budget", [{"batch_size": 4}, {"batch_size": 5, "max_faces": 1700}])
+@pytest.mark.parametrize("budget", [{"batch_size": 4}, {"batch_size": 5, "batch_faces": 1700}])
 def test_shares_of_all_ranks_are_the_batch(figures: DataSet, budget: dict[str, int]) -> None:
     n_faces = [figures.load(sample)[0].n_faces for sample in figures.split("train")]
     whole = list(training(figures, n_faces=n_faces, **budget).batches(1))

@@ -62,7 +62,8 @@ def see(
     n_threads: int | None = None,
 ) -> Seen:
     """Everything that comes before the model; `turns` are rotations to look from beside that of the file."""
-    simplified = simplify(mesh, max_faces) if max_faces is not None and mesh.n_faces > max_faces else None
+    most = config.most_faces if max_faces is None else max_faces
+    simplified = simplify(mesh, most) if most is not None and mesh.n_faces > most else None
     working = mesh if simplified is None else simplified.mesh
     turned = (working, *(working.with_vertices(working.vertices @ turn.T) for turn in turns))
     views = tuple(

@@ -92,7 +92,7 @@ class Setup:
             prepare=self.config.prepare,
             augment=self.config.augment if augmented else None,
             batch_size=train.batch_size,
-            max_faces=train.max_faces,
+            batch_faces=train.batch_faces,
             n_faces=[mesh.n.f for mesh in self.census.training],
             seed=train.seed,
             n_workers=(train.workers or 0) if workers is None else workers,

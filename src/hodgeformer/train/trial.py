@@ -50,7 +50,7 @@ def _largest_batch(setup: Setup, model: HodgeFormer) -> int:
     train, prepare = setup.config.train, setup.config.prepare
     sizes: list[PerElement[int]] = []
     for mesh in sorted(setup.census.training, key=lambda mesh: -mesh.n.f)[: train.batch_size]:
-        if sizes and train.max_faces is not None and sum(n.f for n in [*sizes, mesh.n]) > train.max_faces:
+        if sizes and train.batch_faces is not None and sum(n.f for n in [*sizes, mesh.n]) > train.batch_faces:
             break
         sizes.append(mesh.n)
     n = PerElement.build(lambda kind: sum(size[kind] for size in sizes))
