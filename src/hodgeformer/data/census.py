@@ -48,7 +48,7 @@ class CountedMesh:
     labels: NDArray[Any]
     n_unlabelled: int
     radius: float
-    edge_lengths: tuple[float, ...]
+    edge_lengths: NDArray[np.float64]
     shape: str
 
 
@@ -218,7 +218,7 @@ def _counted(dataset: DataSet, sample: Sample, split: str) -> CountedMesh:
         labels=_labels(dataset, target),
         n_unlabelled=int((target < 0).sum()) if dataset.classes else 0,
         radius=float(norms(used - used.mean(axis=0)).max()),
-        edge_lengths=tuple(lengths.tolist()),
+        edge_lengths=lengths,
         shape=shape_hash(mesh),
     )
 

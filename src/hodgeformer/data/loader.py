@@ -33,8 +33,8 @@ class Loader:
 
     Every epoch is shuffled, augmented and gets new random connections. No mesh is ever left out. With several
     processes, `rank` prepares only its share of every batch; the shares of all ranks together are the batch of a single
-    process. A batch has at most `batch_size` meshes and at most `batch_faces` faces; a mesh with more faces makes a batch
-    of its own. `n_faces` are the sizes of the meshes of the split.
+    process. A batch has at most `batch_size` meshes and at most `batch_faces` faces; a mesh with more faces makes a
+    batch of its own. `n_faces` are the sizes of the meshes of the split.
     """
 
     def __init__(

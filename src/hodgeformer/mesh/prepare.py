@@ -61,6 +61,11 @@ class PrepareConfig(Settings):
         """The number of faces that meshes are simplified to; None for as they are."""
         return self.faces if isinstance(self.faces, int) else None
 
+    def working(self, n: PerElement[int]) -> PerElement[int]:
+        """About how many elements a mesh of n elements has at the working resolution."""
+        share = min(1.0, (self.most_faces or n.f) / max(n.f, 1))
+        return PerElement.build(lambda kind: round(share * n[kind]))
+
     @property
     def widths(self) -> PerElement[int]:
         """Columns of x_in without extra ones."""
@@ -133,9 +138,7 @@ def prepare(
     if not kept.size:
         raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")
     vertices, faces, order_v, face_order = _canonical(mesh, mesh.faces[kept], config, frame)
-    vertices = to_unit_sphere(vertices, faces)
-    if config.size == "area":
-        vertices = to_disk_area(vertices, faces)
+    vertices = to_size(vertices, faces, config.size)
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
     order_f = kept[face_order]
     order = PerElement(order_v, _edge_order(topology, mesh.faces, order_v, order_f), order_f)
@@ -155,6 +158,12 @@ def prepare(
         name=mesh.name,
     )
     return prepared if extra is None else _with_columns(prepared, extra)
+
+
+def to_size(vertices: FloatArray, faces: IntArray, size: SizeName) -> FloatArray:
+    """The vertices in the size that a model sees."""
+    vertices = to_unit_sphere(vertices, faces)
+    return to_disk_area(vertices, faces) if size == "area" else vertices
 
 
 def _canonical(

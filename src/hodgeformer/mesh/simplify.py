@@ -52,6 +52,15 @@ class Simplified:
         source, target, weights = self._votes(kind)
         return shares(array[source], target, weights, self._n(self.mesh, kind), n_classes)
 
+    def values_down(self, values: ArrayLike, kind: ElementKind) -> NDArray[np.float32]:
+        """(n, columns) numbers of the original elements as their mean over each small one, by area or length."""
+        array = _per(values, self._n(self.original, kind), kind)
+        source, target, weights = self._votes(kind)
+        n = self._n(self.mesh, kind)
+        total = np.bincount(target, weights, n)
+        columns = [np.bincount(target, weights * column[source], n) / total for column in array.T]
+        return np.stack(columns, axis=1).astype(np.float32)
+
     def values_up(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
         """Probabilities or other numbers of the small elements at every original element, interpolated.
 

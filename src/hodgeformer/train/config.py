@@ -6,7 +6,7 @@ import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import tomli_w
 import torch
@@ -31,7 +31,7 @@ class TrainConfig(Settings):
 
     A run ends after `epochs`, or after `minutes` of training; either way with a learning rate of zero. `batch_size`
     meshes make a batch, and at most `batch_faces` faces. `warmup` is the share of the run in which the rate rises.
-    `class_weights` weighs classes by inverse frequency. `ema` is the decay of a running average of the weights that
+    `class_weights` weighs classes by inverse frequency, or by a power of it, such as 0.5. `ema` is the decay of a running average of the weights that
     is evaluated in their place. `early_stop` ends a run after so many epochs without a better validation score.
     `eval_every` counts epochs, `save_every` minutes between saved states within an epoch. `precision` "auto" is
     bfloat16 autocast where the device is made for it.
@@ -46,7 +46,7 @@ class TrainConfig(Settings):
     weight_decay: float = Field(default=0.01, ge=0)
     warmup: float = Field(default=0.05, ge=0, lt=1)
     label_smoothing: float = Field(default=0.2, ge=0, lt=1)
-    class_weights: bool | None = None
+    class_weights: bool | Annotated[float, Field(ge=0, le=1)] | None = None
     clip: float | None = Field(default=1.0, gt=0)
     ema: float | None = Field(default=None, gt=0, lt=1)
     early_stop: int | None = Field(default=None, ge=1)
