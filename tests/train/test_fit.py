@@ -125,7 +125,14 @@ def test_tensorboard_writes_scalars_and_passes_everything_on(tmp_path: Path, mon
     board = TensorBoard(tmp_path, then)
     standing = Standing(step=1, epoch=0, epochs=1, share=0.5, elapsed=1.0, loss=0.1, accuracy=None, rate=1e-3)
     row = {"epoch": 1, "step": 2, "train_loss": 0.5}
-    told = {"reading": (1, 2), "warned": ("x",), "resumed": (0, 0), "stepped": (standing,), "evaluated": (row,)}
+    told = {
+        "reading": (1, 2),
+        "warned": ("x",),
+        "planned": ("y",),
+        "resumed": (0, 0),
+        "stepped": (standing,),
+        "evaluated": (row,),
+    }
     assert set(told) == set(said)
     for name, arguments in told.items():
         getattr(board, name)(*arguments)
