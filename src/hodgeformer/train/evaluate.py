@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from hodgeformer.train.losses import SquaredError
 from hodgeformer.train.metrics import Scores, Tally, regression_scores, scores_of
 
 _BATCH_FACES = 12_000
+_CALIBRATING = 5000  # elements of a mesh
 _REMEMBERED_FACES = 400_000  # about half a gigabyte of prepared meshes
 
 
@@ -41,8 +42,8 @@ class Answer:
 class Evaluator:
     """Scores models on some samples of a data set. Prepared meshes are kept for the next model, as memory allows.
 
-    `turns` are rotations to average over beside the pose of the file. `standardized` says how the outputs of an
-    unfinished regression become values.
+    `turns` are rotations to average over beside the pose of the file. `temperature` is that of the probabilities,
+    `standardized` says how the outputs of an unfinished regression become values.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Evaluator:
         config: PrepareConfig,
         *,
         turns: Sequence[FloatArray] = (),
+        temperature: float = 1.0,
         standardized: SquaredError | None = None,
         processes: Processes | None = None,
     ) -> None:
@@ -59,7 +61,7 @@ class Evaluator:
         self._processes = processes or Processes()
         self._samples = tuple(self._processes.share(samples))
         self._config = config
-        self._turns = turns
+        self._turns, self._temperature = turns, temperature
         self._standardized = standardized
         self._remembered: dict[str, tuple[NDArray[Any], Seen]] = {}
         self._room = _REMEMBERED_FACES
@@ -75,8 +77,13 @@ class Evaluator:
             return regression_scores(predicted=predicted, true=true, element=element)
         tally = Tally(len(self._dataset.classes))
         for answer in self.answers(model):
-            predicted = answer.output.argmax(axis=1)
-            tally.add(answer.mesh.name, predicted=predicted, true=answer.target, areas=answer.areas)
+            tally.add(
+                answer.mesh.name,
+                predicted=answer.output.argmax(axis=1),
+                true=answer.target,
+                areas=answer.areas,
+                confidence=answer.output.max(axis=1),
+            )
         tallies = self._processes.collect(tally)
         return scores_of(tallies[0].merge(tallies[1:]), element=element, classes=self._dataset.classes)
 
@@ -100,6 +107,26 @@ class Evaluator:
             self._remembered[sample.name] = target, seen
             self._room -= seen.n_faces
         return target, seen
+
+
+def fitted_temperature(answers: Iterable[Answer]) -> float:
+    """The temperature at which answers that were given at 1 find the labels of held-out meshes most likely."""
+    from scipy.optimize import minimize_scalar
+
+    logits, labels = [], []
+    for answer in answers:
+        known = np.flatnonzero(answer.target >= 0)
+        some = known[:: -(-len(known) // _CALIBRATING) or 1]  # of a large mesh as much as of a small one
+        logits.append(np.log(np.maximum(answer.output[some], 1e-12)))
+        labels.append(answer.target[some])
+    rows, true = np.concatenate(logits), np.concatenate(labels)
+
+    def surprise(log_temperature: float) -> float:
+        scaled = rows / np.exp(log_temperature)
+        return float((np.logaddexp.reduce(scaled, axis=1) - scaled[np.arange(len(true)), true]).mean())
+
+    found = minimize_scalar(surprise, bounds=(-1.5, 1.5), method="bounded")
+    return float(f"{np.exp(found.x):.3g}")
 
 
 def fitting(dataset: DataSet, checkpoint: Checkpoint) -> DataSet:
