@@ -88,6 +88,10 @@ def test_a_run_has_one_length() -> None:
         plan(parts(), train={"epochs": 2, "minutes": 1})
 
 
+def test_the_batch_limit_is_known_by_its_former_name() -> None:
+    assert plan(parts(), train={"max_faces": 240}).train.batch_faces == 240
+
+
 def test_a_plan_fills_what_is_open_and_keeps_what_is_said() -> None:
     open_plan = plan(parts(n_train=40))
     train = open_plan.train

@@ -23,7 +23,8 @@ Axis = Literal["x", "y", "z"]
 class AugmentConfig(Settings):
     """How a training mesh is changed, each time anew.
 
-    First the shape. `bend`: `joints` parts of the surface turn by up to this many degrees, as limbs do. `warp`: space
+    A mesh that is finer than the working resolution is simplified to that times a factor in [1 / resolution,
+    resolution]. Then the shape. `bend`: `joints` parts of the surface turn by up to this many degrees, as limbs do. `warp`: space
     moves in long waves, standard deviation in sizes of the mesh. `slide`: vertices move along a random edge by up to
     this share of it. `noise`: standard deviation in mean edge lengths. Then the pose is taken, and in it: `scale`: each
     axis by a factor in [1 - scale, 1 + scale]. `mirror`: the probability of a mirror image across `mirror_axis`; `swap`
@@ -31,6 +32,7 @@ class AugmentConfig(Settings):
     about `axis`. `tilt`: then up to this many degrees about a random axis.
     """
 
+    resolution: float = Field(default=1.0, ge=1.0)
     bend: float = Field(default=0.0, ge=0.0, le=180.0)
     joints: int = Field(default=3, ge=1)
     warp: float = Field(default=0.0, ge=0.0)

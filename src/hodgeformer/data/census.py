@@ -47,7 +47,7 @@ class CountedMesh:
     labels: NDArray[Any]
     n_unlabelled: int
     radius: float
-    edge_lengths: tuple[float, ...]
+    edge_lengths: NDArray[np.float64]
     shape: str
 
 
@@ -213,7 +213,7 @@ def _counted(dataset: DataSet, sample: Sample, split: str) -> CountedMesh:
         labels=_labels(dataset, target),
         n_unlabelled=int((target < 0).sum()) if dataset.classes else 0,
         radius=radius(mesh),
-        edge_lengths=tuple(np.quantile(lengths, QUANTILES).tolist()),
+        edge_lengths=np.quantile(lengths, QUANTILES),
         shape=shape_hash(mesh),
     )
 

@@ -24,18 +24,22 @@ from hodgeformer.threads import thread_count
 Count = Annotated[int, Field(ge=1)]
 Counts = dict[ElementKind, Count]
 SizeName = Literal["sphere", "area"]
+Faces = Annotated[int, Field(ge=4)] | Literal["auto", "original"]
+"""The working resolution: meshes with more faces are simplified to so many; "auto" is for a plan to decide."""
 DEFAULT_CAPS: Counts = {"v": 64, "e": 96, "f": 96}
 
 
 class PrepareConfig(Settings):
     """How a mesh becomes input. Stored in every checkpoint, because a model is only right for one way.
 
+    `faces`: the working resolution, to which finer meshes are simplified. What is prepared has it already.
     `n_neighbors`: "sqrt", one number, or one per kind {"v": 32, "e": 48, "f": 32}. `max_neighbors` caps "sqrt"; None
     for no cap. `random_share` of each row are random connections. `seed` draws them.
     `size`: scaled to the unit sphere, or to the area of the unit disk, which no pose changes.
     `features`: the paper's "coords", "normals" and "areas"; "distances" along the surface help where poses differ.
     """
 
+    faces: Faces = "original"
     n_neighbors: Literal["sqrt"] | Count | Counts = "sqrt"
     max_neighbors: Counts | None = Field(default_factory=lambda: dict(DEFAULT_CAPS))
     random_share: float = Field(default=0.2, ge=0.0, lt=1.0)
@@ -51,6 +55,16 @@ class PrepareConfig(Settings):
         if not groups:
             raise ValueError(f"at least one of {', '.join(GROUPS)} is needed")
         return tuple(group for group in GROUPS if group in groups)
+
+    @property
+    def most_faces(self) -> int | None:
+        """The number of faces that meshes are simplified to; None for as they are."""
+        return self.faces if isinstance(self.faces, int) else None
+
+    def working(self, n: PerElement[int]) -> PerElement[int]:
+        """About how many elements a mesh of n elements has at the working resolution."""
+        share = min(1.0, (self.most_faces or n.f) / max(n.f, 1))
+        return PerElement.build(lambda kind: round(share * n[kind]))
 
     @property
     def widths(self) -> PerElement[int]:
@@ -124,9 +138,7 @@ def prepare(
     if not kept.size:
         raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")
     vertices, faces, order_v, face_order = _canonical(mesh, mesh.faces[kept], config, frame)
-    vertices = to_unit_sphere(vertices, faces)
-    if config.size == "area":
-        vertices = to_disk_area(vertices, faces)
+    vertices = to_size(vertices, faces, config.size)
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
     order_f = kept[face_order]
     order = PerElement(order_v, _edge_order(topology, mesh.faces, order_v, order_f), order_f)
@@ -146,6 +158,12 @@ def prepare(
         name=mesh.name,
     )
     return prepared if extra is None else _with_columns(prepared, extra)
+
+
+def to_size(vertices: FloatArray, faces: IntArray, size: SizeName) -> FloatArray:
+    """The vertices in the size that a model sees."""
+    vertices = to_unit_sphere(vertices, faces)
+    return to_disk_area(vertices, faces) if size == "area" else vertices
 
 
 def _canonical(

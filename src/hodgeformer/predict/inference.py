@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hodgeformer.containers import ElementKind
-from hodgeformer.mesh.elements import carry
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.pose import n_frames
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
@@ -51,13 +50,7 @@ class Seen:
         """Values per element of the working mesh as values per element of the mesh itself."""
         if self.simplified is None or kind is None:
             return values
-        if kind == "f":
-            return self.simplified.project_face_values_up(values)
-        if kind == "v":
-            return self.simplified.project_vertex_values_up(values)
-        # Edges have no map of their own: over the faces and back.
-        on_faces = carry(values, self.simplified.mesh, source="e", to="f")
-        return carry(self.simplified.project_face_values_up(on_faces), self.mesh, source="f", to="e")
+        return self.simplified.values_up(values, kind)
 
 
 def see(
@@ -69,7 +62,8 @@ def see(
     n_threads: int | None = None,
 ) -> Seen:
     """Everything that comes before the model; `turns` are rotations to look from beside that of the file."""
-    simplified = simplify(mesh, max_faces) if max_faces is not None and mesh.n_faces > max_faces else None
+    most = config.most_faces if max_faces is None else max_faces
+    simplified = simplify(mesh, most) if most is not None and mesh.n_faces > most else None
     working = mesh if simplified is None else simplified.mesh
     turned = (working, *(working.with_vertices(working.vertices @ turn.T) for turn in turns))
     views = tuple(

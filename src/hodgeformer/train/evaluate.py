@@ -14,7 +14,7 @@ from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.elements import element_areas
 from hodgeformer.mesh.mesh import FloatArray, Mesh
-from hodgeformer.mesh.prepare import PrepareConfig
+from hodgeformer.mesh.prepare import PrepareConfig, to_size
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.inference import Seen, answers, see
 from hodgeformer.train.distributed import Processes
@@ -86,11 +86,9 @@ class Evaluator:
         values = None if self._standardized is None else self._standardized.values
         meshes = map(self._seen, self._samples)
         for target, seen, output in answers(model, meshes, batch_faces=_BATCH_FACES, values=values):
-            areas = None
-            if kind is not None:
-                first = seen.views[0]
-                areas = element_areas(seen.mesh.with_vertices(first.to_file_order(first.positions, "v")), kind)
-            yield Answer(seen.mesh, target, output, areas)
+            mesh = seen.mesh
+            sized = mesh.with_vertices(to_size(mesh.vertices, mesh.faces, self._config.size))
+            yield Answer(mesh, target, output, None if kind is None else element_areas(sized, kind))
 
     def _seen(self, sample: Sample) -> tuple[NDArray[Any], Seen]:
         """The target and the prepared mesh."""

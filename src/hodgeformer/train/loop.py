@@ -200,7 +200,7 @@ class Run:
     def _centering_batches(self) -> list[Batch]:
         """Some training batches, always the same, enough for stable statistics."""
         if self._centering is None:
-            faces = [mesh.n.f for mesh in self._setup.census.training]
+            faces = self._setup.working_faces
             n_meshes = min(_CENTERING_MESHES, _CENTERING_FACES * len(faces) // sum(faces))
             n_batches = max(1, n_meshes // (self._setup.config.train.batch_size or 1))
             with self._setup.training_loader(workers=0) as loader:

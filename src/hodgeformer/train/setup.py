@@ -20,6 +20,7 @@ from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.loader import Loader
 from hodgeformer.data.open import open_dataset
 from hodgeformer.errors import ConfigError, DataError
+from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.config import RunConfig, Source, read_config
 from hodgeformer.train.distributed import Processes
@@ -53,6 +54,11 @@ class Setup:
         return self.census.dataset
 
     @property
+    def working_faces(self) -> list[int]:
+        """Faces of the training meshes at the working resolution."""
+        return [self.config.prepare.working(mesh.n).f for mesh in self.census.training]
+
+    @property
     def monitored(self) -> str | None:
         """The split that is looked at during training. Only "val" chooses the best checkpoint."""
         return next((name for name in ("val", "test") if name in self.dataset.splits), None)
@@ -66,7 +72,8 @@ class Setup:
         labels = self.census.labels
         if self.dataset.task == "regression":
             return _standardized(labels)
-        weights = inverse_frequency(torch.from_numpy(labels)) if self.config.train.class_weights else None
+        power = float(self.config.train.class_weights or 0.0)
+        weights = inverse_frequency(torch.from_numpy(labels), power) if power else None
         return CrossEntropy(self.config.train.label_smoothing, weights)
 
     def learner(self, start: Checkpoint | None = None) -> Learner:
@@ -92,8 +99,8 @@ class Setup:
             prepare=self.config.prepare,
             augment=self.config.augment if augmented else None,
             batch_size=train.batch_size,
-            max_faces=train.max_faces,
-            n_faces=[mesh.n.f for mesh in self.census.training],
+            batch_faces=train.batch_faces,
+            n_faces=self.working_faces,
             seed=train.seed,
             n_workers=(train.workers or 0) if workers is None else workers,
             rank=self.processes.rank,
@@ -128,7 +135,7 @@ class Setup:
             classes=self.dataset.classes,
             colors=self.dataset.colors,
             metrics={f"{split}_{name}": value for name, value in scores.values.items()} if scores else {},
-            statistics=_statistics(self.census.training),
+            statistics=_statistics(self.census.training, self.config.prepare),
             training=self.config.model_dump(mode="json"),
         )
         save_checkpoint(path, checkpoint)
@@ -191,16 +198,19 @@ def _census(config: RunConfig, processes: Processes, listener: Listener) -> Cens
     return census
 
 
-def _statistics(meshes: Sequence[CountedMesh]) -> DataStatistics:
+def _statistics(meshes: Sequence[CountedMesh], prepare: PrepareConfig) -> DataStatistics:
     """What a model was trained on, by which it is told later whether a mesh looks familiar."""
+    sizes = [prepare.working(mesh.n) for mesh in meshes]
 
     def spread(values: Sequence[float]) -> tuple[float, float, float]:
         return float(min(values)), float(np.median(values)), float(max(values))
 
-    q5, q25, q50, q75, q95 = np.mean([mesh.edge_lengths for mesh in meshes], axis=0).tolist()
+    # With a quarter of the faces edges are twice as long.
+    lengths = [np.sqrt(mesh.n.f / n.f) * mesh.edge_lengths for mesh, n in zip(meshes, sizes, strict=True)]
+    q5, q25, q50, q75, q95 = np.mean(lengths, axis=0).tolist()
     return DataStatistics(
         n_meshes=len(meshes),
-        n={kind: spread([mesh.n[kind] for mesh in meshes]) for kind in KINDS},
+        n={kind: spread([n[kind] for n in sizes]) for kind in KINDS},
         size=spread([mesh.radius for mesh in meshes]),
         edge_length=(q5, q25, q50, q75, q95),
     )
