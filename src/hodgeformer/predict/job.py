@@ -84,7 +84,7 @@ def finish_job(job: Job, outputs: Sequence[NDArray[Any]], checkpoint: Checkpoint
 def _on_original(job: Job, values: NDArray[Any], kind: ElementKind) -> NDArray[Any]:
     if job.simplified is None:
         return values
-    return job.simplified.values_up(values, kind)
+    return job.simplified.values_back(values, kind)
 
 
 def _turned(mesh: Mesh, options: PredictOptions, axis: FloatArray | None) -> list[Mesh]:

@@ -14,8 +14,9 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 from hodgeformer.data.augment import random_rotation
 from hodgeformer.mesh.geometry import face_centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.subdivision import rebuilt, subdivided
 from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
-from hodgeformer.study.surface import rebuilt, remeshed, subdivided, without_faces
+from hodgeformer.study.surface import remeshed, without_faces
 
 PATCH_FACES = (8, 15)
 
