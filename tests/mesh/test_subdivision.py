@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hodgeformer.study.surface import subdivided
 
 import meshes
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.order import canonical_faces
 from hodgeformer.mesh.simplify import simplify
-from hodgeformer.mesh.subdivision import undo_subdivision
+from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
 from soups import renumbered
 
 

@@ -145,5 +145,5 @@ class BatchSource(Dataset[Any]):
             small = simplify(mesh, round(faces * factor), seed=int(rng.integers(1 << 32)))
         if kind is None:
             return small.mesh, target
-        down = small.values_down if self._dataset.task == "regression" else small.labels_down
+        down = small.values_over if self._dataset.task == "regression" else small.labels_over
         return small.mesh, down(target, kind)

@@ -50,7 +50,7 @@ class Seen:
         """Values per element of the working mesh as values per element of the mesh itself."""
         if self.simplified is None or kind is None:
             return values
-        return self.simplified.values_up(values, kind)
+        return self.simplified.values_back(values, kind)
 
 
 def see(
