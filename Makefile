@@ -4,7 +4,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 EXTRAS ?= dev
 
-.PHONY: demo test lint types results setup clean
+.PHONY: demo test lint types results map setup clean
 
 demo: setup
 	$(BIN)/hodgeformer demo
@@ -21,6 +21,9 @@ types: setup
 
 results: setup
 	$(BIN)/python tests/results_tables.py
+
+map: setup
+	PYTHONPATH=tests $(BIN)/python tests/house.py
 
 setup: .venv/.installed
 

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[1] / "src" / "hodgeformer"
-FILES = sorted(SOURCE.rglob("*.py"))
+from house import (
+    DOORS,
+    FILES,
+    PAGE,
+    SOURCE,
+    WALKS,
+    cycle,
+    drawn_rooms,
+    files_entered,
+    imports,
+    module_graph,
+    room,
+    with_drawing,
+)
 
 # Each room may import from the rooms of the rows above it, and from itself. Rooms in one row do not see each other.
 LEVELS = [
@@ -30,40 +42,52 @@ LEVELS = [
 LEVEL = {room: i for i, rooms in enumerate(LEVELS) for room in rooms}
 
 
-def room(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
-
-
-def imports(path: Path) -> Iterator[str]:
-    tree = ast.parse(path.read_text())
-    typing_only = {
-        id(node)
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for node in ast.walk(block)
-    }
-    for node in ast.walk(tree):
-        if id(node) in typing_only:
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names if node.module == "hodgeformer")
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_imports_point_one_way(path: Path) -> None:
     here = room(path)
-    if here in ("__init__", "__main__"):
+    if here in DOORS:
         return
     for name in imports(path):
         parts = name.split(".")
-        if parts[0] != "hodgeformer" or len(parts) == 1 or parts[1] == "__version__":
+        if parts[0] != "hodgeformer" or len(parts) == 1 or parts[1] in DOORS or parts[1] == "__version__":
             continue
         there = parts[1]
         assert there in LEVEL, f"{path} imports {name}, which has no place on the map"
         assert there == here or LEVEL[there] < LEVEL[here], f"{path} imports {name} against the arrows"
+
+
+def test_no_module_is_part_of_a_ring() -> None:
+    graph = {name: others - {"hodgeformer"} for name, others in module_graph().items() if name != "hodgeformer"}
+    assert not cycle(graph)
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if p.name != "__init__.py"], ids=lambda p: str(p.relative_to(SOURCE))
+)
+def test_no_file_only_forwards(path: Path) -> None:
+    """Every file has something of its own to say."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    said = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    assert len(said) > 1, f"{path} holds nothing but imports"
+
+
+def test_the_page_draws_the_rooms_as_they_are() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_drawing(page, "rooms", drawn_rooms()) == page, "docs/architecture.md is behind: make map"
+
+
+@pytest.mark.parametrize("name", WALKS)
+def test_the_page_tells_the_walks_as_they_are(name: str) -> None:
+    """The files, not their order: threads that run ahead may change that."""
+    text = re.search(rf"<!-- drawn: {name} -->\n(.*?)\n<!-- end -->", PAGE.read_text(encoding="utf-8"), re.S)
+    assert text is not None
+    told = set()
+    for stay in re.finditer(r"^- \*\*(\w+)\*\*(?:: (.*))?$", text[1], re.M):
+        inside = re.findall(r"`([\w/]+)`", stay[2] or "")
+        told |= {f"{stay[1]}/{file}.py" for file in inside} or {f"{stay[1]}.py"}
+    with WALKS[name]() as act:
+        act()  # compiles what is not compiled yet
+        assert set(files_entered(act)) == told, "docs/architecture.md is behind: make map"
 
 
 @pytest.mark.parametrize("path", sorted((SOURCE / "mesh").rglob("*.py")), ids=lambda p: p.name)

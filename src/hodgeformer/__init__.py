@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hodgeformer.mesh.topology import MeshComplex as MeshComplex
     from hodgeformer.nn.config import ModelConfig as ModelConfig
     from hodgeformer.nn.model import HodgeFormer as HodgeFormer
-    from hodgeformer.packed.batch import Batch as Batch
+    from hodgeformer.packed.pack import Batch as Batch
     from hodgeformer.packed.pack import pack as pack
     from hodgeformer.predict.predictor import Predictor as Predictor
     from hodgeformer.predict.result import Result as Result
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "Batch": "packed.batch",
+    "Batch": "packed.pack",
     "HodgeFormer": "nn.model",
     "HodgeFormerError": "errors",
     "Mesh": "mesh.mesh",

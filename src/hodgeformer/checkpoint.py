@@ -23,8 +23,7 @@ from hodgeformer import __version__
 from hodgeformer.containers import ElementKind
 from hodgeformer.errors import CheckpointError, ConfigError
 from hodgeformer.files import write_atomically
-from hodgeformer.mesh.elements import file_edges
-from hodgeformer.mesh.geometry import norms, to_unit_sphere
+from hodgeformer.mesh.elements import radius, unit_edge_lengths
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
@@ -64,21 +63,17 @@ class DataStatistics(Settings):
             )
         elif mesh.n_faces < low / _FACES_FACTOR:
             found.append(f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}")
-        tail, head = file_edges(mesh).T
-        vertices = to_unit_sphere(mesh.vertices, mesh.faces)
-        median = float(np.median(norms(vertices[head] - vertices[tail])))
+        median = float(np.median(unit_edge_lengths(mesh)))
         q5, *_, q95 = self.edge_length
         if not q5 / _LENGTH_FACTOR <= median <= q95 * _LENGTH_FACTOR:
             found.append(
                 f"edges of median length {median:.3g} of the mesh's radius, those of the training meshes were mostly "
                 f"{q5:.3g} to {q95:.3g}"
             )
-        used = mesh.vertices[mesh.faces.ravel()]
-        radius = float(norms(used - used.mean(axis=0)).max())
         smallest, _, largest = self.size
-        if not smallest / _SIZE_FACTOR <= radius <= largest * _SIZE_FACTOR:
+        if not smallest / _SIZE_FACTOR <= (size := radius(mesh)) <= largest * _SIZE_FACTOR:
             found.append(
-                f"a radius of {radius:.3g}, the training meshes had {smallest:.3g} to {largest:.3g}; "
+                f"a radius of {size:.3g}, the training meshes had {smallest:.3g} to {largest:.3g}; "
                 "this is harmless if only the unit differs"
             )
         return tuple(found)
@@ -100,6 +95,7 @@ class Checkpoint:
     colors: tuple[tuple[int, int, int], ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     statistics: DataStatistics | None = None
+    temperature: float = 1.0
     training: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=lambda: versions())  # noqa: PLW0108 - defined below
 
@@ -144,6 +140,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint, *, half: bool = False) -
         "colors": [list(color) for color in checkpoint.colors],
         "metrics": dict(checkpoint.metrics),
         "statistics": checkpoint.statistics and checkpoint.statistics.model_dump(mode="json"),
+        "temperature": checkpoint.temperature,
         "training": dict(checkpoint.training),
         "versions": dict(checkpoint.versions),
     }
@@ -169,6 +166,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
             colors=tuple((r, g, b) for r, g, b in header["colors"]),
             metrics=header["metrics"],
             statistics=None if statistics is None else DataStatistics.parse(statistics),
+            temperature=header.get("temperature", 1.0),
             training=header["training"],
             versions=header["versions"],
         )

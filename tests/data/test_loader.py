@@ -17,7 +17,7 @@ from hodgeformer.data.labels import Codes, LabelFile, Values
 from hodgeformer.data.loader import Loader
 from hodgeformer.errors import DataError, MeshFormatError
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
-from hodgeformer.packed.batch import Batch
+from hodgeformer.packed.pack import Batch
 
 PREPARE = PrepareConfig(n_neighbors=8)
 AUGMENT = AugmentConfig(mirror=0.5, scale=0.2)

@@ -13,7 +13,7 @@ from hodgeformer.errors import MeshError
 from hodgeformer.mesh.check import check_mesh
 from hodgeformer.mesh.geometry import edge_centers, face_centers
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.simplify import Simplified, simplify
+from hodgeformer.mesh.simplify import Simplified, refine, simplify
 from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance
 from soups import renumbered, soups
 
@@ -65,8 +65,8 @@ def test_any_soup_is_taken(mesh: Mesh, n_faces: int, seed: int | None) -> None:
         return
     assert_total(result)
     labels = np.arange(mesh.n_faces) % 3
-    assert set(result.labels_down(labels, "f")) <= set(labels)
-    np.testing.assert_allclose(result.values_up(np.ones((result.mesh.n_faces, 2)), "f"), 1)
+    assert set(result.labels_over(labels, "f")) <= set(labels)
+    np.testing.assert_allclose(result.values_back(np.ones((result.mesh.n_faces, 2)), "f"), 1)
 
 
 @pytest.mark.parametrize("n_faces", [1000, 300, 60])
@@ -149,7 +149,7 @@ def test_the_same_mesh_gives_the_same_result_at_any_scale() -> None:
         scaled = simplify(mesh.with_vertices(mesh.vertices * scale), 200)
         np.testing.assert_array_equal(scaled.vertex_map, first.vertex_map)
         np.testing.assert_allclose(scaled.mesh.vertices, first.mesh.vertices * scale, rtol=1e-12)
-        np.testing.assert_allclose(scaled.values_up(values, "f"), first.values_up(values, "f"))
+        np.testing.assert_allclose(scaled.values_back(values, "f"), first.values_back(values, "f"))
 
 
 def test_a_seed_draws_another_triangulation_of_the_same_surface() -> None:
@@ -166,10 +166,10 @@ def test_labels_of_pieces_come_back_exactly(kind: ElementKind) -> None:
     mesh = two_spheres()
     labels = (centers(mesh, kind)[:, 0] > 2.5).astype(int) * 7 + 1
     result = simplify(mesh, 200)
-    small = result.labels_down(labels, kind)
+    small = result.labels_over(labels, kind)
     np.testing.assert_array_equal(small, (centers(result.mesh, kind)[:, 0] > 2.5).astype(int) * 7 + 1)
-    np.testing.assert_allclose(result.values_up(small, kind), labels)
-    shares = result.shares_down(labels, 9, kind)
+    np.testing.assert_allclose(result.values_back(small, kind), labels)
+    shares = result.shares_over(labels, 9, kind)
     np.testing.assert_array_equal(shares, np.eye(9)[small])
 
 
@@ -178,9 +178,9 @@ def test_a_border_within_one_piece_comes_back_where_it_was(kind: ElementKind) ->
     mesh = meshes.icosphere(5)
     labels = (centers(mesh, kind) @ [0.2, -0.3, 1.0] > 0.1).astype(int)
     result = simplify(mesh, 500)
-    back = result.values_up(np.eye(2)[result.labels_down(labels, kind)], kind).argmax(axis=1)
+    back = result.values_back(np.eye(2)[result.labels_over(labels, kind)], kind).argmax(axis=1)
     assert (back == labels).mean() > 0.97
-    back = result.values_up(result.shares_down(labels, 2, kind), kind).argmax(axis=1)
+    back = result.values_back(result.shares_over(labels, 2, kind), kind).argmax(axis=1)
     assert (back == labels).mean() > 0.985
 
 
@@ -191,7 +191,7 @@ def test_what_is_linear_on_a_plane_comes_back_as_it_is(kind: ElementKind) -> Non
     flat = grid.with_vertices(grid.vertices * [1.0, 1.0, 0.0])
     result = simplify(flat, 300)
     slope = np.array([[0.3, -1.0], [0.7, 0.2], [0.0, 0.0]])
-    up = result.values_up(centers(result.mesh, kind) @ slope, kind)
+    up = result.values_back(centers(result.mesh, kind) @ slope, kind)
     inner = (np.abs(centers(flat, kind)[:, :2] - 12) < 8).all(axis=1)
     difference = np.abs(up - centers(flat, kind) @ slope)[inner]
     assert difference.max() < (1e-9 if kind == "v" else 0.6)
@@ -203,7 +203,7 @@ def test_no_part_is_lost_but_what_is_unlabelled_may_be(kind: ElementKind) -> Non
     mesh = meshes.icosphere(4)
     labels = np.zeros(len(centers(mesh, kind)), dtype=int)
     labels[[3, 700, 1500]] = 5, 9, -1
-    small = simplify(mesh, 100).labels_down(labels, kind)
+    small = simplify(mesh, 100).labels_over(labels, kind)
     assert sorted(np.unique(small)) == [0, 5, 9]
     assert (small > 0).sum() == 2
 
@@ -211,7 +211,7 @@ def test_no_part_is_lost_but_what_is_unlabelled_may_be(kind: ElementKind) -> Non
 def test_a_part_does_not_survive_at_the_cost_of_another() -> None:
     mesh = meshes.icosphere(3)
     labels = np.arange(mesh.n_faces) % 40
-    small = simplify(mesh, 60).labels_down(labels, "f")
+    small = simplify(mesh, 60).labels_over(labels, "f")
     assert len(np.unique(small)) == 40
 
 
@@ -219,9 +219,9 @@ def test_the_larger_area_wins_and_a_tie_takes_the_smaller_label() -> None:
     vertices = np.array([[0, 0, 0], [3, 0, 0], [0, 3, 0], [0, 1, 0], [0, 2, 0], [1, 0, 0]], dtype=float)
     mesh = Mesh(vertices, np.array([[5, 1, 3], [1, 4, 3], [1, 2, 4], [0, 5, 3]]))
     onto = Simplified(mesh, Mesh(vertices[:3], np.array([[0, 1, 2]])), np.array([0, 1, 2, 0, 2, 0]))
-    assert onto.labels_down([8, 5, 5, 8], "f").tolist() == [5]  # tie: both cover half
-    assert onto.labels_down([8, 8, 5, 8], "f").tolist() == [8]
-    np.testing.assert_allclose(onto.shares_down([2, 0, -1, -1], 3, "f"), [[0.6, 0, 0.4]])
+    assert onto.labels_over([8, 5, 5, 8], "f").tolist() == [5]  # tie: both cover half
+    assert onto.labels_over([8, 8, 5, 8], "f").tolist() == [8]
+    np.testing.assert_allclose(onto.shares_over([2, 0, -1, -1], 3, "f"), [[0.6, 0, 0.4]])
 
 
 def test_a_small_enough_mesh_comes_back_itself() -> None:
@@ -232,9 +232,34 @@ def test_a_small_enough_mesh_comes_back_itself() -> None:
         np.testing.assert_array_equal(result.vertex_map, np.arange(mesh.n_vertices))
         for kind in KINDS:
             values = np.arange(len(centers(mesh, kind)))
-            np.testing.assert_array_equal(result.labels_down(values, kind), values)
-            np.testing.assert_array_equal(result.values_up(values, kind), values)
-            np.testing.assert_array_equal(result.shares_down(values, len(values), kind), np.eye(len(values)))
+            np.testing.assert_array_equal(result.labels_over(values, kind), values)
+            np.testing.assert_array_equal(result.values_back(values, kind), values)
+            np.testing.assert_array_equal(result.shares_over(values, len(values), kind), np.eye(len(values)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n_faces", [100, 320, 1000])
+def test_a_refined_mesh_is_the_same_surface_with_more_faces(kind: ElementKind, n_faces: int) -> None:
+    mesh = meshes.icosphere(1)
+    result = refine(mesh, n_faces)
+    assert n_faces / 2 <= result.mesh.n_faces <= 2 * n_faces
+    assert check_mesh(result.mesh).area == pytest.approx(check_mesh(mesh).area)
+    labels = np.arange(len(centers(mesh, kind)))
+    over = result.labels_over(labels, kind)
+    back = result.values_back(np.eye(len(labels))[over], kind)
+    np.testing.assert_allclose(back, np.eye(len(labels)))
+    distance = np.linalg.norm(centers(mesh, kind)[over] - centers(result.mesh, kind), axis=1)
+    assert distance.max() < 0.5  # an edge of the icosphere is about that long
+
+
+def test_faces_without_pieces_take_the_nearest() -> None:
+    sphere = meshes.icosphere(1)
+    mesh = Mesh(sphere.vertices, np.concatenate([[[7, 7, 3]], sphere.faces]))
+    result = refine(mesh, 400)
+    np.testing.assert_allclose(result.values_back(centers(result.mesh, "e"), "e"), centers(sphere, "e"), atol=0.1)
+    heights = centers(result.mesh, "f")[:, 2]
+    np.testing.assert_allclose(result.values_back(heights, "f")[1:], centers(sphere, "f")[:, 2])
+    assert result.values_back(heights, "f")[0] == pytest.approx(sphere.vertices[[7, 3], 2].mean(), abs=0.4)
 
 
 def test_degenerate_faces_and_lonely_vertices_have_a_place() -> None:
@@ -258,6 +283,6 @@ def test_no_faces_cannot_be_asked_for(n_faces: int) -> None:
 def test_values_of_another_mesh_are_refused() -> None:
     result = simplify(meshes.icosphere(2), 100)
     with pytest.raises(MeshError, match=r"one value per face \(320\), got an array of shape \(5,\)"):
-        result.labels_down(np.zeros(5), "f")
+        result.labels_over(np.zeros(5), "f")
     with pytest.raises(MeshError, match="one value per vertex"):
-        result.values_up(np.zeros(3), "v")
+        result.values_back(np.zeros(3), "v")

@@ -9,8 +9,7 @@ import meshes
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.order import canonical_faces
 from hodgeformer.mesh.simplify import simplify
-from hodgeformer.mesh.subdivision import undo_subdivision
-from hodgeformer.study.surface import subdivided
+from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
 from soups import renumbered
 
 

@@ -10,14 +10,12 @@ from hodgeformer.containers import KINDS, PerElement
 from hodgeformer.mesh.prepare import prepare
 from hodgeformer.nn.blocks import LinearAttention, TransformerBlock
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.nn.encoder import Encoder
 from hodgeformer.nn.heads import ElementHead, MeshHead
 from hodgeformer.nn.laplacians import LAPLACIANS
-from hodgeformer.nn.model import NeighborEmbedding, PlainEmbedding
-from hodgeformer.ops.layer_norm import normalized
-from hodgeformer.packed.batch import Batch
+from hodgeformer.nn.model import Encoder, NeighborEmbedding, PlainEmbedding
+from hodgeformer.ops.elementwise import normalized
 from hodgeformer.packed.metric import inverse
-from hodgeformer.packed.pack import pack
+from hodgeformer.packed.pack import Batch, pack
 from meshes import all_kinds, icosphere, open_grid
 
 CONFIG = ModelConfig(task="segmentation", n_classes=3, d_model=8, d_hidden=10, n_heads=2, updates="vef")

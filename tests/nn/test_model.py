@@ -16,8 +16,7 @@ from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.ops.incidence import Incidence
-from hodgeformer.packed.batch import Batch
-from hodgeformer.packed.pack import pack
+from hodgeformer.packed.pack import Batch, pack
 from meshes import all_kinds, icosphere, open_grid, tetrahedron
 
 SMALL = {"n_classes": 5, "d_model": 16, "d_hidden": 24, "n_heads": 2, "blocks": "HTH", "updates": "vef"}

@@ -9,8 +9,7 @@ import torch
 from hodgeformer.containers import KINDS, PerElement, SparsityPattern
 from hodgeformer.errors import BatchError
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
-from hodgeformer.packed.batch import Batch
-from hodgeformer.packed.pack import pack
+from hodgeformer.packed.pack import Batch, pack
 from meshes import all_kinds, icosphere, open_grid, single_triangle, tetrahedron
 
 

@@ -15,8 +15,7 @@ from hodgeformer.bench.yardsticks import human_sized_mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.packed.batch import Batch
-from hodgeformer.packed.pack import pack
+from hodgeformer.packed.pack import Batch, pack
 
 HUMAN = ModelConfig(task="segmentation", n_classes=8, blocks="HHHHHHTT", updates="v")
 

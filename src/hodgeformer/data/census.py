@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from hodgeformer.containers import PerElement
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.errors import DataError, HodgeFormerError
-from hodgeformer.mesh.elements import element_areas, file_edges
-from hodgeformer.mesh.geometry import norms, to_unit_sphere
+from hodgeformer.mesh.elements import element_areas, radius, unit_edge_lengths
+from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.order import canonical_faces
 from hodgeformer.mesh.topology import repeats_a_vertex
@@ -208,20 +208,16 @@ def shape_hash(mesh: Mesh) -> str:
 
 def _counted(dataset: DataSet, sample: Sample, split: str) -> CountedMesh:
     mesh, target = dataset.load(sample)
-    used = mesh.vertices[mesh.faces.ravel()]
-    edges = file_edges(mesh)
-    tail, head = edges.T
-    at_unit_size = to_unit_sphere(mesh.vertices, mesh.faces)
-    lengths = np.quantile(norms(at_unit_size[head] - at_unit_size[tail]), QUANTILES)
+    lengths = unit_edge_lengths(mesh)
     return CountedMesh(
         name=sample.name,
         split=split,
-        n=PerElement(mesh.n_vertices, len(edges), mesh.n_faces),
+        n=PerElement(mesh.n_vertices, len(lengths), mesh.n_faces),
         labels=_labels(dataset, target),
         n_unlabelled=int((target < 0).sum()) if dataset.classes else 0,
         shares=_shares(dataset, target, mesh),
-        radius=float(norms(used - used.mean(axis=0)).max()),
-        edge_lengths=lengths,
+        radius=radius(mesh),
+        edge_lengths=np.quantile(lengths, QUANTILES),
         shape=shape_hash(mesh),
     )
 

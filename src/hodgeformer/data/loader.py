@@ -25,7 +25,7 @@ from hodgeformer.data.source import BatchSource, Failure, Key, stream_seed
 from hodgeformer.data.wire import unwrap
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.prepare import PrepareConfig
-from hodgeformer.packed.batch import Batch
+from hodgeformer.packed.pack import Batch
 
 
 class Loader:

@@ -19,8 +19,7 @@ from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import n_frames, posed
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.simplify import simplify
-from hodgeformer.packed.batch import Batch
-from hodgeformer.packed.pack import pack
+from hodgeformer.packed.pack import Batch, pack
 
 # What a random stream is for is part of its seed, so that streams of one epoch do not repeat each other.
 Purpose = Literal["order", "shape", "connections", "triangulation"]
@@ -146,5 +145,5 @@ class BatchSource(Dataset[Any]):
             small = simplify(mesh, round(faces * factor), seed=int(rng.integers(1 << 32)))
         if kind is None:
             return small.mesh, target
-        down = small.values_down if self._dataset.task == "regression" else small.labels_down
+        down = small.values_over if self._dataset.task == "regression" else small.labels_over
         return small.mesh, down(target, kind)

@@ -37,6 +37,7 @@ class Places:
         """
         corners, weights = topology.faces[self.face], self.weights
         flat = values.reshape(len(values), -1)
+        flat = flat if flat.dtype.kind == "f" else flat.astype(np.float64)
         if kind == "v":
             return _mix(weights, corners, flat).reshape(-1, *values.shape[1:])
         if kind == "f":
@@ -53,7 +54,7 @@ class Places:
             by_end = 2 * (is_at * np.roll(weights, -1, axis=1) + np.roll(is_at, -1, axis=1) * weights)
             own = np.where(is_at.any(axis=1, keepdims=True), by_end, 1 - 2 * np.roll(weights, 1, axis=1))
             elements = topology.face_edges[self.face]
-        around = _means(members, sizes, topology.n.v) @ flat
+        around = (_means(members, sizes, topology.n.v) @ flat).astype(flat.dtype)
         mixed: NDArray[Any] = _mix(own, elements, flat) + _mix(at_corners, corners, around)
         return mixed.reshape(-1, *values.shape[1:])
 
@@ -116,9 +117,8 @@ def shares(labels: NDArray[Any], target: IntArray, weights: FloatArray, n_target
 def _mix(weights: FloatArray, members: IntArray, values: NDArray[Any]) -> NDArray[Any]:
     """Row i is the sum of weights[i, j] values[members[i, j]]."""
     n, k = members.shape
-    if values.dtype == np.float32:
-        weights = weights.astype(np.float32)
-    mixed: NDArray[Any] = _rows(weights.ravel(), members, np.arange(0, n * k + 1, k), len(values)) @ values
+    rows = _rows(weights.astype(values.dtype).ravel(), members, np.arange(0, n * k + 1, k), len(values))
+    mixed: NDArray[Any] = rows @ values
     return mixed
 
 

@@ -14,7 +14,7 @@ from scipy.spatial import cKDTree
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind, PerElement
 from hodgeformer.errors import DataError, MeshError
-from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms, unit
+from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms, to_unit_sphere, unit
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import inverse
 from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
@@ -73,6 +73,19 @@ def element_areas(mesh: Mesh, kind: ElementKind) -> FloatArray:
     faces, owners = incidences(mesh, "f", kind)
     sums = np.bincount(owners, weights=areas[faces] / 3, minlength=element_counts(mesh)[kind])
     return np.asarray(sums, dtype=np.float64)
+
+
+def radius(mesh: Mesh) -> float:
+    """The distance from the mean corner to the farthest, in the unit of the file."""
+    used = mesh.vertices[mesh.faces.ravel()]
+    return float(norms(used - used.mean(axis=0)).max())
+
+
+def unit_edge_lengths(mesh: Mesh) -> FloatArray:
+    """Of the mesh in the unit sphere, edge by edge."""
+    tail, head = file_edges(mesh).T
+    vertices = to_unit_sphere(mesh.vertices, mesh.faces)
+    return norms(vertices[head] - vertices[tail])
 
 
 def incidences(mesh: Mesh, source: ElementKind, to: ElementKind) -> tuple[IntArray, IntArray]:

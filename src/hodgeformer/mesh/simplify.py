@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
@@ -17,7 +18,7 @@ from hodgeformer.mesh.collapse import Surface
 from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms, unit, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
-from hodgeformer.mesh.subdivision import undo_subdivision
+from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
 from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
 
 _TINY = np.finfo(np.float64).tiny  # what has no size still counts among its like
@@ -25,7 +26,7 @@ _TINY = np.finfo(np.float64).tiny  # what has no size still counts among its lik
 
 @dataclass(frozen=True, eq=False)
 class Simplified:
-    """A smaller mesh; labels go down to it, values come back up, both in the order of the file.
+    """A smaller mesh; labels go over to it, values come back, both in the order of the file.
 
     `vertex_map` gives for each original vertex the one that it went into.
     """
@@ -34,46 +35,46 @@ class Simplified:
     mesh: Mesh
     vertex_map: IntArray
 
-    def labels_down(self, labels: ArrayLike, kind: ElementKind) -> NDArray[np.int64]:
+    def labels_over(self, labels: ArrayLike, kind: ElementKind) -> NDArray[np.int64]:
         """For each small element the label that covers most of it: of the area, or of the length of edges.
 
         No label is lost: one that covers most of nothing gets the element where its share is greatest. Labels below
         zero mark what is unlabelled and have no such right.
         """
-        array = _per(labels, self._n(self.original, kind), kind)
+        array = _per(labels, self.count(self.original, kind), kind)
         if self.mesh is self.original:
             return array.astype(np.int64)
-        source, target, weights = self._votes(kind)
-        return majority(array[source], target, weights, self._n(self.mesh, kind))
+        source, target, weights = self.votes(kind)
+        return majority(array[source], target, weights, self.count(self.mesh, kind))
 
-    def shares_down(self, labels: ArrayLike, n_classes: int, kind: ElementKind) -> FloatArray:
+    def shares_over(self, labels: ArrayLike, n_classes: int, kind: ElementKind) -> FloatArray:
         """(n, n_classes) how much of each small element every class covers; zero where all of it is unlabelled."""
-        array = _per(labels, self._n(self.original, kind), kind)
-        source, target, weights = self._votes(kind)
-        return shares(array[source], target, weights, self._n(self.mesh, kind), n_classes)
+        array = _per(labels, self.count(self.original, kind), kind)
+        source, target, weights = self.votes(kind)
+        return shares(array[source], target, weights, self.count(self.mesh, kind), n_classes)
 
-    def values_down(self, values: ArrayLike, kind: ElementKind) -> NDArray[np.float32]:
+    def values_over(self, values: ArrayLike, kind: ElementKind) -> NDArray[np.float32]:
         """(n, columns) numbers of the original elements as their mean over each small one, by area or length."""
-        array = _per(values, self._n(self.original, kind), kind)
-        source, target, weights = self._votes(kind)
-        n = self._n(self.mesh, kind)
+        array = _per(values, self.count(self.original, kind), kind)
+        source, target, weights = self.votes(kind)
+        n = self.count(self.mesh, kind)
         total = np.bincount(target, weights, n)
         columns = [np.bincount(target, weights * column[source], n) / total for column in array.T]
         return np.stack(columns, axis=1).astype(np.float32)
 
-    def values_up(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
+    def values_back(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
         """Probabilities or other numbers of the small elements at every original element, interpolated.
 
         Values flow into each other between the elements, so that a border between labels runs through the small
         triangles and is as smooth as the edges of the original allow.
         """
-        array = _per(values, self._n(self.mesh, kind), kind)
+        array = _per(values, self.count(self.mesh, kind), kind)
         if self.mesh is self.original:
             return array
         return self.places(kind).interpolate(array, kind, self._at_size_one[1], self._small)
 
     def places(self, kind: ElementKind) -> Places:
-        """Where on the smaller mesh the center of each original element lies."""
+        """Where the center of each original element lies on the faces of the smaller mesh that repeat no vertex."""
         vertices, points = self._at_size_one
         normals = face_vectors(vertices, self.original.faces)
         if kind == "f":
@@ -84,7 +85,7 @@ class Simplified:
         if kind == "e":
             members, centers = self._fine.edges, edge_centers(vertices, self._fine.edges)
             normals = normals[members[:, 0]] + normals[members[:, 1]]
-        return locate(centers, unit(normals), self.vertex_map[members], vertices=points, faces=self.mesh.faces)
+        return locate(centers, unit(normals), self.vertex_map[members], vertices=points, faces=self._small.faces)
 
     @property
     def _at_size_one(self) -> tuple[FloatArray, FloatArray]:
@@ -100,12 +101,13 @@ class Simplified:
     def _small(self) -> MeshComplex:
         return _file_complex(self.mesh)
 
-    def _n(self, mesh: Mesh, kind: ElementKind) -> int:
+    def count(self, mesh: Mesh, kind: ElementKind) -> int:
+        """How many elements of a kind the original or the smaller mesh has."""
         if kind == "e":
             return (self._fine if mesh is self.original else self._small).n.e
         return mesh.n_faces if kind == "f" else mesh.n_vertices
 
-    def _votes(self, kind: ElementKind) -> tuple[IntArray, IntArray, FloatArray]:
+    def votes(self, kind: ElementKind) -> tuple[IntArray, IntArray, FloatArray]:
         """Which original element speaks for which small one, and how loud. Each small one hears at least one."""
         vertices, points = self._at_size_one
         areas = norms(face_vectors(vertices, self.original.faces)) + _TINY
@@ -113,9 +115,9 @@ class Simplified:
             weights = vertex_sums(areas[:, None], self.original.faces, len(vertices))[:, 0] + _TINY
             return np.arange(len(vertices)), self.vertex_map, weights
         if self.mesh is self.original:
-            target = np.arange(self._n(self.mesh, kind))
+            target = np.arange(self.count(self.mesh, kind))
         elif kind == "f":
-            target = self.places(kind).face
+            target = np.flatnonzero(~repeats_a_vertex(self.mesh.faces))[self.places(kind).face]
         else:
             places = self.places(kind)
             side = (places.weights.argmin(axis=1) + 1) % 3  # the one opposite the least corner
@@ -135,13 +137,57 @@ class Simplified:
         return source, target, weights[source]
 
 
+@dataclass(frozen=True, eq=False)
+class Refined:
+    """A finer mesh; labels go over to it, values come back, both in the order of the file."""
+
+    original: Mesh
+    mesh: Mesh
+    vertex_map: IntArray
+
+    def labels_over(self, labels: ArrayLike, kind: ElementKind) -> NDArray[np.int64]:
+        """Every piece of an element has its label; what lies between two takes that of one of them."""
+        target = self._undone.votes(kind)[1]
+        n = self._undone.count(self.original, kind)
+        return _per(labels, n, kind)[target[: self._undone.count(self.mesh, kind)]].astype(np.int64)
+
+    def values_back(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
+        """The mean over the pieces of each original element, by their size."""
+        array = _per(values, self._undone.count(self.mesh, kind), kind)
+        source, target, weights = self._undone.votes(kind)
+        n = self._undone.count(self.original, kind)
+        shares = weights / np.bincount(target, weights, n)[target]
+        mean: NDArray[Any] = csr_array((shares, (target, source)), shape=(n, len(array))) @ array
+        return mean.astype(array.dtype if array.dtype.kind == "f" else np.float64)
+
+    @cached_property
+    def _undone(self) -> Simplified:
+        """The way from the finer mesh to the original."""
+        return Simplified(self.mesh, self.original, self.vertex_map)
+
+
+def refine(mesh: Mesh, n_faces: int) -> Refined:
+    """Cut all faces in four, as often as brings the mesh nearest to `n_faces`; the surface stays exactly as it is."""
+    fine, origin = mesh, np.arange(mesh.n_faces)
+    while 2 * fine.n_faces < n_faces:
+        traced = subdivided(fine)
+        fine, origin = traced.mesh, origin[traced.origin]
+    of_vertex = np.zeros(fine.n_vertices, dtype=np.int64)
+    of_vertex[fine.faces] = origin[:, None]
+    corners = mesh.faces[of_vertex]
+    nearest = np.linalg.norm(mesh.vertices[corners] - fine.vertices[:, None], axis=2).argmin(axis=1)
+    vertex_map = corners[np.arange(len(corners)), nearest]
+    vertex_map[: mesh.n_vertices] = np.arange(mesh.n_vertices)
+    return Refined(mesh, fine, vertex_map)
+
+
 def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified:
     """Collapse edges, the least damage first, until no more than `n_faces` faces are left.
 
-    A mesh that has no more than that comes back as it is. A closed manifold stays one, and a border stays a border,
-    even if more faces are left than asked; only pieces smaller than a face of the result are left out to meet the
-    number, and what was no manifold is joined where needed. The result does not depend on how the file numbers
-    vertices and faces. Another `seed` gives another triangulation of the same surface.
+    A mesh that has no more than that comes back as it is. A closed manifold stays one, even if more faces are left
+    than asked; only pieces smaller than a face of the result are left out to meet the number. The result does not
+    depend on how the file numbers vertices and faces, nor on whether the mesh was subdivided. Another `seed` draws
+    another triangulation of the same surface.
     """
     if n_faces < 1:
         raise MeshError(f"{mesh.name}: cannot simplify to {n_faces} faces; at least 1 is needed")
@@ -155,7 +201,7 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified
     used, dense = np.unique(mesh.faces[proper], return_inverse=True)
     order = canonical_order(positions[used], dense.reshape(-1, 3))
     points, faces, into = positions[used][order], inverse(order)[dense.reshape(-1, 3)], np.arange(len(order))
-    while len(faces) > n_faces and (undone := undo_subdivision(points, faces)) is not None:
+    while seed is None and len(faces) > n_faces and (undone := undo_subdivision(points, faces)) is not None:
         faces, into = undone[0], undone[1][into]
     surface, joined = _joined_surface(points, canonical_faces(faces)[0])
     surface.reduce(n_faces, seed)
@@ -188,13 +234,11 @@ def _joined_surface(points: FloatArray, faces: IntArray) -> tuple[Surface, IntAr
     surface, joined = Surface.from_mesh(points, faces), np.arange(len(points))
     rim = np.flatnonzero(surface.rim)
     _, first, place = np.unique(points[rim], axis=0, return_index=True, return_inverse=True)
-    if len(first) == len(rim):
-        return surface, joined
     joined[rim] = rim[first[place.ravel()]]
     whole = ~repeats_a_vertex(joined[faces])
-    return (
-        (Surface.from_mesh(points, joined[faces[whole]]), joined) if whole.any() else (surface, np.arange(len(points)))
-    )
+    if len(first) == len(rim) or not whole.any():
+        return surface, np.arange(len(points))
+    return Surface.from_mesh(points, joined[faces[whole]]), joined
 
 
 def _box(vertices: FloatArray) -> tuple[FloatArray, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -10,7 +12,7 @@ from hodgeformer.containers import PerElement
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.feed_forward import FeedForward, linear
 from hodgeformer.nn.laplacians import LAPLACIANS
-from hodgeformer.ops.layer_norm import normalized
+from hodgeformer.ops.elementwise import normalized
 from hodgeformer.ops.linear_attention import linear_attention
 from hodgeformer.packed.topology import PackedComplex
 
@@ -91,3 +93,6 @@ class TransformerBlock(Block):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config, GlobalAttention(config))
+
+
+BLOCKS: dict[str, Callable[[ModelConfig], Block]] = {"H": HodgeFormerBlock, "T": TransformerBlock}

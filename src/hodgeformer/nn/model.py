@@ -6,15 +6,17 @@ from typing import cast
 
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement
 from hodgeformer.errors import BatchError
+from hodgeformer.nn.blocks import BLOCKS
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.nn.encoder import Encoder
 from hodgeformer.nn.feed_forward import FeedForward
 from hodgeformer.nn.heads import head_for
 from hodgeformer.nn.memory import activation_memory
-from hodgeformer.packed.batch import Batch
+from hodgeformer.ops.elementwise import normalized
+from hodgeformer.packed.pack import Batch
 from hodgeformer.packed.topology import PackedComplex
 
 
@@ -41,6 +43,27 @@ class NeighborEmbedding(PlainEmbedding):
 
     def gathered(self, x_in: Tensor, kind: ElementKind, topology: PackedComplex) -> Tensor:
         return x_in + topology.neighbor_mean(x_in, kind)
+
+
+class Encoder(nn.Module):
+    """x -> LN(B_L(...B_1(x))), with the blocks that `blocks` spells."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(BLOCKS[letter](config) for letter in config.blocks)
+        self.updated = config.updated
+        self.kept = tuple(kind for kind in config.embedded if kind not in config.updated)
+        self.checkpoint_activations = config.checkpoint_activations
+
+    def forward(self, x: PerElement[Tensor | None], topology: PackedComplex) -> PerElement[Tensor | None]:
+        # Kinds that no block updates are the same for all of them, so they are normalized once.
+        x = x.replace(**{kind: normalized(cast(Tensor, x[kind])) for kind in self.kept})
+        for block in self.blocks:
+            if self.checkpoint_activations and self.training:
+                x = checkpoint(block, x, topology, use_reentrant=False)
+            else:
+                x = block(x, topology)
+        return x.replace(**{kind: normalized(cast(Tensor, x[kind])) for kind in self.updated})
 
 
 class HodgeFormer(nn.Module):

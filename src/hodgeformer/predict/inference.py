@@ -50,7 +50,7 @@ class Seen:
         """Values per element of the working mesh as values per element of the mesh itself."""
         if self.simplified is None or kind is None:
             return values
-        return self.simplified.values_up(values, kind)
+        return self.simplified.values_back(values, kind)
 
 
 def see(
@@ -79,6 +79,7 @@ def answers(
     meshes: Iterable[tuple[T, Seen]],
     *,
     batch_faces: int,
+    temperature: float = 1.0,
     values: Callable[[Tensor], Tensor] | None = None,
 ) -> Iterator[tuple[T, Seen, FloatArray]]:
     """Each mesh, with what belongs to it, and the answer for it, in order, while they come.
@@ -93,7 +94,21 @@ def answers(
         for (mean, view), output in zip(batch, outputs, strict=True):
             mean.add(output if kind is None else view.to_file_order(output, kind))
             if mean.n == len(mean.seen.views):
-                yield mean.owner, mean.seen, mean.seen.on_mesh(mean.total / mean.n, kind)
+                answer = mean.seen.on_mesh(mean.total / mean.n, kind)
+                answer = tempered(answer, temperature) if model.config.task != "regression" else answer
+                yield mean.owner, mean.seen, answer
+
+
+def tempered(probabilities: FloatArray, temperature: float) -> FloatArray:
+    """p^(1/T), rows summing to one: softmax(logits / T) if p is a softmax.
+
+    It comes after averaging, so that what is calibrated is the answer as it is given, and no label depends on it.
+    """
+    if temperature == 1:
+        return probabilities
+    powers = np.maximum(probabilities, 1e-12) ** (1 / temperature)
+    result: FloatArray = powers / powers.sum(axis=1, keepdims=True)
+    return result
 
 
 class _Mean:

@@ -23,8 +23,7 @@ from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.packed.batch import Batch
-from hodgeformer.packed.pack import pack
+from hodgeformer.packed.pack import Batch, pack
 from hodgeformer.settings import Table
 from hodgeformer.train.setup import set_up
 

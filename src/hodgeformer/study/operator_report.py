@@ -85,29 +85,23 @@ def study_operators(
     operators = head_operators(model, prepare(mesh, config), layer=layer, head=head)
     kind = model.config.updated[0] if kind is None else kind
     picked = farthest(operators, kind) if picked is None else picked
-    stars = {f"L_{owner}.{name}": star for owner, own in operators.stars.items() for name, star in own.items()}
-    acts_on: dict[str, ElementKind] = {
-        f"L_{owner}.{name}": STAR_KIND[name] for owner, own in operators.stars.items() for name in own
-    }
-    shown = {name: star for name, star in stars.items() if acts_on[name] == kind}
-    if not shown:
+    stars = [(f"L_{owner}.{name}", name, star) for owner, own in operators.stars.items() for name, star in own.items()]
+    acts_on = {name: STAR_KIND[name] for _, name, _ in stars}
+    if kind not in acts_on.values():
         known = ", ".join(dict.fromkeys(ELEMENT_NAMES[other] for other in acts_on.values()))
         raise ConfigError(f"this model has no star on the {ELEMENT_NAMES[kind]} elements, only on: {known}")
     stiffness, mass = operators.cotangent()
     cotangent = cotangent_eigenpairs(stiffness=stiffness, mass=mass, k=n_functions)
     learned = {owner: eigenpairs(operators.laplacian(owner), n_functions, end) for owner in operators.stars}
+    shown = {title: star for title, name, star in stars if acts_on[name] == kind}
     return OperatorReport(
         layer=operators.layer,
         head=head,
         kind=kind,
         picked=picked,
-        attention={name: attention_around(operators, star, kind, picked) for name, star in shown.items()},
-        reach={name: reach_of(star, operators.prepared, acts_on[name]) for name, star in stars.items()},
-        correlations={
-            f"L_{owner}.{name}": compare_stars(star, operators.classical[name])
-            for owner, own in operators.stars.items()
-            for name, star in own.items()
-        },
+        attention={title: attention_around(operators, star, kind, picked) for title, star in shown.items()},
+        reach={title: reach_of(star, operators.prepared, acts_on[name]) for title, name, star in stars},
+        correlations={title: compare_stars(star, operators.classical[name]) for title, name, star in stars},
         eigen={owner: found.in_file_order(operators.prepared, owner) for owner, found in learned.items()},
         cotangent=cotangent.in_file_order(operators.prepared, "v"),
         roughness=roughness(learned["v"].functions, stiffness, mass) if "v" in learned else None,

@@ -24,8 +24,7 @@ from hodgeformer.nn.config import OPERATOR_STARS, STAR_KIND, StarName
 from hodgeformer.nn.hodge_star import FixedStar, HodgeStar
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.ops.star_attention import star_attention_weights
-from hodgeformer.packed.batch import Batch
-from hodgeformer.packed.pack import pack
+from hodgeformer.packed.pack import Batch, pack
 from hodgeformer.packed.topology import PackedComplex
 from hodgeformer.study.eigen import cotangent_laplacian, whitney_matrix
 

@@ -92,7 +92,9 @@ class Evaluator:
         kind = self._dataset.kind
         values = None if self._standardized is None else self._standardized.values
         meshes = map(self._seen, self._samples)
-        for target, seen, output in answers(model, meshes, batch_faces=_BATCH_FACES, values=values):
+        for target, seen, output in answers(
+            model, meshes, batch_faces=_BATCH_FACES, temperature=self._temperature, values=values
+        ):
             mesh = seen.mesh
             sized = mesh.with_vertices(to_size(mesh.vertices, mesh.faces, self._config.size))
             yield Answer(mesh, target, output, None if kind is None else element_areas(sized, kind))

@@ -18,8 +18,10 @@ from pathlib import Path
 
 from hodgeformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.memory import keep_freed_memory
+from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.config import Source
 from hodgeformer.train.distributed import Processes
+from hodgeformer.train.evaluate import fitted_temperature
 from hodgeformer.train.listener import Listener, Outcome, TensorBoard
 from hodgeformer.train.loop import Run
 from hodgeformer.train.report import write_report
@@ -82,8 +84,10 @@ def train(setup: Setup, *, start: Checkpoint | None = None, listener: Listener |
 
 
 def finish(setup: Setup, run: Run) -> Outcome:
-    """Score the chosen checkpoint on the test split and write the report."""
+    """Calibrate the chosen checkpoint, score it on the test split and write the report."""
     chosen = load_checkpoint(setup.folder.best)
+    model = chosen.build_model().to(setup.config.train.torch_device())
+    chosen = replace(chosen, temperature=_temperature(setup, model))
     split = setup.tested
     outcome = Outcome(
         folder=setup.folder.root,
@@ -96,17 +100,25 @@ def finish(setup: Setup, run: Run) -> Outcome:
     )
     answers = []
     if split is not None:
-        evaluator = setup.evaluator(split, in_units=True)
-        model = chosen.build_model().to(setup.config.train.torch_device())
+        evaluator = setup.evaluator(split, in_units=True, temperature=chosen.temperature)
         scores = evaluator.scores(model)
         outcome = replace(outcome, scores=scores)
-        if setup.processes.is_first:
-            named = {f"{split}_{name}": value for name, value in scores.values.items()}
-            save_checkpoint(setup.folder.best, replace(chosen, metrics={**chosen.metrics, **named}))
-            answers = list(islice(evaluator.answers(model), _PICTURED))
+        named = {f"{split}_{name}": value for name, value in scores.values.items()}
+        chosen = replace(chosen, metrics={**chosen.metrics, **named})
+        answers = list(islice(evaluator.answers(model), _PICTURED))
     if setup.processes.is_first:
+        save_checkpoint(setup.folder.best, chosen)
         write_report(setup.folder.report, setup, run.rows, outcome, answers)
     return outcome
+
+
+def _temperature(setup: Setup, model: HodgeFormer) -> float:
+    """That of the configuration, or fitted to the validation split; 1 where there is none."""
+    given, dataset = setup.config.train.temperature, setup.dataset
+    if given is not None or "val" not in dataset.splits or dataset.task == "regression":
+        return given or 1.0
+    answers = setup.evaluator("val").answers(model)
+    return setup.processes.from_first([fitted_temperature(answers)])[0]
 
 
 @contextmanager

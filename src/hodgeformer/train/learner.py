@@ -15,7 +15,7 @@ from hodgeformer.errors import ConfigError
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.heads import MeshHead
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.packed.batch import Batch
+from hodgeformer.packed.pack import Batch
 from hodgeformer.train.config import TrainConfig
 from hodgeformer.train.distributed import Processes, share_statistics
 from hodgeformer.train.losses import Loss

@@ -70,7 +70,8 @@ class Tally:
 class Scores:
     """The scores of a set of meshes: `values` by name, and for classes the confusion counts.
 
-    `interval` is a 95 % bootstrap over meshes of the main value; `reliability` as in a tally. A regression has no classes and no confusion.
+    `interval` is a 95 % bootstrap over meshes of the main value; `reliability` as in a tally. A regression has no
+    classes and no confusion.
     """
 
     element: str

@@ -121,13 +121,14 @@ class Setup:
             world_size=self.processes.count,
         )
 
-    def evaluator(self, split: str, *, in_units: bool = False) -> Evaluator:
+    def evaluator(self, split: str, *, in_units: bool = False, temperature: float = 1.0) -> Evaluator:
         """Scores on a split; `in_units` for models from a checkpoint, whose values are in the units of the data."""
         loss = self.loss()
         return Evaluator(
             self.dataset,
             self.dataset.split(split),
             self.config.prepare,
+            temperature=temperature,
             standardized=loss if isinstance(loss, SquaredError) and not in_units else None,
             processes=self.processes,
         )

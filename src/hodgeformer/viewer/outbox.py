@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import tomli_w
 
 from hodgeformer.data.folder_spec import FILE_NAME, read_spec
 from hodgeformer.errors import DataError
@@ -159,18 +160,13 @@ def _description(opened: OpenMesh, annotation: Annotation) -> str:
 
 def _data_set_text(annotation: Annotation, n_meshes: int) -> str:
     """`dataset.toml`; with few meshes the fractions are such that no split is empty."""
-    split = {"train": 1.0} if n_meshes == 1 else {"train": 0.5, "test": 0.5} if n_meshes < 4 else None
-    split = split or {"train": 0.75, "test": 0.25}
-    lines = [
-        'task = "segmentation"',
-        'element = "face"',
-        # JSON strings and lists of strings are TOML as well.
-        f"classes = {json.dumps(annotation.classes, ensure_ascii=False)}",
-        f"colors = {json.dumps([hex_color(color) for color in annotation.colors])}",
-        'meshes = "meshes"',
-        'labels = "labels"',
-        "[split]",
-        *(f"{name} = {fraction}" for name, fraction in split.items()),
-        "seed = 0",
-    ]
-    return "\n".join(lines) + "\n"
+    train = 1.0 if n_meshes == 1 else 0.5 if n_meshes < 4 else 0.75
+    return tomli_w.dumps({
+        "task": "segmentation",
+        "element": "face",
+        "classes": annotation.classes,
+        "colors": [hex_color(color) for color in annotation.colors],
+        "meshes": "meshes",
+        "labels": "labels",
+        "split": {"train": train, **({"test": 1 - train} if train < 1 else {}), "seed": 0},
+    })  # fmt: skip

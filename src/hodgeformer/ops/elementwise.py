@@ -1,0 +1,151 @@
+"""What a block does to each element by itself: LayerNorm without scale and bias, as in the paper; ReLU and dropout.
+
+The gradient of LayerNorm needs only its output, which the next layer keeps anyway:
+dx = (g - mean(g) - y mean(g y)) / deviation. So it costs no memory of its own, where the usual one keeps its input as
+well. Dropout keeps no mask either.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from hodgeformer.ops._compiled import TensorFunction, compiled_for, run_rows
+
+EPSILON = 1e-5
+
+
+def normalized(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """(x - mean) / deviation over the last axis."""
+    (out,) = normalized_parts(x[:, None, None])
+    return out.view(x.shape)
+
+
+def normalized_parts(x: Float[Tensor, "n parts h d"]) -> tuple[Float[Tensor, "n h d"], ...]:
+    """The parts of x one by one, normalized over the last axis; their gradients meet without another copy."""
+    if not compiled_for(x):
+        return functional.layer_norm(x, x.shape[-1:], eps=EPSILON).unbind(1)
+    return cast(tuple[Tensor, ...], _Normalized.apply(x))  # type: ignore[no-untyped-call]
+
+
+class _Normalized(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, ...]:
+        out = torch.empty_like(x, memory_format=torch.contiguous_format)
+        scale = torch.empty(x.shape[:-1], dtype=x.dtype)
+        run_rows(_normalize, len(x), x.contiguous(), out, scale, fastmath=("fast",))
+        ctx.save_for_backward(out, scale)
+        return out.unbind(1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        out, scale = ctx.saved_tensors
+        result = torch.empty_like(out)
+        for part, grad in enumerate(grads):
+            run_rows(_differentiate, len(out), part, grad.contiguous(), out, scale, result, fastmath=("fast",))
+        return result
+
+
+def _normalize(first, last, x, out, scale):  # type: ignore[no-untyped-def]
+    width = x.dtype.type(x.shape[3])
+    for i in range(first, last):
+        for part in range(x.shape[1]):
+            for head in range(x.shape[2]):
+                row, target = x[i, part, head], out[i, part, head]
+                total = x.dtype.type(0)
+                for c in range(row.size):
+                    total += row[c]
+                mean = total / width
+                square = x.dtype.type(0)
+                for c in range(row.size):
+                    square += (row[c] - mean) * (row[c] - mean)
+                factor = x.dtype.type(1) / np.sqrt(square / width + x.dtype.type(EPSILON))
+                for c in range(row.size):
+                    target[c] = (row[c] - mean) * factor
+                scale[i, part, head] = factor
+
+
+def _differentiate(first, last, part, grad, out, scale, result):  # type: ignore[no-untyped-def]
+    width = grad.dtype.type(grad.shape[2])
+    for i in range(first, last):
+        for head in range(grad.shape[1]):
+            g, y, target = grad[i, head], out[i, part, head], result[i, part, head]
+            total = product = grad.dtype.type(0)
+            for c in range(g.size):
+                total += g[c]
+                product += g[c] * y[c]
+            total, product, factor = total / width, product / width, scale[i, part, head]
+            for c in range(g.size):
+                target[c] = factor * (g[c] - total - y[c] * product)
+
+
+def drawn_seed() -> int:
+    """A seed for dropout in a kernel, from torch's CPU generator: restoring its state repeats the run."""
+    return int(torch.randint(2**62, ()))
+
+
+def relu_dropout(x: Float[Tensor, "n d"], p: float) -> Float[Tensor, "n d"]:
+    """dropout(relu(x)), written over x. Keeps its output alone, which the next layer keeps anyway."""
+    if p == 0.0 or not compiled_for(x):
+        return functional.dropout(functional.relu(x, inplace=True), p)
+    return _ReluDropout.of(x, p, drawn_seed())
+
+
+def dropout(x: Float[Tensor, "n d"], p: float) -> Float[Tensor, "n d"]:
+    """x with each element set to zero with probability p, the others divided by 1 - p."""
+    return x * relu_dropout(torch.ones_like(x), p) if p else x
+
+
+class _ReluDropout(TensorFunction):
+    """Where the output is zero, by sign or by chance, no gradient passes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float, seed: int) -> Tensor:
+        ctx.mark_dirty(x)
+        ctx.scale = 1 / (1 - p)
+        key, threshold = np.uint32(seed & 0xFFFFFFFF), np.uint32(round(p * 2**32))
+        run_rows(_drop, len(x), x, key, threshold, ctx.scale)
+        ctx.save_for_backward(x)
+        return x
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (out,) = ctx.saved_tensors
+        result = torch.empty_like(out)
+        run_rows(_pass_back, len(out), grad.contiguous(), out, result, ctx.scale)
+        return result, None, None
+
+
+def _drop(first, last, x, key, threshold, scale):  # type: ignore[no-untyped-def]
+    """Element (i, c) is dropped where a hash of (key, i, c) falls below the threshold, or it is not positive.
+
+    In place: a loop over two arrays that may be one and the same is not vectorized. Written so that what is not a
+    number stays so: a run that diverges must show it.
+    """
+    factor, zero = x.dtype.type(scale), x.dtype.type(0)
+    for i in range(first, last):
+        row = x[i]
+        row_key = np.uint32(key ^ np.uint32(i) * np.uint32(0x9E3779B9))
+        row_key = np.uint32((row_key ^ (row_key >> np.uint32(16))) * np.uint32(0x7FEB352D))
+        for c in range(row.size):
+            h = np.uint32(row_key ^ np.uint32(c) * np.uint32(0x85EBCA6B))
+            h = np.uint32((h ^ (h >> np.uint32(16))) * np.uint32(0x7FEB352D))
+            h = np.uint32((h ^ (h >> np.uint32(15))) * np.uint32(0x846CA68B))
+            h = np.uint32(h ^ (h >> np.uint32(16)))
+            row[c] = zero if (h < threshold) | (row[c] <= zero) else row[c] * factor
+
+
+def _pass_back(first, last, grad, out, result, scale):  # type: ignore[no-untyped-def]
+    factor, zero = grad.dtype.type(scale), grad.dtype.type(0)
+    for i in range(first, last):
+        g, y, target = grad[i], out[i], result[i]
+        for c in range(g.size):
+            target[c] = zero if y[c] == zero else g[c] * factor
