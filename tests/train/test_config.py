@@ -17,6 +17,7 @@ from hodgeformer.errors import ConfigError
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.config import RunConfig, TrainConfig, read_config
 from hodgeformer.train.plan import learning_rate, planned, reasons, working_faces
+from tiny_models import tiny_checkpoint
 from tiny_sets import parts, shapes
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.toml"))
@@ -146,7 +147,7 @@ def test_the_time_chooses_model_and_length(monkeypatch: pytest.MonkeyPatch) -> N
     assert widths == sorted(widths, reverse=True) and len(set(widths)) == 3
     for n in (20, 60, 400):
         full = planned(OPEN, scans(n, 13_776))
-        (told,) = (reason for reason in reasons(full, scans(n, 13_776)) if "epochs" in reason)
+        (told,) = (reason for reason in reasons(full, scans(n, 13_776)) if "minutes" in reason)
         minutes = int(re.search(r"about (\d+) minutes", told)[1])
         assert minutes <= 15, told
 
@@ -162,7 +163,7 @@ def test_mirror_images_exchange_left_and_right() -> None:
 
 
 def test_fine_tuning_is_slower_and_shorter() -> None:
-    plain, tuned = (planned(OPEN, scans(20, 13_776), tuning=tuning).train for tuning in (False, True))
+    plain, tuned = (planned(OPEN, scans(20, 13_776), start).train for start in (None, tiny_checkpoint()))
     assert tuned.lr == pytest.approx(plain.lr / 3, rel=0.05) and tuned.epochs == round(plain.epochs / 3)
 
 

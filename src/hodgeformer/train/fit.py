@@ -65,11 +65,11 @@ def open_run(
     if creates:
         RunFolder(Path(out)).check_free()
     setup = set_up(source, out, settings=settings, start=start, processes=processes, listener=listener)
+    if creates:
+        setup.folder.create(setup.config.toml())
     if source is not None and listener is not None:
         for reason in setup.reasons(start):
             listener.planned(reason)
-    if creates:
-        setup.folder.create(setup.config.toml())
     return setup
 
 

@@ -43,25 +43,25 @@ def like(start: Checkpoint, config: RunConfig) -> RunConfig:
     """The configuration with the settings of the model to start from, where nothing else was said."""
     shape = start.model.model_dump(mode="json", exclude={*FROM_DATA, "backend"})
     prepare = {name: getattr(start.prepare, name) for name in PrepareConfig.model_fields}
-    if start.statistics is not None and start.prepare.faces == "original":
-        prepare["faces"] = round(start.statistics.n["f"][2])
+    if start.prepare.faces == "original":
+        del prepare["faces"]  # planned, for meshes that may be much finer
     return config.replace(model={**shape, **config.model}, prepare=config.prepare.filled(**prepare))
 
 
-def planned(config: RunConfig, census: Census, *, tuning: bool = False) -> RunConfig:
-    """The full configuration: what was said, and for the rest what suits the data; `tuning` of a trained model.
+def planned(config: RunConfig, census: Census, start: Checkpoint | None = None) -> RunConfig:
+    """The full configuration: what was said, and for the rest what suits the data, and the model to start from.
 
     Parts are learned several times faster in a frame of the shape's own than from all sides, and averaged over the
     signs of its axes the answer does not depend on rotation.
     """
     said = {name: getattr(config.prepare, name) for name in config.prepare.model_fields_set}
     faces = said.pop("faces", "auto")
-    faces = working_faces(census) if faces == "auto" else faces
+    faces = working_faces(census, start) if faces == "auto" else faces
     vertices = float(np.median([PrepareConfig(faces=faces).working(mesh.n).v for mesh in census.training]))
     prepare = PrepareConfig(faces=faces, **{"pose": "frame_average", **_measured(vertices), **said})
     config = config.replace(prepare=prepare, model=_model(config, census, vertices))
     config = config.replace(augment=_augment(config, census.dataset))
-    return config.replace(train=_train(config, census, vertices, tuning))
+    return config.replace(train=_train(config, census, vertices, tuning=start is not None))
 
 
 def reasons(config: RunConfig, census: Census) -> tuple[str, ...]:
@@ -77,9 +77,11 @@ def reasons(config: RunConfig, census: Census) -> tuple[str, ...]:
     model = config.model_for(dataset)
     vertices = float(np.median([prepare.working(mesh.n).v for mesh in census.training]))
     epoch = _epoch_minutes(census, vertices, model.blocks, model.d_model, len(model.updates))
-    length = f"{train.minutes:g} minutes, " if train.minutes else f"{train.epochs} epochs, about "
-    length += f"{train.minutes / epoch:.0f} epochs" if train.minutes else f"{epoch * (train.epochs or 1):.0f} minutes"
-    found.append(f"model {model.blocks} of width {model.d_model}: {length} on {thread_count()} cores (estimated)")
+    if train.minutes:
+        length = f"{train.minutes:g} minutes, about {train.minutes / epoch:.0f} epochs"
+    else:
+        length = f"epochs: {train.epochs}, about {max(1, math.ceil(epoch * (train.epochs or 1)))} minutes"
+    found.append(f"model {model.blocks} of width {model.d_model}; {length} on this many cores: {thread_count()}")
     if prepare.pose == "frame_average":
         mirrored = ", mirror images too" if config.augment.mirror else ""
         found.append(
@@ -97,9 +99,15 @@ def learning_rate(d_model: int) -> float:
     return float(f"{3e-3 * min(1.0, 64 / d_model) ** 1.5:.2g}")
 
 
-def working_faces(census: Census) -> Faces:
-    """So many faces that a whole object is well described and its smallest part keeps a few; all of small meshes."""
+def working_faces(census: Census, start: Checkpoint | None = None) -> Faces:
+    """So many faces that a whole object is well described and its smallest part keeps a few; all of small meshes.
+
+    A model to start from knows meshes of some size, and stays with it.
+    """
     largest = max(mesh.n.f for mesh in census.training)
+    if start is not None and start.statistics is not None:
+        known = round(start.statistics.n["f"][2])
+        return known if largest > known else "original"
     if largest <= _SMALL_FACES:
         return "original"
     if census.dataset.kind is None:
@@ -155,7 +163,7 @@ def _epoch_minutes(census: Census, vertices: float, blocks: str, d_model: int, n
     return len(census.training) * vertices * per_vertex / thread_count() / 60
 
 
-def _train(config: RunConfig, census: Census, vertices: float, tuning: bool) -> TrainConfig:
+def _train(config: RunConfig, census: Census, vertices: float, *, tuning: bool) -> TrainConfig:
     train, dataset = config.train, census.dataset
     batch_size = train.batch_size or _batch_size(census, vertices)
     slower = _TUNING if tuning else 1

@@ -178,7 +178,7 @@ def set_up(
     if start is not None:
         config = like(start, config)
     census = _census(config, processes, listener)
-    return Setup(planned(config, census, tuning=start is not None), census, folder, processes)
+    return Setup(planned(config, census, start), census, folder, processes)
 
 
 def take_over(model: HodgeFormer, start: Checkpoint) -> None:
