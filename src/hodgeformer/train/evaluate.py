@@ -85,10 +85,10 @@ class Evaluator:
         kind = self._dataset.kind
         values = None if self._standardized is None else self._standardized.values
         meshes = map(self._seen, self._samples)
-        for target, seen, output in answers(model, meshes, batch_faces=_BATCH_FACES, values=values):
-            mesh = seen.mesh
+        for answer in answers(model, meshes, batch_faces=_BATCH_FACES, values=values):
+            mesh = answer.seen.mesh
             sized = mesh.with_vertices(to_size(mesh.vertices, mesh.faces, self._config.size))
-            yield Answer(mesh, target, output, None if kind is None else element_areas(sized, kind))
+            yield Answer(mesh, answer.owner, answer.output, None if kind is None else element_areas(sized, kind))
 
     def _seen(self, sample: Sample) -> tuple[NDArray[Any], Seen]:
         """The target and the prepared mesh."""
