@@ -24,12 +24,12 @@ class AugmentConfig(Settings):
     """How a training mesh is changed, each time anew.
 
     A mesh that is finer than the working resolution is simplified to that times a factor in [1 / resolution,
-    resolution]. Then the shape. `bend`: `joints` parts of the surface turn by up to this many degrees, as limbs do. `warp`: space
-    moves in long waves, standard deviation in sizes of the mesh. `slide`: vertices move along a random edge by up to
-    this share of it. `noise`: standard deviation in mean edge lengths. Then the pose is taken, and in it: `scale`: each
-    axis by a factor in [1 - scale, 1 + scale]. `mirror`: the probability of a mirror image across `mirror_axis`; `swap`
-    lists pairs of classes that it exchanges, such as left and right. `rotation`: none, uniform on SO(3), or any angle
-    about `axis`. `tilt`: then up to this many degrees about a random axis.
+    resolution]. Then the shape. `bend`: `joints` parts of the surface turn by up to this many degrees, as limbs do.
+    `warp`: space moves in long waves, standard deviation in sizes of the mesh. `slide`: vertices move along a random
+    edge by up to this share of it. `noise`: standard deviation in mean edge lengths. Then the pose is taken, and in it:
+    `scale`: each axis by a factor in [1 - scale, 1 + scale]. `mirror`: the probability of a mirror image across
+    `mirror_axis`; `swap` lists pairs of classes that it exchanges, such as left and right. `rotation`: none, uniform on
+    SO(3), or any angle about `axis`. `tilt`: then up to this many degrees about a random axis.
     """
 
     resolution: float = Field(default=1.0, ge=1.0)

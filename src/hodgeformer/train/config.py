@@ -31,10 +31,12 @@ class TrainConfig(Settings):
 
     A run ends after `epochs`, or after `minutes` of training; either way with a learning rate of zero. `batch_size`
     meshes make a batch, and at most `batch_faces` faces. `warmup` is the share of the run in which the rate rises.
-    `class_weights` weighs classes by inverse frequency, or by a power of it, such as 0.5. `ema` is the decay of a running average of the weights that
-    is evaluated in their place. `early_stop` ends a run after so many epochs without a better validation score.
-    `eval_every` counts epochs, `save_every` minutes between saved states within an epoch. `precision` "auto" is
-    bfloat16 autocast where the device is made for it.
+    `class_weights` weighs classes by inverse frequency, or by a power of it, such as 0.5. `ema` is the decay of a
+    running average of the weights that is evaluated in their place. `freeze` leaves the embedding as it is, or the
+    whole encoder too, or only so many of its first blocks. `temperature` divides the outputs before they become
+    probabilities; by default it is fitted to the validation split. `early_stop` ends a run after so many epochs without
+    a better validation score. `eval_every` counts epochs, `save_every` minutes between saved states within an epoch.
+    `precision` "auto" is bfloat16 autocast where the device is made for it.
     """
 
     epochs: int | None = Field(default=None, ge=1)
@@ -49,6 +51,8 @@ class TrainConfig(Settings):
     class_weights: bool | Annotated[float, Field(ge=0, le=1)] | None = None
     clip: float | None = Field(default=1.0, gt=0)
     ema: float | None = Field(default=None, gt=0, lt=1)
+    freeze: Literal["embedding", "encoder"] | Annotated[int, Field(ge=1)] | None = None
+    temperature: float | None = Field(default=None, gt=0)
     early_stop: int | None = Field(default=None, ge=1)
     eval_every: int | None = Field(default=None, ge=1)
     save_every: float = Field(default=5.0, gt=0)

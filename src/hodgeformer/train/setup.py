@@ -29,7 +29,7 @@ from hodgeformer.train.learner import Learner
 from hodgeformer.train.listener import Listener
 from hodgeformer.train.losses import CrossEntropy, Loss, SquaredError, inverse_frequency
 from hodgeformer.train.metrics import Scores
-from hodgeformer.train.plan import like, planned
+from hodgeformer.train.plan import like, planned, reasons
 from hodgeformer.train.run_folder import RunFolder
 
 
@@ -67,6 +67,20 @@ class Setup:
     def tested(self) -> str | None:
         """The split that the final scores are given for."""
         return next((name for name in ("test", "val") if name in self.dataset.splits), None)
+
+    def reasons(self, start: Checkpoint | None = None) -> tuple[str, ...]:
+        """What the run will do, and why, a sentence each."""
+        found = reasons(self.config, self.census)
+        return found if start is None else (*found, self._kept(start))
+
+    def _kept(self, start: Checkpoint) -> str:
+        own, frozen = self.config.model_for(self.dataset), self.config.train.freeze
+        new = "" if own.n_classes == start.model.n_classes else ", a new output layer"
+        still = "" if frozen is None else f", frozen: {f'{frozen} blocks' if isinstance(frozen, int) else frozen}"
+        return (
+            f"fine-tuning '{start.name}': its embedding and blocks {own.blocks} are kept{new}{still}; a smaller rate "
+            f"({self.config.train.lr:g}) and a shorter run than from nothing"
+        )
 
     def loss(self) -> Loss:
         labels = self.census.labels
@@ -107,13 +121,14 @@ class Setup:
             world_size=self.processes.count,
         )
 
-    def evaluator(self, split: str, *, in_units: bool = False) -> Evaluator:
+    def evaluator(self, split: str, *, in_units: bool = False, temperature: float = 1.0) -> Evaluator:
         """Scores on a split; `in_units` for models from a checkpoint, whose values are in the units of the data."""
         loss = self.loss()
         return Evaluator(
             self.dataset,
             self.dataset.split(split),
             self.config.prepare,
+            temperature=temperature,
             standardized=loss if isinstance(loss, SquaredError) and not in_units else None,
             processes=self.processes,
         )
@@ -163,7 +178,7 @@ def set_up(
     if start is not None:
         config = like(start, config)
     census = _census(config, processes, listener)
-    return Setup(planned(config, census), census, folder, processes)
+    return Setup(planned(config, census, tuning=start is not None), census, folder, processes)
 
 
 def take_over(model: HodgeFormer, start: Checkpoint) -> None:
