@@ -7,8 +7,9 @@ import pytest
 
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.inference import tempered
-from hodgeformer.train.evaluate import Answer, fitted_temperature
+from hodgeformer.train.evaluate import Answer, calibrated
 from hodgeformer.train.metrics import Tally, regression_scores, scores_of
+from tiny_models import tiny_checkpoint
 
 CLASSES = ("a", "b", "c")
 
@@ -77,8 +78,9 @@ def test_the_temperature_of_answers_is_found(temperature: float) -> None:
     labels = (sharper.cumsum(axis=1) < rng.random((len(sharper), 1))).sum(axis=1)
     mesh = Mesh(np.eye(3), np.array([[0, 1, 2]]))
     parts = np.array_split(np.arange(len(labels)), 5)
-    answers = [Answer(mesh, labels[part], probabilities[part], None) for part in parts]
-    assert fitted_temperature(answers) == pytest.approx(temperature, rel=0.05)
+    answers = [Answer(mesh, labels[part], probabilities[part], None, mesh, np.zeros(3)) for part in parts]
+    found = calibrated(tiny_checkpoint("classification"), answers)
+    assert found.temperature == pytest.approx(temperature, rel=0.05)
 
 
 def test_parts_of_several_processes_merge_to_the_whole() -> None:

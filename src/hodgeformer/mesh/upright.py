@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from scipy.spatial import ConvexHull, QhullError
 
 from hodgeformer.mesh.geometry import face_centers, face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
+UpName = Literal["auto", "x", "y", "z", "-x", "-y", "-z"]
 UP_AXES: dict[str, tuple[int, int, int]] = {
     "y": (0, 1, 0), "z": (0, 0, 1), "x": (1, 0, 0), "-y": (0, -1, 0), "-z": (0, 0, -1), "-x": (-1, 0, 0),
 }  # fmt: skip

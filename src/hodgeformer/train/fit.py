@@ -21,7 +21,7 @@ from hodgeformer.memory import keep_freed_memory
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.config import Source
 from hodgeformer.train.distributed import Processes
-from hodgeformer.train.evaluate import fitted_temperature
+from hodgeformer.train.evaluate import calibrated
 from hodgeformer.train.listener import Listener, Outcome, TensorBoard
 from hodgeformer.train.loop import Run
 from hodgeformer.train.report import write_report
@@ -87,7 +87,7 @@ def finish(setup: Setup, run: Run) -> Outcome:
     """Calibrate the chosen checkpoint, score it on the test split and write the report."""
     chosen = load_checkpoint(setup.folder.best)
     model = chosen.build_model().to(setup.config.train.torch_device())
-    chosen = replace(chosen, temperature=_temperature(setup, model))
+    chosen = _calibrated(setup, chosen, model)
     split = setup.tested
     outcome = Outcome(
         folder=setup.folder.root,
@@ -112,13 +112,13 @@ def finish(setup: Setup, run: Run) -> Outcome:
     return outcome
 
 
-def _temperature(setup: Setup, model: HodgeFormer) -> float:
-    """That of the configuration, or fitted to the validation split; 1 where there is none."""
-    given, dataset = setup.config.train.temperature, setup.dataset
-    if given is not None or "val" not in dataset.splits or dataset.task == "regression":
-        return given or 1.0
-    answers = setup.evaluator("val").answers(model)
-    return setup.processes.from_first([fitted_temperature(answers)])[0]
+def _calibrated(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoint:
+    """With what is fitted to the validation split; the temperature may be set by the configuration."""
+    given = setup.config.train.temperature
+    if "val" not in setup.dataset.splits:
+        return replace(chosen, temperature=given or 1.0)
+    chosen = calibrated(chosen, setup.evaluator("val", in_units=True).answers(model), temperature=given)
+    return replace(chosen, temperature=setup.processes.from_first([chosen.temperature])[0])
 
 
 @contextmanager
