@@ -30,7 +30,7 @@ LEVELS = [
     {"errors"},
     {"containers", "files", "memory", "palette", "settings", "threads"},
     {"mesh", "ops"},
-    {"packed"},
+    {"packed", "familiarity"},
     {"nn"},
     {"checkpoint", "draw"},
     {"data", "predict"},

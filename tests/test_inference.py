@@ -60,9 +60,10 @@ def test_passes_can_be_cut_anywhere(checkpoint: Checkpoint, batch_faces: int) ->
     turns = random_turns(2, None)
     seen = [(mesh.name, see(mesh, checkpoint.prepare, turns=turns)) for mesh in meshes()]
     found = list(answers(model, seen, batch_faces=batch_faces))
-    assert [name for name, _, _ in found] == [name for name, _ in seen]
-    for (_, one), (_, again, output) in zip(seen, found, strict=True):
-        assert again is one
-        alone = next(answers(model, [(None, one)], batch_faces=10**6))[2]
-        np.testing.assert_allclose(output, alone, atol=2e-5)
-        np.testing.assert_allclose(output.sum(axis=1), 1, atol=1e-5)
+    assert [answer.owner for answer in found] == [name for name, _ in seen]
+    for (_, one), answer in zip(seen, found, strict=True):
+        assert answer.seen is one
+        alone = next(answers(model, [(None, one)], batch_faces=10**6))
+        np.testing.assert_allclose(answer.output, alone.output, atol=2e-5)
+        np.testing.assert_allclose(answer.features, alone.features, atol=2e-5)
+        np.testing.assert_allclose(answer.output.sum(axis=1), 1, atol=1e-5)

@@ -22,10 +22,11 @@ from torch import Tensor
 from hodgeformer import __version__
 from hodgeformer.containers import ElementKind
 from hodgeformer.errors import CheckpointError, ConfigError
+from hodgeformer.familiarity import Familiarity
 from hodgeformer.files import write_atomically
 from hodgeformer.mesh.elements import radius, unit_edge_lengths
 from hodgeformer.mesh.mesh import FloatArray, Mesh
-from hodgeformer.mesh.prepare import PrepareConfig
+from hodgeformer.mesh.prepare import Faces, PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.settings import Settings
@@ -58,8 +59,7 @@ class DataStatistics(Settings):
         low, _, high = self.n["f"]
         if mesh.n_faces > _FACES_FACTOR * high:
             found.append(
-                f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}; "
-                f"simplifying to {high:.0f} (max_faces) may help"
+                f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}; faces = auto simplifies"
             )
         elif mesh.n_faces < low / _FACES_FACTOR:
             found.append(f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}")
@@ -84,6 +84,8 @@ class Checkpoint:
     """A trained model with all that belongs to it. Task and element are those of `model`.
 
     `prepare` includes pose and the seed of the random connections. `metrics` are named with element and weighting.
+    `temperature` makes probabilities mean what they say, `familiarity` knows what meshes the model is for, `heights`
+    tell where its classes usually lie over the center of a mesh: all fitted to meshes it has not learned from.
     `training` is the resolved configuration of the run, `versions` the software that wrote the file.
     """
 
@@ -95,6 +97,9 @@ class Checkpoint:
     colors: tuple[tuple[int, int, int], ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     statistics: DataStatistics | None = None
+    temperature: float = 1.0
+    familiarity: Familiarity | None = None
+    heights: tuple[float, ...] = ()
     training: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=lambda: versions())  # noqa: PLW0108 - defined below
 
@@ -106,6 +111,15 @@ class Checkpoint:
             return None
         axis: FloatArray = np.eye(3)["xyz".index(augment.get("axis", "y"))]
         return axis
+
+    def at(self, faces: Faces | str = "auto") -> PrepareConfig:
+        """How meshes are prepared at a resolution: "auto" is that of training, or no more than the largest mesh had."""
+        if faces == "auto":
+            faces = self.prepare.faces
+            # Runs from before there was a resolution know how large their meshes were.
+            if self.statistics is not None and not isinstance(faces, int):
+                faces = max(4, round(self.statistics.n["f"][2]))
+        return self.prepare.replace(faces=faces)
 
     def build_model(self) -> HodgeFormer:
         """The model with these weights, ready to predict."""
@@ -131,7 +145,7 @@ def versions() -> dict[str, str]:
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint, *, half: bool = False) -> None:
     """Write a checkpoint; `half` stores matrices as float16, which are float32 again after reading."""
-    header = {
+    header: dict[str, Any] = {
         "model": checkpoint.model.model_dump(mode="json"),
         "prepare": checkpoint.prepare.model_dump(mode="json"),
         "name": checkpoint.name,
@@ -142,6 +156,12 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint, *, half: bool = False) -
         "training": dict(checkpoint.training),
         "versions": dict(checkpoint.versions),
     }
+    fitted = {
+        "temperature": checkpoint.temperature,
+        "familiarity": checkpoint.familiarity and checkpoint.familiarity.model_dump(mode="json"),
+        "heights": list(checkpoint.heights),
+    }
+    header |= {name: value for name, value in fitted.items() if value not in (1.0, None, [])}
     # Vectors (biases, running statistics) cost little, and a small variance would not survive.
     weights = {
         name: tensor.half() if half and tensor.is_floating_point() and tensor.ndim > 1 else tensor
@@ -154,7 +174,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """Read what `save_checkpoint` wrote."""
     tensors, header = read_tensors(path, kind=_KIND)
     try:
-        statistics = header["statistics"]
+        statistics, familiarity = header["statistics"], header.get("familiarity")
         return Checkpoint(
             model=ModelConfig.parse(header["model"]),
             prepare=PrepareConfig.parse(header["prepare"]),
@@ -164,6 +184,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
             colors=tuple((r, g, b) for r, g, b in header["colors"]),
             metrics=header["metrics"],
             statistics=None if statistics is None else DataStatistics.parse(statistics),
+            temperature=float(header.get("temperature", 1.0)),
+            familiarity=None if familiarity is None else Familiarity.parse(familiarity),
+            heights=tuple(header.get("heights", ())),
             training=header["training"],
             versions=header["versions"],
         )

@@ -29,6 +29,19 @@ def peak_memory() -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+def free_memory() -> int:
+    """Bytes that can still be used, as the system or the limit of its container says; 4 GB where neither does."""
+    known = [4 * GIGABYTE]
+    meminfo = Path("/proc/meminfo")
+    if meminfo.is_file():
+        lines = (line.split() for line in meminfo.read_text().splitlines())
+        known = [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
+    limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
+    if limit.is_file() and (most := limit.read_text().strip()) != "max":
+        known.append(int(most) - int(used.read_text()))
+    return max(0, min(known))
+
+
 def keep_freed_memory() -> bool:
     """Let large blocks be reused in place of handing them back and fetching them again; True where it is done.
 

@@ -106,7 +106,7 @@ def test_json_is_all_that_is_printed(model: Path, folder: Path, tmp_path: Path) 
 
 
 def test_every_option_at_once(model: Path, folder: Path, tmp_path: Path) -> None:
-    options = ["--max-faces", 100, "--smooth", "--tta", 2, "--element", "vertex", "--split-parts"]
+    options = ["--faces", 100, "--smooth", "--tta", 2, "--element", "vertex", "--split-parts"]
     answer = run("predict", model, folder / "ball.obj", "--out", tmp_path, "--format", "glb,png,html", *options)
     assert answer.exit_code == 0, answer.output
     colored = load_mesh(tmp_path / "ball.glb")

@@ -103,7 +103,7 @@ def test_robustness_writes_a_table_and_a_picture(
 ) -> None:
     few = [m for m in mutations.paper_mutations() if m.name.startswith(("Gaussian noise 0.02", "patches", "1 limb"))]
     monkeypatch.setattr(mutations, "paper_mutations", lambda: few)
-    result = run("study", "robustness", model, data, "--out", tmp_path, "--faces", 60)
+    result = run("study", "robustness", model, data, "--out", tmp_path, "--remesh", 60)
     assert result.exit_code == 0, result.output
     content = json.loads((tmp_path / "robustness.json").read_text())
     rows = {row["mutation"]: row for row in content["rows"]}

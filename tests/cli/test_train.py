@@ -132,7 +132,7 @@ def test_fine_tuning_from_a_run(trained: Path, folder: Path, tmp_path: Path) -> 
 def test_a_dry_run_shows_the_plan_and_writes_nothing(folder: Path, tmp_path: Path) -> None:
     result = run("train", folder, "--out", tmp_path / "run", "--dry-run", *SETTINGS)
     assert result.exit_code == 0, result.stderr
-    for shown in ("[train]", "epochs = 300", "parameters, 2 steps per epoch", "minutes, ", "GB of memory"):
+    for shown in ("[train]", "epochs = 150", "parameters, 2 steps per epoch", "minutes, ", "GB of memory"):
         assert shown in result.stdout
     assert not (tmp_path / "run").exists()
 

@@ -34,7 +34,7 @@ def test_a_clean_data_set(figures: DataSet) -> None:
     for split, samples in figures.splits.items():
         assert [mesh.name for mesh in census.of_split(split)] == [sample.name for sample in samples]
         assert sum(census.class_counts[split]) == sum(mesh.n.f for mesh in census.of_split(split))
-    assert json.loads(json.dumps(census.as_dict()))["splits"] == {"train": 5, "val": 2, "test": 3}
+    assert json.loads(json.dumps(census.to_dict()))["splits"] == {"train": 5, "val": 2, "test": 3}
 
 
 def test_every_bad_mesh_is_named_and_skipped_only_on_demand(figure_folder: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_renumbered_moved_copy_in_another_split_is_a_leak(figures: DataSet) ->
     [group] = census.leaks
     assert [(mesh.split, mesh.name) for mesh in group] == [("train", figures.split("train")[0].name), ("test", "copy")]
     assert "several splits" in census.warnings[0]
-    assert census.as_dict()["leaks"] == [[["train", figures.split("train")[0].name], ["test", "copy"]]]
+    assert census.to_dict()["leaks"] == [[["train", figures.split("train")[0].name], ["test", "copy"]]]
     assert not census.problems
 
 

@@ -171,8 +171,8 @@ def test_mistakes_in_the_file(figure_folder: Path, old: str, new: str, message: 
 
 def test_an_empty_split(figure_folder: Path) -> None:
     text = (figure_folder / "dataset.toml").read_text().split("[split]")[0]
-    (figure_folder / "dataset.toml").write_text(text + "[split]\ntrain = 1.0\nval = 0.0\n")
-    with pytest.raises(DataError, match=r"split 'val' = 0\.0 is empty"):
+    (figure_folder / "dataset.toml").write_text(text + "[split]\ntrain = 1.0\ntest = 0.0\n")
+    with pytest.raises(DataError, match=r"split 'test' = 0\.0 is empty"):
         open_folder(figure_folder)
     (figure_folder / "dataset.toml").write_text(text + "[split]\ntrain = 1.0\nval = 0.5\n")
     with pytest.raises(DataError, match="at most 1"):
@@ -186,3 +186,25 @@ def test_a_folder_without_description_shows_one(octahedron: Mesh, tmp_path: Path
         open_dataset(tmp_path)
     with pytest.raises(DataError, match="did you mean 'shrec11'"):
         open_dataset("shrec1")
+
+
+def test_a_tenth_validates_where_enough_train(tmp_path: Path) -> None:
+    names = [f"walk_{i:02d}" for i in range(30)]
+    faces = np.array([[0, 1, 2], [0, 2, 3]])
+    (tmp_path / "meshes").mkdir()
+    (tmp_path / "labels").mkdir()
+    for i, name in enumerate(names):
+        save_mesh(
+            Mesh(np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, i]], dtype=float), faces),
+            tmp_path / f"meshes/{name}.ply",
+        )
+        (tmp_path / f"labels/{name}.txt").write_text("0\n1\n")
+    spec = 'task = "segmentation"\nclasses = ["a", "b"]\n[split]\ntrain = 1.0\n'
+    (tmp_path / "dataset.toml").write_text(spec)
+    dataset = open_folder(tmp_path)
+    held = [sample.name for sample in dataset.split("val")]
+    at = names.index(held[0])
+    assert held == names[at : at + 3], "neighbors by name, which are often nearly copies"
+    assert len(dataset.split("train")) == 27
+    (tmp_path / "dataset.toml").write_text(spec + "val = 0\n")
+    assert set(open_folder(tmp_path).splits) == {"train"}

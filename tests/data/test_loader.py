@@ -13,7 +13,7 @@ import torch
 from deadly_target import KillsItsProcess
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet, Sample
-from hodgeformer.data.labels import Codes, LabelFile
+from hodgeformer.data.labels import Codes, LabelFile, Values
 from hodgeformer.data.loader import Loader
 from hodgeformer.errors import DataError, MeshFormatError
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
@@ -100,7 +100,7 @@ def test_training_batches_carry_transposed_patterns(two_epochs: list[Batch]) -> 
     assert "transposed" in two_epochs[0].topology.patterns.e.__dict__
 
 
-@pytest.mark.parametrize("budget", [{"batch_size": 4}, {"batch_size": 5, "max_faces": 1700}])
+@pytest.mark.parametrize("budget", [{"batch_size": 4}, {"batch_size": 5, "batch_faces": 1700}])
 def test_shares_of_all_ranks_are_the_batch(figures: DataSet, budget: dict[str, int]) -> None:
     n_faces = [figures.load(sample)[0].n_faces for sample in figures.split("train")]
     whole = list(training(figures, n_faces=n_faces, **budget).batches(1))
@@ -203,3 +203,32 @@ def test_workers_do_not_outlive_a_killed_process(tmp_path: Path) -> None:
         process.kill()
         # The pipe ends when the last process that holds it does, and the workers hold it.
         process.communicate(timeout=30)
+
+
+def test_finer_meshes_come_at_the_working_resolution_in_new_triangulations(figures: DataSet) -> None:
+    changes = {"prepare": PREPARE.replace(faces=120), "augment": AUGMENT.replace(resolution=1.4)}
+    alone = training(figures, **changes)
+    first, second = (list(alone.batches(epoch)) for epoch in range(2))
+    sizes = [dict(zip(b.names, map(len, b.split(b.target, "f")), strict=True)) for b in (*first, *second)]
+    early, late = ({k: v for part in parts for k, v in part.items()} for parts in (sizes[:3], sizes[3:]))
+    assert all(120 / 1.45 <= n <= 120 * 1.45 for n in (*early.values(), *late.values()))
+    assert all(early[name] != late[name] for name in early)
+    with training(figures, n_workers=2, **changes) as loader:
+        assert all(same(a, b) for a, b in zip(loader.batches(1), second, strict=True)), "as if never stopped"
+    for batch in first:
+        assert set(batch.target.tolist()) == set(range(len(figures.classes))), "no part is lost"
+
+
+def test_values_are_carried_to_the_working_resolution(figures: DataSet) -> None:
+    """The height of a vertex, as a regression: at the working resolution it is near the height there."""
+    samples = []
+    for sample in figures.split("train")[:2]:
+        mesh, _ = figures.load(sample)
+        samples.append(Sample(sample.name, mesh, Values(mesh.vertices[:, 1:2].astype(np.float32))))
+    heights = DataSet("heights", "regression", "vertex", {"train": tuple(samples)})
+    (batch,) = training(heights, prepare=PREPARE.replace(faces=150), augment=None).batches(0)
+    for name, target, features in zip(
+        batch.names, batch.split(batch.target, "v"), batch.split(batch.x_in.v, "v"), strict=True
+    ):
+        correlation = np.corrcoef(target[:, 0], features[:, 1])[0, 1]
+        assert correlation > 0.95, name

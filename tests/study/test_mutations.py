@@ -11,6 +11,7 @@ from hodgeformer.errors import MeshError
 from hodgeformer.mesh.check import check_mesh
 from hodgeformer.mesh.geometry import face_centers, face_vectors, norms
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.subdivision import subdivided
 from hodgeformer.study.mutations import (
     ORIGINAL,
     Mutation,
@@ -30,7 +31,7 @@ from hodgeformer.study.mutations import (
     scale,
     subdivision,
 )
-from hodgeformer.study.remesh import remeshed, subdivided
+from hodgeformer.study.remesh import remeshed
 from meshes import all_kinds, icosphere, open_grid, tetrahedron
 
 ALL = [ORIGINAL, *paper_mutations(), *further_mutations()]

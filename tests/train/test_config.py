@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from hodgeformer.data.census import take_census
+from hodgeformer.containers import PerElement
+from hodgeformer.data.augment import AugmentConfig
+from hodgeformer.data.census import Census, take_census
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.errors import ConfigError
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.train.config import RunConfig, read_config
-from hodgeformer.train.plan import learning_rate, planned
+from hodgeformer.train.config import RunConfig, TrainConfig, read_config
+from hodgeformer.train.plan import learning_rate, planned, reasons, working_faces
+from tiny_models import tiny_checkpoint
 from tiny_sets import parts, shapes
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.toml"))
@@ -88,21 +94,77 @@ def test_a_run_has_one_length() -> None:
         plan(parts(), train={"epochs": 2, "minutes": 1})
 
 
+def test_the_batch_limit_is_known_by_its_former_name() -> None:
+    assert plan(parts(), train={"max_faces": 240}).train.batch_faces == 240
+
+
 def test_a_plan_fills_what_is_open_and_keeps_what_is_said() -> None:
     open_plan = plan(parts(n_train=40))
     train = open_plan.train
-    assert train.batch_size == 10 and train.epochs == 300 and train.class_weights is True
+    assert train.batch_size == 10 and train.epochs == 150 and train.class_weights is False
     assert train.lr == learning_rate(open_plan.model["d_model"])
-    assert open_plan.prepare.pose == "frame" and open_plan.augment.rotation == "none"
+    assert open_plan.prepare.pose == "frame_average" and open_plan.augment.rotation == "none"
     assert open_plan.prepare.size == "area" and "distances" in open_plan.prepare.features
     assert plan(parts(), prepare={"pose": "file"}).augment.rotation == "so3"
-    assert plan(parts(), train={"minutes": 2}).model["d_model"] < open_plan.model["d_model"]
     said = plan(
         shapes(), train={"batch_size": 2, "epochs": 7, "lr": 1e-5}, model={"d_model": 48}, prepare={"pose": "frame"}
     )
     assert (said.train.batch_size, said.train.epochs, said.train.lr) == (2, 7, 1e-5)
     assert (said.model["d_model"], said.model["d_hidden"], said.prepare.pose) == (48, 96, "frame")
     assert said.train.class_weights is False
+
+
+def scans(n: int, n_faces: int, shares: tuple[float, ...] = (0.2, 0.3, 0.5)) -> Census:
+    """A census of large meshes, without the meshes."""
+    census = take_census(parts(n_train=n))
+    size = PerElement(n_faces // 2, 3 * n_faces // 2, n_faces)
+    meshes = tuple(replace(mesh, n=size, shares=np.array(shares)) for mesh in census.meshes)
+    return replace(census, meshes=meshes)
+
+
+OPEN = read_config({"data": {"name": "figures"}})
+
+
+def test_large_meshes_get_a_working_resolution_that_keeps_small_parts() -> None:
+    assert working_faces(scans(6, 2500)) == "original"
+    assert working_faces(scans(6, 13_776)) == 2000
+    assert working_faces(scans(6, 13_776, (0.005, 0.3, 0.695))) == 5000
+    assert working_faces(scans(6, 4_000, (0.005, 0.3, 0.695))) == "original"
+    full = planned(OPEN, scans(6, 13_776))
+    assert full.prepare.faces == 2000 and full.augment.resolution > 1
+    assert any("13,776 faces are worked on at 2,000" in reason for reason in reasons(full, scans(6, 13_776)))
+    said = planned(OPEN.replace(prepare={"faces": "auto", "seed": 3}), scans(6, 13_776)).prepare
+    assert (said.faces, said.seed, said.size) == (2000, 3, "area")
+    assert planned(OPEN.replace(prepare={"faces": "original"}), scans(6, 13_776)).prepare.faces == "original"
+
+
+def test_the_time_chooses_model_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hodgeformer.train.plan.thread_count", lambda: 2)
+    census = scans(60, 13_776)
+    widths = [
+        planned(OPEN.replace(train=TrainConfig(minutes=minutes)), census).model["d_model"] for minutes in (30, 1.5, 0.1)
+    ]
+    assert widths == sorted(widths, reverse=True) and len(set(widths)) == 3
+    for n in (20, 60, 400):
+        full = planned(OPEN, scans(n, 13_776))
+        (told,) = (reason for reason in reasons(full, scans(n, 13_776)) if "minutes" in reason)
+        minutes = int(re.search(r"about (\d+) minutes", told)[1])
+        assert minutes <= 15, told
+
+
+def test_mirror_images_exchange_left_and_right() -> None:
+    def augment(*classes: str) -> AugmentConfig:
+        census = take_census(parts())
+        return planned(OPEN, replace(census, dataset=replace(census.dataset, classes=classes))).augment
+
+    assert augment("a", "b", "c").mirror == 0.5
+    assert augment("left arm", "right arm", "torso").swap == (("left arm", "right arm"),)
+    assert augment("left arm", "b", "torso").mirror == 0, "the image of a left arm has no name"
+
+
+def test_fine_tuning_is_slower_and_shorter() -> None:
+    plain, tuned = (planned(OPEN, scans(20, 13_776), start).train for start in (None, tiny_checkpoint()))
+    assert tuned.lr == pytest.approx(plain.lr / 3, rel=0.05) and tuned.epochs == round(plain.epochs / 3)
 
 
 def test_the_rate_falls_with_the_width() -> None:

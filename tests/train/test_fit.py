@@ -125,9 +125,69 @@ def test_tensorboard_writes_scalars_and_passes_everything_on(tmp_path: Path, mon
     board = TensorBoard(tmp_path, then)
     standing = Standing(step=1, epoch=0, epochs=1, share=0.5, elapsed=1.0, loss=0.1, accuracy=None, rate=1e-3)
     row = {"epoch": 1, "step": 2, "train_loss": 0.5}
-    told = {"reading": (1, 2), "warned": ("x",), "resumed": (0, 0), "stepped": (standing,), "evaluated": (row,)}
+    told = {
+        "reading": (1, 2),
+        "warned": ("x",),
+        "planned": ("y",),
+        "resumed": (0, 0),
+        "stepped": (standing,),
+        "evaluated": (row,),
+    }
     assert set(told) == set(said)
     for name, arguments in told.items():
         getattr(board, name)(*arguments)
     assert heard == list(told)
     assert written == ["step/loss", "step/rate", "epoch/train_loss"]
+
+
+class Dying(Listener):
+    """Ends the run at its first step as a crash would, before anything is saved."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def planned(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+    def stepped(self, standing: Standing) -> None:
+        raise RuntimeError("the power is gone")
+
+
+def test_a_fine_tuning_that_died_at_once_begins_again_with_the_model_it_started_from(
+    folder: Path, tmp_path: Path
+) -> None:
+    start = load_checkpoint(fit(folder, tmp_path / "first", settings=SETTINGS).chosen)
+    settings = ["train.batch_size=3", "train.workers=0", "train.epochs=2", "augment.rotation=none"]
+    whole = fit(folder, tmp_path / "whole", settings=settings, start=start)
+    listener = Dying()
+    with pytest.raises(RuntimeError, match="power"):
+        fit(folder, tmp_path / "dead", settings=settings, start=start, listener=listener)
+    assert any("fine-tuning 'eggs': its embedding and blocks HT are kept" in reason for reason in listener.reasons)
+    outcome = fit(None, tmp_path / "dead")
+    first, second = (load_checkpoint(run.chosen).weights for run in (whole, outcome))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize(("freeze", "frozen"), [("embedding", 0), ("1", 1), ("encoder", 2)])
+def test_frozen_layers_stay_what_they_were(folder: Path, tmp_path: Path, freeze: str, frozen: int) -> None:
+    start = load_checkpoint(fit(folder, tmp_path / "first", settings=[*TINY, "train.epochs=1"]).chosen)
+    settings = ["train.workers=0", "train.epochs=1", f"train.freeze={freeze}"]
+    tuned = load_checkpoint(fit(folder, tmp_path / "tuned", settings=settings, start=start).chosen)
+    still = ("embedding.", *(f"encoder.blocks.{i}." for i in range(frozen)))
+    for name, before in start.weights.items():
+        if name.startswith(still):
+            assert torch.equal(before, tuned.weights[name]), name
+        elif before.ndim > 1:
+            assert not torch.equal(before, tuned.weights[name]), name
+    with pytest.raises(ConfigError, match="has 2 blocks"):
+        fit(folder, tmp_path / "more", settings=["train.freeze=3"], start=start)
+
+
+def test_a_validation_split_calibrates(tmp_path: Path) -> None:
+    write_folder(parts(n_val=2), tmp_path / "data")
+    outcome = fit(tmp_path / "data", tmp_path / "run", settings=SETTINGS)
+    assert outcome.scores is not None and outcome.scores.ece is not None
+    assert load_checkpoint(outcome.chosen).temperature != 1.0
+    assert "Calibration" in (tmp_path / "run" / "report.html").read_text()
+    given = fit(tmp_path / "data", tmp_path / "given", settings=[*SETTINGS, "train.temperature=1.5"])
+    assert load_checkpoint(given.chosen).temperature == 1.5

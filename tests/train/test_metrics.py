@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.predict.inference import tempered
+from hodgeformer.train.evaluate import Answer, calibrated
 from hodgeformer.train.metrics import Tally, regression_scores, scores_of
+from tiny_models import tiny_checkpoint
 
 CLASSES = ("a", "b", "c")
 
@@ -52,6 +56,31 @@ def test_whole_meshes_have_no_weighting() -> None:
     scores = scores_of(counted, element="mesh", classes=("a", "b"))
     assert set(scores.values) == {"mesh_accuracy", "mesh_accuracy_mean_over_classes", "mesh_mean_iou"}
     assert scores.main_name == "mesh_accuracy"
+
+
+def test_calibration_by_hand() -> None:
+    counted = Tally(2)
+    confidence = np.array([0.9, 0.9, 0.9, 0.9, 0.6, 0.6, 0.99])
+    true = np.array([0, 0, 0, 1, 0, 1, -1])
+    counted.add("one", predicted=np.zeros(7, int), true=true, confidence=confidence)
+    scores = scores_of(counted.merge([]), element="face", classes=("a", "b"))
+    assert scores.ece == pytest.approx((4 * 0.15 + 2 * 0.1) / 6)
+    assert [row["accuracy"] for row in scores.calibration()] == [0.5, 0.75]
+    assert scores_of(tally(), element="face", classes=CLASSES).ece is None
+
+
+@pytest.mark.parametrize("temperature", [0.6, 1.0, 1.7])
+def test_the_temperature_of_answers_is_found(temperature: float) -> None:
+    """Labels drawn from the probabilities at a temperature: at that one they are most likely."""
+    rng = np.random.default_rng(0)
+    probabilities = rng.dirichlet(np.ones(3), 20_000)
+    sharper = tempered(probabilities, temperature)
+    labels = (sharper.cumsum(axis=1) < rng.random((len(sharper), 1))).sum(axis=1)
+    mesh = Mesh(np.eye(3), np.array([[0, 1, 2]]))
+    parts = np.array_split(np.arange(len(labels)), 5)
+    answers = [Answer(mesh, labels[part], probabilities[part], None, mesh, np.zeros(3)) for part in parts]
+    found = calibrated(tiny_checkpoint("classification"), answers)
+    assert found.temperature == pytest.approx(temperature, rel=0.05)
 
 
 def test_parts_of_several_processes_merge_to_the_whole() -> None:

@@ -69,7 +69,7 @@ def address(folder: Path, model: Path) -> Iterator[str]:
     from hodgeformer.viewer.app import make_viewer
     from viewer_parts import running
 
-    viewer = make_viewer(model=str(model), mesh=None, out=folder / "out", max_faces=None)
+    viewer = make_viewer(model=str(model), mesh=None, out=folder / "out", faces="original", up="auto")
     with running(viewer) as port:
         yield f"http://127.0.0.1:{port}/"
 

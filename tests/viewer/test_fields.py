@@ -57,7 +57,7 @@ def test_eigenfunctions_of_the_sphere_come_in_ones_threes_and_fives() -> None:
 
 
 def test_fields_are_offered_and_computed(out: Path, tmp_path: Path, tiny: Path) -> None:
-    shelf = Shelf(offered_models(str(tiny), max_faces=None))
+    shelf = Shelf(offered_models(str(tiny), faces="original"))
     sources = (Attention(shelf), Eigenfunctions(), LearnedEigenfunctions(shelf))
     viewer = Viewer(shelf=shelf, outbox=Outbox(out), sources=sources)
     with TestClient(create_app(viewer), base_url=BASE) as client:
@@ -115,7 +115,7 @@ def test_slow_layers_block_nobody(out: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("star", ["v.star0_inv", "v.star1"])
 def test_attention_is_the_row_of_the_learned_star(tiny: Path, star: str) -> None:
-    shelf = Shelf(offered_models(str(tiny), max_faces=None))
+    shelf = Shelf(offered_models(str(tiny), faces="original"))
     model = shelf.model("tiny")
     ball = icosphere(2)
     scene = OpenMesh(ball, prediction=model.predict(ball, lambda fraction: None))

@@ -77,7 +77,7 @@ def _check_data(spec: str, *, as_json: bool) -> None:
         task = progress.add_task("", total=None)
         census = take_census(dataset, progress=lambda done, total: progress.update(task, completed=done, total=total))
     if as_json:
-        print(json.dumps(census.as_dict(), indent=2))
+        print(json.dumps(census.to_dict(), indent=2))
     else:
         _print_census(census)
     if not census.ok:
@@ -94,10 +94,21 @@ def _print_census(census: Census) -> None:
         console.print(_balance(census))
     for warning in census.warnings:
         console.print(f"note: {warning}")
+    if census.training and census.ok:
+        for reason in _plan(census):
+            console.print(f"plan: {reason}")
     for problem in census.problems:
         print(f"hodgeformer: {problem.message}", file=sys.stderr)
     if census.ok:
         console.print("all meshes have labels that fit, and no shape is in two splits")
+
+
+def _plan(census: Census) -> tuple[str, ...]:
+    """What `hodgeformer train` would do with it."""
+    from hodgeformer.train.config import read_config
+    from hodgeformer.train.plan import planned, reasons
+
+    return reasons(planned(read_config({"data": {}}), census), census)
 
 
 def _balance(census: Census) -> Table:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hodgeformer.cli.results import save_rows
+from hodgeformer.cli.results import FacesOption, save_rows
 
 if TYPE_CHECKING:
     from hodgeformer.train.metrics import Scores
@@ -18,31 +18,49 @@ def evaluate(
     model: Annotated[str, typer.Argument(help="A run folder, a checkpoint, or the name of a bundled model.")],
     data: Annotated[str, typer.Argument(help="A data-set folder, the name of a data set, or a configuration.")],
     split: Annotated[str, typer.Option("--split", help="The split to score: train, val or test.")] = "test",
+    faces: FacesOption = "auto",
     rotations: Annotated[
         int, typer.Option("--tta", min=0, help="Average the answers over this many rotations of each mesh.")
     ] = 0,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="First fit confidence, and what meshes are familiar, to this split, and write both into the model. It "
+            "should be one that the model has not learned from.",
+        ),
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Also write a table here, as CSV, and all there is beside it.", show_default=False),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
-    """Score a model: accuracy per element, weighted by area, per mesh, mean IoU, per class, confusion, interval."""
+    """Score a model: accuracy per element, weighted by area, per mesh, per class, mean IoU, confusion, calibration.
+
+    Scores are those on the elements of the files, whatever resolution the model works at.
+    """
     import torch
 
-    from hodgeformer.checkpoint import load_checkpoint
+    from hodgeformer.checkpoint import load_checkpoint, save_checkpoint
     from hodgeformer.data.open import open_dataset
     from hodgeformer.mesh.pose import random_turns
     from hodgeformer.predict.pretrained import locate_model
-    from hodgeformer.train.evaluate import Evaluator, fitting
+    from hodgeformer.train.evaluate import Evaluator, calibrated, fitting
 
-    checkpoint = load_checkpoint(locate_model(model))
+    path = locate_model(model)
+    checkpoint = load_checkpoint(path)
     dataset = fitting(open_dataset(data), checkpoint)
+    samples, prepare = dataset.split(split), checkpoint.at(faces)
+    network = checkpoint.build_model().to("cuda" if torch.cuda.is_available() else "cpu")
+    if calibrate:
+        checkpoint = calibrated(checkpoint, Evaluator(dataset, samples, prepare).answers(network))
+        save_checkpoint(path, checkpoint)
     turns = random_turns(rotations - 1, checkpoint.turn_axis)
-    evaluator = Evaluator(dataset, dataset.split(split), checkpoint.prepare, turns=turns)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    scores = evaluator.scores(checkpoint.build_model().to(device))
-    about = {"model": model, "data": dataset.name, "split": split, "rotations": rotations}
+    evaluator = Evaluator(dataset, samples, prepare, turns=turns, temperature=checkpoint.temperature)
+    scores = evaluator.scores(network)
+    about = {"model": model, "data": dataset.name, "split": split, "rotations": rotations, "faces": prepare.faces}
+    about |= {"temperature": checkpoint.temperature}
     about |= {"n_meshes": len(dataset.split(split)), **scores.to_dict()}
     if out is not None:
         save_rows(out.parent, out.stem, score_rows(scores), about)
@@ -81,4 +99,8 @@ def print_scores(scores: Scores, split: str) -> None:
     for row in scores.per_class():
         numbers = (f"{row[key]:.4f}" for key in ("recall", "precision", "iou"))
         table.add_row(row["class"], *numbers, str(row["elements"]))
+    Console().print(table, highlight=False)
+    table = Table("confidence", *("accuracy", "share"), box=None)
+    for row in scores.calibration():
+        table.add_row(*(f"{row[key]:.4f}" for key in ("confidence", "accuracy", "share")))
     Console().print(table, highlight=False)

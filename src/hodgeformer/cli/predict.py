@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from hodgeformer.cli.results import FacesOption, UpOption
 from hodgeformer.errors import ConfigError, HodgeFormerError, MeshError
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class _Done:
     lines: list[str] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
     errors: dict[Path, Exception] = field(default_factory=dict)
+    unfamiliar: int = 0
 
 
 def predict(
@@ -46,10 +49,11 @@ def predict(
             show_default=False,
         ),
     ] = None,
-    max_faces: Annotated[
-        int | None,
+    faces: FacesOption = "auto",
+    memory: Annotated[
+        str | None,
         typer.Option(
-            "--max-faces", min=4, help="Simplify larger meshes to so many faces; the answer is projected back."
+            "--memory", help="Keep to so much memory, as 4GB; by default most of what is free.", show_default=False
         ),
     ] = None,
     smooth: Annotated[bool, typer.Option("--smooth", help="Clean part boundaries over the mesh.")] = False,
@@ -61,12 +65,17 @@ def predict(
         Literal["face", "vertex", "edge"] | None,
         typer.Option("--element", help="Answer for these; by default as the model was trained.", show_default=False),
     ] = None,
+    up: UpOption = "auto",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit code 1 if a mesh is unlike those that the model knows.")
+    ] = False,
     device: Annotated[str, typer.Option("--device", help="Where to compute: cpu, cuda, cuda:1, ...")] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Segment or classify meshes. Results are on the original meshes, in the order of their files.
 
-    Exit code 0: all done. 1: some files could not be used, each is named. 2: wrong use, or nothing could be done.
+    Exit code 0: all done. 1: some files could not be used, each is named, or with --strict are unlike what the model
+    knows. 2: wrong use, or nothing could be done.
     """
     from hodgeformer.predict.predictor import Predictor
 
@@ -74,13 +83,24 @@ def predict(
     predictor = Predictor.load(model, device)
     suffixes = _suffixes(formats, predictor, split_parts)
     targets = _named_outputs(inputs, out, suffixes)
-    options = {"max_faces": max_faces, "smooth": smooth, "tta": tta, "element": element}
+    options = {"faces": faces, "memory": _bytes(memory), "smooth": smooth, "tta": tta, "element": element, "up": up}
     done = _predict_all(predictor, targets, suffixes, split_parts=split_parts, as_json=as_json, options=options)
     if len(paths) == 1 and len(inputs) == 1 and done.errors and not Path(paths[0]).is_dir():
         raise next(iter(done.errors.values()))
     _report(done, model, out, as_json=as_json)
-    if done.errors:
+    if done.errors or (strict and done.unfamiliar):
         raise typer.Exit(1)
+
+
+def _bytes(text: str | None) -> int | None:
+    """4GB, 500 MB or 2.5g as a number of bytes."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9.]+) *([kmgt]?)i?b?", text.strip().lower())
+    try:
+        return int(float(found[1]) * 1024 ** "kmgt".find(found[2] or " ") * 1024) if found else int(text)
+    except ValueError:
+        raise ConfigError(f"--memory {text}: expected a size such as 4GB or 800MB") from None
 
 
 def _resolve_inputs(paths: list[str]) -> dict[Path, Path]:
@@ -165,15 +185,18 @@ def _predict_all(
 
         def failed(path: Any, error: Exception) -> None:
             done.errors[Path(path)] = error
-            progress.advance(task)
+            progress.update(task, completed=len(done.written) + len(done.errors))
 
-        for result in predictor.predict_many(targets, on_error=failed, **options):
+        def worked(share: float) -> None:
+            progress.update(task, completed=len(done.written) + len(done.errors) + share)
+
+        for result in predictor.predict_many(targets, on_error=failed, report=worked, **options):
             assert result.path is not None
             try:
                 _write(result, targets[result.path], suffixes, split_parts, done, as_json=as_json)
             except (HodgeFormerError, OSError) as error:
                 done.errors[result.path] = error
-            progress.advance(task)
+            progress.update(task, completed=len(done.written) + len(done.errors))
     return done
 
 
@@ -192,6 +215,7 @@ def _write(result: Result, target: Path, suffixes: list[str], split_parts: bool,
             written.append(target.with_name(f"{target.name}_{plain}.ply"))
             save_mesh(part, written[-1])
     done.written[result.path] = written
+    done.unfamiliar += bool(result.warnings)
     if as_json:
         done.records.append(_record(result, written))
     else:
@@ -207,19 +231,10 @@ def _record(result: Result, written: list[Path]) -> dict[str, Any]:
 
 
 def _answer(result: Result) -> str:
-    """One line for a person."""
-    import numpy as np
-
-    if result.task == "classification":
-        answer = f"{result.label} ({result.confidence[0]:.0%})"
-    elif result.task == "regression":
-        mean = ", ".join(f"{value:.4g}" for value in result.values.mean(axis=0))
-        answer = mean if result.element == "mesh" else f"mean {mean}"
-    else:
-        shares = np.bincount(result.labels, minlength=len(result.names)) / len(result.labels)
-        order = np.argsort(-shares, kind="stable")
-        answer = ", ".join(f"{result.names[i]} {shares[i]:.0%}" for i in order if shares[i] > 0)
-    return "\n  unlike the training meshes: ".join([answer, *result.warnings])
+    """A line for a person, and one for each thing to know."""
+    known = "" if result.familiarity is None else f"familiarity {result.familiarity:.2f}"
+    unlike = (f"unlike what the model knows: {text}" for text in result.warnings)
+    return "\n  ".join([result.summary, *filter(None, [result.resolution, known, *unlike])])
 
 
 def _report(done: _Done, model: str, out: Path, *, as_json: bool) -> None:
@@ -245,8 +260,6 @@ def _progress(total: int) -> Iterator[tuple[Progress, Any]]:
 
     console = Console(stderr=True)
     columns = (TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TextColumn("time left"))
-    bar = Progress(
-        *columns, TimeRemainingColumn(), console=console, transient=True, disable=total < 2 or not console.is_terminal
-    )
+    bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal)
     with bar as progress:
         yield progress, progress.add_task("predicting", total=total)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
 
 from hodgeformer.files import write_atomically
 
@@ -13,6 +15,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Row = Mapping[str, Any]
+FacesOption = Annotated[
+    str, typer.Option("--faces", help="Work on larger meshes at so many faces: auto (as trained), a number, original.")
+]
+UpOption = Annotated[
+    Literal["auto", "x", "y", "z", "-x", "-y", "-z"], typer.Option("--up", help="What points up, for pictures.")
+]
 
 # Tables that go to a file or a pipe are not cut to the width of a terminal.
 _PIPE_WIDTH = 200

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hodgeformer.cli.results import print_rows, save_rows
+from hodgeformer.cli.results import FacesOption, UpOption, print_rows, save_rows
 from hodgeformer.cli.study_operators import operators
 from hodgeformer.errors import ConfigError
 
@@ -37,12 +37,13 @@ def robustness(
     meshes: Annotated[
         int | None, typer.Option("--meshes", min=1, help="Only so many meshes.", show_default=False)
     ] = None,
-    faces: Annotated[
+    faces: FacesOption = "auto",
+    remesh: Annotated[
         list[int] | None,
-        typer.Option("--faces", min=4, help="Also remesh to this many faces; repeatable.", show_default=False),
+        typer.Option("--remesh", min=4, help="Also remesh to this many faces; repeatable.", show_default=False),
     ] = None,
     paper_only: Annotated[bool, typer.Option("--paper-only", help="Only what the paper has figures for.")] = False,
-    up: Annotated[Literal["x", "y", "z"], typer.Option("--up", help="What points up in the picture.")] = "y",
+    up: UpOption = "auto",
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("robustness"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
@@ -64,10 +65,10 @@ def robustness(
     checkpoint = load_checkpoint(locate_model(model))
     dataset = fitting(open_dataset(data), checkpoint)
     samples = dataset.split(split)[:meshes]
-    mutations = _mutations(faces or [], paper_only)
+    mutations = _mutations(remesh or [], paper_only)
     results = []
     with Console(stderr=True).status("scoring the original meshes") as status:
-        rows = scored(checkpoint.build_model(), dataset, samples, checkpoint.prepare, mutations, seed=seed)
+        rows = scored(checkpoint.build_model(), dataset, samples, checkpoint.at(faces), mutations, seed=seed)
         for result in rows:
             results.append(result)
             status.update(f"{len(results)} of {len(mutations) + 1} scored: {result.mutation.name}")

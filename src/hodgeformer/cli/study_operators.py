@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hodgeformer.cli.results import print_rows, table_console, write_json
+from hodgeformer.cli.results import UpOption, print_rows, table_console, write_json
 
 if TYPE_CHECKING:
     from hodgeformer.study.operator_report import OperatorReport
@@ -39,7 +39,7 @@ def operators(
         Literal["largest", "smallest"],
         typer.Option("--end", help="Eigenvalues of largest modulus, or of smallest real part."),
     ] = "largest",
-    up: Annotated[Literal["x", "y", "z"], typer.Option("--up", help="What points up in the pictures.")] = "y",
+    up: UpOption = "auto",
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("operators"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:

@@ -34,6 +34,10 @@ def train(
         list[str] | None,
         typer.Option("--set", help="A setting such as train.lr=3e-4; may be repeated.", show_default=False),
     ] = None,
+    faces: Annotated[
+        str | None,
+        typer.Option("--faces", help="Work on finer meshes at this many faces: auto, a number, original."),
+    ] = None,
     start: Annotated[
         str | None,
         typer.Option("--from", help="Fine-tune this model: a name, a run folder or a checkpoint.", show_default=False),
@@ -54,9 +58,10 @@ def train(
     if (source is None) == (resume is None):
         raise ConfigError("say what to train on (a folder, a configuration, a name), or --resume RUN; one of the two")
     overrides = [*(settings or []), *(["train.skip_bad=true"] if skip_bad else [])]
+    overrides += [f"prepare.faces={faces}"] if faces else []
     if resume is not None and (overrides or start or out):
         raise ConfigError(
-            "--resume goes on with the settings of the run; leave --set, --from, --out and --skip-bad out"
+            "--resume goes on with the settings of the run; leave --set, --faces, --from, --out and --skip-bad out"
         )
     folder = resume or out or Path("runs") / Path(source or "").stem
     purpose = "dry" if dry_run else "test" if self_test else "run"
@@ -87,7 +92,7 @@ def _train(
         else:
             setup = set_up(source, folder, settings=overrides, start=first, processes=processes, listener=listener)
     if purpose == "dry":
-        _show_plan(setup)
+        _show_plan(setup, first)
     elif purpose == "test":
         _self_test(setup)
     elif processes.is_first:
@@ -101,7 +106,7 @@ def _start_from(model: str | None) -> Checkpoint | None:
     return None if model is None else load_checkpoint(locate_model(model))
 
 
-def _show_plan(setup: Setup) -> None:
+def _show_plan(setup: Setup, start: Checkpoint | None) -> None:
     from hodgeformer.memory import GIGABYTE
     from hodgeformer.train.trial import estimate
 
@@ -109,10 +114,12 @@ def _show_plan(setup: Setup) -> None:
     if not setup.processes.is_first:
         return
     print(setup.config.toml())
+    for reason in setup.reasons(start):
+        print(f"# {reason}")
     splits = ", ".join(f"{len(samples)} {name}" for name, samples in setup.dataset.splits.items())
     print(f"# {setup.dataset.name}: {setup.dataset.task}, meshes: {splits}")
     print(f"# {cost.n_parameters:,} parameters, {cost.n_batches} steps per epoch, {cost.seconds_per_step:.2f} s each")
-    print(f"# about {cost.minutes:.0f} minutes, {cost.memory / GIGABYTE:.1f} GB of memory at the peak")
+    print(f"# measured: about {cost.minutes:.0f} minutes, {cost.memory / GIGABYTE:.1f} GB of memory at the peak")
 
 
 def _self_test(setup: Setup) -> None:

@@ -34,6 +34,9 @@ class Display(Listener):
     def warned(self, message: str) -> None:
         self._print(f"note: {message}")
 
+    def planned(self, reason: str) -> None:
+        self._print(f"plan: {reason}")
+
     def resumed(self, epoch: int, batch: int) -> None:
         self._print(f"going on at epoch {epoch + 1}, batch {batch + 1}")
 

@@ -7,10 +7,11 @@ import socket
 import sys
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hodgeformer.cli.results import FacesOption, UpOption
 from hodgeformer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,9 +34,8 @@ def view(
         ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="The folder that everything is saved into.")] = Path("labels"),
-    max_faces: Annotated[
-        int, typer.Option("--max-faces", min=4, help="Larger meshes are simplified for the prediction.")
-    ] = 50_000,
+    faces: FacesOption = "auto",
+    up: UpOption = "auto",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
 ) -> None:
     """See predictions in the browser, correct labels with a brush, and save them as a data set.
@@ -43,7 +43,7 @@ def view(
     A single argument that is a mesh file is taken for the mesh.
     """
     model, mesh = _told_apart(model, mesh)
-    viewer = _make_viewer(model, mesh, out, max_faces)
+    viewer = _make_viewer(model, mesh, out, faces, up)
     listening = _listen(host, port)
     address = f"http://{_shown(host)}:{listening.getsockname()[1]}/"
     print(
@@ -61,14 +61,14 @@ def _told_apart(model: str | None, mesh: Path | None) -> tuple[str | None, Path 
     return model, mesh
 
 
-def _make_viewer(model: str | None, mesh: Path | None, out: Path, max_faces: int) -> Viewer:
+def _make_viewer(model: str | None, mesh: Path | None, out: Path, faces: Any, up: Any) -> Viewer:
     try:
         from hodgeformer.viewer.app import make_viewer
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("starlette", "uvicorn", "anyio"):
             raise
         raise ConfigError("the viewer needs a small web server: pip install 'hodgeformer[view]'") from None
-    return make_viewer(model=model, mesh=mesh, out=out, max_faces=max_faces)
+    return make_viewer(model=model, mesh=mesh, out=out, faces=faces, up=up)
 
 
 def _listen(host: str, port: int | None) -> socket.socket:

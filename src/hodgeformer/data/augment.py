@@ -23,16 +23,19 @@ Axis = Literal["x", "y", "z"]
 class AugmentConfig(Settings):
     """How a training mesh is changed, each time anew.
 
-    First the shape. `bend`: `joints` parts of the surface turn by up to this many degrees, as limbs do. `grow`: as many
-    parts grow or shrink by up to a factor exp(grow). `warp`: space moves in long waves, standard deviation in sizes of
-    the mesh. `swell`: the surface moves along its normals in waves, up to this standard deviation in sizes of the mesh.
-    `slide`: vertices move along a random edge by up to this share of it. `noise`: up to this standard deviation in mean
-    edge lengths. `cut`: with probability `cut_chance` a plane takes up to this share of the faces away. Then the pose
-    is taken, and in it: `scale`: each axis by a factor in [1 - scale, 1 + scale]. `mirror`: the probability of a mirror
-    image across `mirror_axis`; `swap` lists pairs of classes that it exchanges, such as left and right. `rotation`:
-    none, uniform on SO(3), or any angle about `axis`. `tilt`: then up to this many degrees about a random axis.
+    A mesh that is finer than the working resolution is simplified to that times a factor in [1 / resolution,
+    resolution]. Then the shape. `bend`: `joints` parts of the surface turn by up to this many degrees, as limbs do.
+    `grow`: as many parts grow or shrink by up to a factor exp(grow). `warp`: space moves in long waves, standard
+    deviation in sizes of the mesh. `swell`: the surface moves along its normals in waves, up to this standard deviation
+    in sizes of the mesh. `slide`: vertices move along a random edge by up to this share of it. `noise`: up to this
+    standard deviation in mean edge lengths. `cut`: with probability `cut_chance` a plane takes up to this share of the
+    faces away. Then the pose is taken, and in it: `scale`: each axis by a factor in [1 - scale, 1 + scale]. `mirror`:
+    the probability of a mirror image across `mirror_axis`; `swap` lists pairs of classes that it exchanges, such as
+    left and right. `rotation`: none, uniform on SO(3), or any angle about `axis`. `tilt`: then up to this many degrees
+    about a random axis.
     """
 
+    resolution: float = Field(default=1.0, ge=1.0)
     bend: float = Field(default=0.0, ge=0.0, le=180.0)
     joints: int = Field(default=3, ge=1)
     grow: float = Field(default=0.0, ge=0.0)

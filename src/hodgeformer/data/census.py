@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from hodgeformer.containers import PerElement
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.errors import DataError, HodgeFormerError
-from hodgeformer.mesh.elements import radius, unit_edge_lengths
+from hodgeformer.mesh.elements import element_areas, radius, unit_edge_lengths
+from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.order import canonical_faces
 from hodgeformer.mesh.topology import repeats_a_vertex
@@ -38,7 +39,8 @@ class CountedMesh:
     """A mesh that can be used.
 
     `labels` are its labelled elements per class, or for a regression the rows (count, sum, sum of squares) of its
-    values. `radius` is that in the file, `edge_lengths` are `QUANTILES` at unit size, `shape` is equal for copies.
+    values. `shares` of its area belong to each class, in a segmentation. `radius` is that in the file, `edge_lengths`
+    are `QUANTILES` at unit size, `shape` is equal for copies.
     """
 
     name: str
@@ -46,8 +48,9 @@ class CountedMesh:
     n: PerElement[int]
     labels: NDArray[Any]
     n_unlabelled: int
+    shares: NDArray[np.float64]
     radius: float
-    edge_lengths: tuple[float, ...]
+    edge_lengths: NDArray[np.float64]
     shape: str
 
 
@@ -142,7 +145,7 @@ class Census:
                 raise DataError(f"{self.dataset.name}: no mesh of split '{split}' can be used")
         return self.dataset
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         dataset = self.dataset
         return {
@@ -212,8 +215,9 @@ def _counted(dataset: DataSet, sample: Sample, split: str) -> CountedMesh:
         n=PerElement(mesh.n_vertices, len(lengths), mesh.n_faces),
         labels=_labels(dataset, target),
         n_unlabelled=int((target < 0).sum()) if dataset.classes else 0,
+        shares=_shares(dataset, target, mesh),
         radius=radius(mesh),
-        edge_lengths=tuple(np.quantile(lengths, QUANTILES).tolist()),
+        edge_lengths=np.quantile(lengths, QUANTILES),
         shape=shape_hash(mesh),
     )
 
@@ -223,6 +227,15 @@ def _labels(dataset: DataSet, target: NDArray[Any]) -> NDArray[Any]:
         values = target.astype(np.float64)
         return np.stack([np.full(values.shape[1], len(values)), values.sum(axis=0), (values**2).sum(axis=0)])
     return np.bincount(target[target >= 0], minlength=len(dataset.classes))
+
+
+def _shares(dataset: DataSet, target: NDArray[Any], mesh: Mesh) -> NDArray[np.float64]:
+    if dataset.task != "segmentation" or dataset.kind is None:
+        return np.ones(1)
+    areas = element_areas(mesh.with_vertices(to_unit_sphere(mesh.vertices, mesh.faces)), dataset.kind)
+    known = target >= 0
+    covered = np.bincount(target[known], areas[known], len(dataset.classes))
+    return covered / max(float(areas.sum()), np.finfo(float).tiny)
 
 
 def _listed(group: tuple[CountedMesh, ...]) -> str:

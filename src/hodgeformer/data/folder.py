@@ -29,6 +29,7 @@ from hodgeformer.settings import Table
 
 # What a label file counts, whatever the data set says.
 _COUNTED: dict[str, ElementKind] = {".eseg": "e", ".fseg": "f"}
+_ENOUGH = 30  # training meshes, to spare some for validation
 
 
 def open_folder(root: Path) -> DataSet:
@@ -49,7 +50,7 @@ def open_folder(root: Path) -> DataSet:
         classes=classes,
         colors=spec.colors,
         n_values=_n_values(targets) if spec.task == "regression" else 1,
-        splits=_split(samples, spec.split, root),
+        splits=_with_validation(_split(samples, spec.split, root), spec.split),
     )
 
 
@@ -206,10 +207,31 @@ def _split(samples: list[Sample], rules: SplitRules, root: Path) -> Splits:
     taken = {sample.name for members in splits.values() for sample in members}
     if fractions:
         splits |= by_fractions([s for s in samples if s.name not in taken], fractions, rules.seed)
+    if given.get("val") == 0:
+        splits.pop("val")
     for name, members in splits.items():
         if not members:
             raise DataError(f"{root / FILE_NAME}: split '{name}' = {given[name]!r} is empty; it has no meshes")
     return {name: splits[name] for name in SPLITS if name in splits}
+
+
+def _with_validation(splits: Splits, rules: SplitRules) -> Splits:
+    """Where enough meshes train and nothing else was said, a tenth of them validates and calibrates.
+
+    Of every class alike; without classes a run of neighbors by name: these are often of one source, such as the frames
+    of one motion, and divided they would flatter. `val = 0` leaves all meshes to training.
+    """
+    train = splits.get("train", ())
+    if rules.val is not None or "val" in splits or len(train) < _ENOUGH:
+        return splits
+    if isinstance(train[0].target, WholeMesh) and isinstance(train[0].target.value, int):
+        return splits | by_fractions(train, {"train": 0.9, "val": 0.1}, rules.seed)
+    n = len(train) // 10
+    first = n * int(np.random.default_rng(rules.seed).integers(10))
+    ordered = sorted(train, key=lambda sample: sample.name)
+    held, names = tuple(ordered[first : first + n]), {sample.name for sample in ordered[first : first + n]}
+    divided = {**splits, "train": tuple(s for s in train if s.name not in names), "val": held}
+    return {name: divided[name] for name in SPLITS if name in divided}
 
 
 def write_folder(dataset: DataSet, root: Path, *, suffix: str = ".ply") -> None:
@@ -246,5 +268,6 @@ def _spec_of(dataset: DataSet) -> Table:
         spec["colors"] = [hex_color(color) for color in dataset.colors]
     spec["meshes"] = "meshes"
     spec["labels"] = "labels" if dataset.kind is not None else "labels.csv"
-    spec["split"] = {split: [sample.name for sample in samples] for split, samples in dataset.splits.items()}
+    named = {split: [sample.name for sample in samples] for split, samples in dataset.splits.items()}
+    spec["split"] = named if "val" in named else {**named, "val": 0.0}
     return spec

@@ -33,8 +33,8 @@ class Loader:
 
     Every epoch is shuffled, augmented and gets new random connections. No mesh is ever left out. With several
     processes, `rank` prepares only its share of every batch; the shares of all ranks together are the batch of a single
-    process. A batch has at most `batch_size` meshes and at most `max_faces` faces; a mesh with more faces makes a batch
-    of its own. `n_faces` are the sizes of the meshes of the split.
+    process. A batch has at most `batch_size` meshes and at most `batch_faces` faces; a mesh with more faces makes a
+    batch of its own. `n_faces` are the sizes of the meshes of the split.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Loader:
         prepare: PrepareConfig,
         augment: AugmentConfig | None,
         batch_size: int,
-        max_faces: int | None = None,
+        batch_faces: int | None = None,
         n_faces: Sequence[int],
         seed: int = 0,
         n_workers: int = 0,
@@ -54,7 +54,7 @@ class Loader:
     ) -> None:
         self.samples = dataset.split("train")
         self.seconds_waited = 0.0
-        self._batch_size, self._max_faces, self._n_faces = batch_size, max_faces, n_faces
+        self._batch_size, self._batch_faces, self._n_faces = batch_size, batch_faces, n_faces
         self._seed = seed
         self._rank, self._world_size = rank, world_size
         self._n_workers, self._prefetch = n_workers, prefetch
@@ -94,7 +94,7 @@ class Loader:
         """What this process prepares of every batch of an epoch."""
         if epoch not in self._epochs:
             order = epoch_order(len(self.samples), self._seed, epoch)
-            batches = cut_batches(order, self._batch_size, self._max_faces, self._n_faces)
+            batches = cut_batches(order, self._batch_size, self._batch_faces, self._n_faces)
             if min(map(len, batches)) < self._world_size:
                 raise DataError(
                     f"a batch of {min(map(len, batches))} meshes cannot be shared by {self._world_size} processes; "
@@ -166,16 +166,16 @@ def epoch_order(n: int, seed: int, epoch: int) -> list[int]:
 
 
 def cut_batches(
-    order: Sequence[int], size: int, max_faces: int | None, n_faces: Sequence[int]
+    order: Sequence[int], size: int, batch_faces: int | None, n_faces: Sequence[int]
 ) -> list[tuple[int, ...]]:
     """Consecutive batches that together hold the whole order, none of them much smaller than the others."""
-    if max_faces is None:
+    if batch_faces is None:
         n_batches = -(-len(order) // size)
         return [tuple(part.tolist()) for part in np.array_split(np.array(order), n_batches)]
     batches: list[list[int]] = [[]]
     for index in order:
         full = len(batches[-1]) == size
-        if batches[-1] and (full or sum(n_faces[i] for i in [*batches[-1], index]) > max_faces):
+        if batches[-1] and (full or sum(n_faces[i] for i in [*batches[-1], index]) > batch_faces):
             batches.append([])
         batches[-1].append(index)
     if len(batches) > 1:

@@ -18,11 +18,13 @@ from hodgeformer.errors import HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import n_frames, posed
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
+from hodgeformer.mesh.simplify import simplify
 from hodgeformer.packed.pack import Batch, pack
 
 # What a random stream is for is part of its seed, so that streams of one epoch do not repeat each other.
-Purpose = Literal["order", "shape", "connections"]
-_PURPOSES: tuple[Purpose, ...] = ("order", "shape", "connections")
+Purpose = Literal["order", "shape", "connections", "triangulation"]
+_PURPOSES: tuple[Purpose, ...] = ("order", "shape", "connections", "triangulation")
+_TRIANGULATIONS = 8  # of a mesh that is finer than the working resolution, a new one each epoch and then again
 _MEMORY = 512 << 20  # bytes of meshes that one worker keeps after reading them
 
 
@@ -75,7 +77,7 @@ class BatchSource(Dataset[Any]):
         self.at = torch.full((max(n_workers, 1),), -1, dtype=torch.int64)
         if n_workers:
             self.at.share_memory_()  # type: ignore[no-untyped-call]
-        self._memory: dict[int, tuple[Mesh, NDArray[Any]]] = {}
+        self._memory: dict[tuple[int, int | None], tuple[Mesh, NDArray[Any]]] = {}
         self._memory_left = _MEMORY
 
     def __getitem__(self, key: Key) -> Parcel | Failure:
@@ -101,7 +103,7 @@ class BatchSource(Dataset[Any]):
 
     def prepared(self, position: int, epoch: int, *, n_threads: int | None) -> PreparedMesh:
         """One mesh of the split as the model sees it in an epoch."""
-        mesh, target = self._load(position)
+        mesh, target = self._working(position, epoch)
         kind = self._dataset.kind
         place = (self._seed, epoch, position)
         rng = np.random.default_rng(stream_seed("shape", *place))
@@ -117,12 +119,31 @@ class BatchSource(Dataset[Any]):
         prepared = prepare(mesh, config, seed=seed, frame=frame, n_threads=n_threads)
         return prepared.with_target(target if kind is None else prepared.from_file_order(target, kind))
 
-    def _load(self, position: int) -> tuple[Mesh, NDArray[Any]]:
-        if position in self._memory:
-            return self._memory[position]
-        mesh, target = loaded = self._dataset.load(self._samples[position])
+    def _working(self, position: int, epoch: int) -> tuple[Mesh, NDArray[Any]]:
+        """A mesh and its target at the working resolution, where it is finer in one of a few triangulations."""
+        number = 0 if self._augment is None else epoch % _TRIANGULATIONS
+        known = next((key for key in ((position, None), (position, number)) if key in self._memory), None)
+        if known is not None:
+            return self._memory[known]
+        loaded = self._dataset.load(self._samples[position])
+        mesh, target = working = self._simplified(*loaded, stream_seed("triangulation", self._seed, position, number))
         size = mesh.vertices.nbytes + mesh.faces.nbytes + target.nbytes
         if size <= self._memory_left:
-            self._memory[position] = loaded
+            self._memory[position, None if mesh is loaded[0] else number] = working
             self._memory_left -= size
-        return loaded
+        return working
+
+    def _simplified(self, mesh: Mesh, target: NDArray[Any], seed: np.random.SeedSequence) -> tuple[Mesh, NDArray[Any]]:
+        faces, augment, kind = self._prepare.most_faces, self._augment, self._dataset.kind
+        if faces is None or mesh.n_faces <= faces:
+            return mesh, target
+        if augment is None:
+            small = simplify(mesh, faces)
+        else:
+            rng = np.random.default_rng(seed)
+            factor = augment.resolution ** rng.uniform(-1, 1)
+            small = simplify(mesh, round(faces * factor), seed=int(rng.integers(1 << 32)))
+        if kind is None:
+            return small.mesh, target
+        down = small.values_over if self._dataset.task == "regression" else small.labels_over
+        return small.mesh, down(target, kind)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.mesh.upright import UP_AXES, up_from_shape
 
-UpAxis = Literal["x", "y", "z"]
+Up = str | FloatArray
+"""What points up in a file: an axis, any direction, or "auto", found from how the shape would stand."""
 _DISTANCE = 4.5  # of the eye, in radii of the mesh: mild perspective
-# Rows: what points right, up and toward the eye of the front view.
-_FRONT: dict[UpAxis, list[list[int]]] = {
-    "x": [[0, 1, 0], [1, 0, 0], [0, 0, -1]],
-    "y": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
-    "z": [[1, 0, 0], [0, 0, 1], [0, -1, 0]],
-}
+# What looks toward the eye of the front view.
+_TOWARD = {"y": "z", "z": "-y", "x": "-z", "-y": "-z", "-z": "y", "-x": "-z"}
 
 
 @dataclass(frozen=True)
@@ -52,16 +49,29 @@ def as_views(views: Sequence[View | str] | int) -> tuple[View, ...]:
     return tuple(VIEWS[view] if isinstance(view, str) else view for view in views)
 
 
-def rotation(view: View, up: UpAxis = "y") -> FloatArray:
-    """Rows: right, up and toward the eye."""
+def upright(mesh: Mesh, up: Up = "auto") -> FloatArray:
+    """Rows: what points right, up and toward the eye of the front view."""
+    if isinstance(up, str):
+        if up != "auto" and up not in UP_AXES:
+            raise ConfigError(f"up is auto, {', '.join(UP_AXES)}, or a direction, got '{up}'")
+        up = up_from_shape(mesh) if up == "auto" else np.array(UP_AXES[up], dtype=np.float64)
+    direction = np.asarray(up, dtype=np.float64) / np.linalg.norm(up)
+    nearest = max(UP_AXES, key=lambda name: float(np.dot(UP_AXES[name], direction)))
+    toward = np.array(UP_AXES[_TOWARD[nearest]]) - direction * np.dot(UP_AXES[_TOWARD[nearest]], direction)
+    toward /= np.linalg.norm(toward)
+    return np.stack([np.cross(direction, toward), direction, toward])
+
+
+def rotation(view: View, front: FloatArray) -> FloatArray:
+    """Rows: right, up and toward the eye; `front` are those of the front view."""
     turn, tilt = np.radians([view.azimuth, view.elevation])
     around = np.array([[np.cos(turn), 0, -np.sin(turn)], [0, 1, 0], [np.sin(turn), 0, np.cos(turn)]])
     over = np.array([[1, 0, 0], [0, np.cos(tilt), -np.sin(tilt)], [0, np.sin(tilt), np.cos(tilt)]])
-    result: FloatArray = over @ around @ np.array(_FRONT[up], dtype=np.float64)
+    result: FloatArray = over @ around @ front
     return result
 
 
-def seen_from(mesh: Mesh, views: Sequence[View], up: UpAxis = "y") -> FloatArray:
+def seen_from(mesh: Mesh, views: Sequence[View], front: FloatArray) -> FloatArray:
     """Screen positions (views, n_v, 3): right and up in radii of the mesh, and nearness, linear on the screen.
 
     The middle of what each view shows lies at the origin. Vertices that no face uses are carried along but decide
@@ -73,7 +83,7 @@ def seen_from(mesh: Mesh, views: Sequence[View], up: UpAxis = "y") -> FloatArray
     radius = np.linalg.norm(centered[used], axis=1).max() or 1.0
     out = np.empty((len(views), mesh.n_vertices, 3))
     for i, view in enumerate(views):
-        turned = centered / radius @ rotation(view, up).T
+        turned = centered / radius @ rotation(view, front).T
         closer = _DISTANCE / np.maximum(_DISTANCE - turned[:, 2], 0.1)
         out[i, :, :2] = turned[:, :2] * closer[:, None]
         out[i, :, 2] = closer

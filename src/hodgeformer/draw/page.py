@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hodgeformer.draw.camera import Up, upright
 from hodgeformer.draw.colormap import ColormapName, field_limits
 from hodgeformer.errors import MeshError
 from hodgeformer.mesh.mesh import FloatArray, Mesh
@@ -49,12 +50,16 @@ class FieldLayer:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A mesh with what is known about it. `scores` are (name, share) pairs of the mesh as a whole, best first."""
+    """A mesh with what is known about it. `scores` are (name, share) pairs of the mesh as a whole, best first.
+
+    `up` is what points up in its file.
+    """
 
     mesh: Mesh
     layers: tuple[LabelLayer | FieldLayer, ...] = ()
     caption: str = ""
     scores: tuple[tuple[str, float], ...] = ()
+    up: Up = "auto"
 
 
 def labeled_scene(
@@ -67,6 +72,7 @@ def labeled_scene(
     probabilities: NDArray[Any] | None = None,
     truth: NDArray[Any] | None = None,
     caption: str = "",
+    up: Up = "auto",
 ) -> Scene:
     """Prediction, and where known ground truth, error and confidence, as layers of one scene."""
     layers: list[LabelLayer | FieldLayer] = [LabelLayer("prediction", labels, classes, colors, element, probabilities)]
@@ -77,7 +83,7 @@ def labeled_scene(
     if probabilities is not None:
         lowest = 1 / max(2, probabilities.shape[1])
         layers.append(FieldLayer("confidence", probabilities.max(axis=1), element, limits=(lowest, 1.0)))
-    return Scene(mesh, tuple(layers), caption)
+    return Scene(mesh, tuple(layers), caption, up=up)
 
 
 def page(scenes: Sequence[Scene], *, title: str = "hodgeformer") -> str:
@@ -110,7 +116,7 @@ def _scene_data(scene: Scene) -> dict[str, Any]:
         "caption": scene.caption,
         "nVertices": mesh.n_vertices,
         "nFaces": mesh.n_faces,
-        "positions": _encoded(_centered(mesh), np.float32),
+        "positions": _encoded(_centered(mesh) @ upright(mesh, scene.up).T, np.float32),
         "faces": _encoded(mesh.faces, np.uint32),
         "layers": [_layer_data(layer, mesh) for layer in scene.layers],
         "scores": [[name, round(float(share), 4)] for name, share in scene.scores[:_SHOWN_SCORES]],

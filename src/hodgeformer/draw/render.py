@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import uniform_filter
 
-from hodgeformer.draw.camera import AROUND, UpAxis, View, as_views, rotation, seen_from, view_extents
+from hodgeformer.draw.camera import AROUND, Up, View, as_views, rotation, seen_from, upright, view_extents
 from hodgeformer.draw.colormap import LOOK
 from hodgeformer.draw.lettering import ColorBar, Legend, Picture, key_band, title_band
 from hodgeformer.draw.raster import Floats, corner_normals, rasterize, shade
@@ -35,7 +35,7 @@ def render(
     blend: bool = True,
     views: Sequence[View | str] | int = AROUND,
     width: int = 1600,
-    up: UpAxis = "y",
+    up: Up = "auto",
     title: str = "",
     key: Legend | ColorBar | None = None,
     edges: float = 0.0,
@@ -43,14 +43,15 @@ def render(
     """Views of the mesh side by side on white, (height, width, 3) uint8.
 
     Colors are (n, 3) whole numbers 0..255; those of vertices flow into each other, or with `blend` false each paints
-    the pixels it is nearest to, as labels want. `edges` from 0 to 1 darkens the edges of the triangles. The colors of
-    the `key` appear exactly as given, those on the mesh shaded.
+    the pixels it is nearest to, as labels want. `up` is an axis such as "z" or "-y", a direction, or "auto". `edges`
+    from 0 to 1 darkens the edges of the triangles. The colors of the `key` appear exactly as given, those on the mesh
+    shaded.
     """
     chosen = as_views(views)
     if width < 64 * len(chosen):
         raise ConfigError(f"a picture of {len(chosen)} views needs a width of at least {64 * len(chosen)}, got {width}")
     colors = _corner_colors(mesh, face_colors, vertex_colors)
-    panels = _panels(mesh, chosen, width, up, colors, blend, edges)
+    panels = _panels(mesh, chosen, width, upright(mesh, up), colors, blend, edges)
     size = max(11, round(width / 75))
     bands = [title_band(title, width, round(1.25 * size))] if title else []
     bands.append(np.concatenate(panels, axis=1))
@@ -92,10 +93,10 @@ def _corner_colors(mesh: Mesh, face_colors: ArrayLike | None, vertex_colors: Arr
 
 
 def _panels(
-    mesh: Mesh, views: Sequence[View], width: int, up: UpAxis, colors: Floats, blend: bool, edges: float
+    mesh: Mesh, views: Sequence[View], width: int, front: FloatArray, colors: Floats, blend: bool, edges: float
 ) -> list[Picture]:
     """One picture per view, all of one height and one scale, each as wide as its view needs; `width` together."""
-    seen = seen_from(mesh, views, up)
+    seen = seen_from(mesh, views, front)
     extents = view_extents(seen, np.unique(mesh.faces))
     scale, height = _layout(extents, width)
     left_over = width - scale * extents[:, 0].sum()
@@ -107,7 +108,7 @@ def _panels(
 
     def draw(first: int, last: int) -> None:
         for i in range(first, last):
-            turned = (normals.reshape(-1, 3) @ rotation(views[i], up).T.astype(np.float32)).reshape(normals.shape)
+            turned = (normals.reshape(-1, 3) @ rotation(views[i], front).T.astype(np.float32)).reshape(normals.shape)
             shape = (height, int(widths[i]))
             panels[i] = _panel(seen[i], mesh, turned, colors, shape, scale, samples, blend, edges)
 

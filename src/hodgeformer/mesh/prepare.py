@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -17,7 +19,7 @@ from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import OrderName, canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.patterns import pattern_sizes, sparsity_patterns
 from hodgeformer.mesh.pose import PoseName, posed
-from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
+from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, incidence_lists, repeats_a_vertex
 from hodgeformer.mesh.winding import outward
 from hodgeformer.settings import Settings
 from hodgeformer.threads import thread_count
@@ -26,12 +28,19 @@ Count = Annotated[int, Field(ge=1)]
 Counts = dict[ElementKind, Count]
 SizeName = Literal["sphere", "area"]
 WindingName = Literal["file", "outward"]
+Faces = Annotated[int, Field(ge=4)] | Literal["auto", "original"]
+"""The working resolution: meshes with more faces are simplified to so many; "auto" is for a plan to decide."""
+Patterns = PerElement[SparsityPattern[NDArray[Any]]]
+_NO_PATTERNS: Patterns = PerElement.build(
+    lambda kind: SparsityPattern(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
+)
 DEFAULT_CAPS: Counts = {"v": 64, "e": 96, "f": 96}
 
 
 class PrepareConfig(Settings):
     """How a mesh becomes input. Stored in every checkpoint, because a model is only right for one way.
 
+    `faces`: the working resolution, to which finer meshes are simplified. What is prepared has it already.
     `n_neighbors`: "sqrt", one number, or one per kind {"v": 32, "e": 48, "f": 32}. `max_neighbors` caps "sqrt"; None
     for no cap. `random_share` of each row are random connections. `seed` draws them.
     `size`: scaled to the unit sphere, or to the area of the unit disk, which no pose changes.
@@ -39,6 +48,7 @@ class PrepareConfig(Settings):
     `features`: the paper's "coords", "normals" and "areas"; "distances" along the surface help where poses differ.
     """
 
+    faces: Faces = "original"
     n_neighbors: Literal["sqrt"] | Count | Counts = "sqrt"
     max_neighbors: Counts | None = Field(default_factory=lambda: dict(DEFAULT_CAPS))
     random_share: float = Field(default=0.2, ge=0.0, lt=1.0)
@@ -55,6 +65,16 @@ class PrepareConfig(Settings):
         if not groups:
             raise ValueError(f"at least one of {', '.join(GROUPS)} is needed")
         return tuple(group for group in GROUPS if group in groups)
+
+    @property
+    def most_faces(self) -> int | None:
+        """The number of faces that meshes are simplified to; None for as they are."""
+        return self.faces if isinstance(self.faces, int) else None
+
+    def working(self, n: PerElement[int]) -> PerElement[int]:
+        """About how many elements a mesh of n elements has at the working resolution."""
+        share = min(1.0, (self.most_faces or n.f) / max(n.f, 1))
+        return PerElement.build(lambda kind: round(share * n[kind]))
 
     @property
     def widths(self) -> PerElement[int]:
@@ -80,7 +100,7 @@ class PreparedMesh:
 
     topology: MeshComplex
     x_in: PerElement[NDArray[np.float32]]
-    patterns: PerElement[SparsityPattern[NDArray[Any]]]
+    patterns: Patterns
     positions: FloatArray
     order: PerElement[IntArray]
     face_source: IntArray
@@ -116,12 +136,14 @@ def prepare(
     extra: PerElement[NDArray[Any] | None] | None = None,
     seed: int | None = None,
     frame: int = 0,
+    patterned: bool = True,
     n_threads: int | None = None,
 ) -> PreparedMesh:
     """Pose, canonical order, unit sphere, complex, input features and sparsity patterns of a mesh.
 
     `extra` columns per element, in the file's order, are appended to x_in. `seed` draws the random connections in place
-    of the configured one; `frame` chooses one of the four frames of pose "frame_average".
+    of the configured one; `frame` chooses one of the four frames of pose "frame_average". What is not `patterned` is
+    for `patches` to cut up.
     """
     config = PrepareConfig() if config is None else config
     kept = np.flatnonzero(~repeats_a_vertex(mesh.faces))
@@ -131,28 +153,108 @@ def prepare(
     if config.winding == "outward":
         faces = outward(_moderate(mesh.vertices), faces)
     vertices, faces, order_v, face_order = _canonical(mesh, faces, config, frame)
-    vertices = to_unit_sphere(vertices, faces)
-    if config.size == "area":
-        vertices = to_disk_area(vertices, faces)
+    vertices = to_size(vertices, faces, config.size)
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
     order_f = kept[face_order]
     order = PerElement(order_v, _edge_order(topology, mesh.faces, order_v, order_f), order_f)
     prepared = PreparedMesh(
         topology=topology,
         x_in=input_features(vertices, topology, config.features),
-        patterns=sparsity_patterns(
-            topology,
-            vertices,
-            sizes=config.row_sizes(topology.n),
-            seed=config.seed if seed is None else seed,
-            n_threads=thread_count() if n_threads is None else n_threads,
-        ),
+        patterns=_patterns(topology, vertices, config, topology.n, seed, n_threads) if patterned else _NO_PATTERNS,
         positions=vertices,
         order=order,
         face_source=_face_source(topology, vertices, mesh, order),
         name=mesh.name,
     )
     return prepared if extra is None else _with_columns(prepared, extra)
+
+
+def patches(
+    whole: PreparedMesh, config: PrepareConfig, most_faces: int
+) -> Iterator[tuple[PreparedMesh, PerElement[FloatArray]]]:
+    """Pieces of at most about so many faces that overlap and cover a mesh, and what each element counts in them.
+
+    Faces stand in the order of a curve that fills space, so that a range of them lies together. Rings of faces are
+    added around it until the piece is twice as large; the farther out, the less they count. `order` of a piece are
+    numbers in the whole, whose features, position and size it keeps.
+    """
+    n, faces = whole.n, whole.topology.faces
+    incident = incidence_lists(faces, n.v)
+    unused = np.setdiff1d(np.arange(n.v), faces)
+    n_pieces = -(-2 * n.f // most_faces)
+    ends = np.linspace(0, n.f, n_pieces + 1).astype(np.int64)
+    for first, last in pairwise(ends):
+        chosen, fading = _with_rings(first, last, faces, incident, most_faces)
+        corners = faces[chosen]
+        vertices = np.union1d(corners, unused if first == 0 else unused[:0])
+        topology = MeshComplex.from_faces(np.searchsorted(vertices, corners), len(vertices))
+        edges = np.empty(topology.n.e, dtype=np.int64)
+        edges[topology.face_edges] = whole.topology.face_edges[chosen]
+        order = PerElement(vertices, edges, chosen)
+        rising = np.argsort(fading, kind="stable")  # the last write is the largest
+        counts = PerElement(np.ones(len(vertices)), np.ones(topology.n.e), fading)
+        counts.v[topology.faces[rising]] = fading[rising, None]
+        counts.e[topology.face_edges[rising]] = fading[rising, None]
+        positions = whole.positions[vertices]
+        yield (
+            PreparedMesh(
+                topology=topology,
+                x_in=PerElement(*(whole.x_in[kind][order[kind]] for kind in KINDS)),
+                patterns=_patterns(topology, positions, config, n),
+                positions=positions,
+                order=order,
+                face_source=np.arange(len(chosen)),
+                name=whole.name,
+            ),
+            counts,
+        )
+
+
+def _with_rings(
+    first: int, last: int, faces: IntArray, incident: tuple[IntArray, NDArray[Any]], most_faces: int
+) -> tuple[IntArray, FloatArray]:
+    """A range of faces and the rings around it, ascending; and 1 in the range, falling to 0 beyond the last ring."""
+    offsets, rows = incident
+    ring = np.full(len(faces), -1)
+    ring[first:last] = 0
+    front, n_faces, n_rings = np.arange(first, last), int(last - first), 0
+    while True:
+        vertices = np.unique(faces[front])
+        lengths = offsets[vertices + 1] - offsets[vertices]
+        starts = np.repeat(offsets[vertices] - np.cumsum(lengths) + lengths, lengths)
+        around = np.unique(rows[starts + np.arange(len(starts))])
+        front = around[ring[around] < 0]
+        n_faces += len(front)
+        if not front.size or n_faces > most_faces:
+            break
+        n_rings += 1
+        ring[front] = n_rings
+    chosen = np.flatnonzero(ring >= 0)
+    return chosen, 1 - ring[chosen] / (n_rings + 1)
+
+
+def _patterns(
+    topology: MeshComplex,
+    vertices: FloatArray,
+    config: PrepareConfig,
+    n: PerElement[int],
+    seed: int | None = None,
+    n_threads: int | None = None,
+) -> Patterns:
+    """With rows as long as those of a mesh of n elements."""
+    return sparsity_patterns(
+        topology,
+        vertices,
+        sizes=config.row_sizes(n),
+        seed=config.seed if seed is None else seed,
+        n_threads=thread_count() if n_threads is None else n_threads,
+    )
+
+
+def to_size(vertices: FloatArray, faces: IntArray, size: SizeName) -> FloatArray:
+    """The vertices in the size that a model sees."""
+    vertices = to_unit_sphere(vertices, faces)
+    return to_disk_area(vertices, faces) if size == "area" else vertices
 
 
 def _canonical(

@@ -1,97 +1,244 @@
-"""Fewer faces, and the way back: quadric decimation that remembers what became of every face and vertex."""
+"""Fewer faces, and the way back: every original face, vertex and edge keeps its place on the smaller mesh."""
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
+from hodgeformer.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.errors import MeshError
-from hodgeformer.mesh.geometry import face_centers, face_vectors, norms
+from hodgeformer.mesh.carry import Places, locate, majority, shares
+from hodgeformer.mesh.collapse import Surface
+from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms, unit, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.topology import incidence_lists, repeats_a_vertex
+from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
+from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
+from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
 
-# The decimator keeps its mesh in one place for the whole process.
-_DECIMATOR = threading.Lock()
+_TINY = np.finfo(np.float64).tiny  # what has no size still counts among its like
 
 
 @dataclass(frozen=True, eq=False)
 class Simplified:
-    """A smaller mesh; `face_map` and `vertex_map` give, for each original, the one that stands for it."""
+    """A smaller mesh; labels go over to it, values come back, both in the order of the file.
+
+    `vertex_map` gives for each original vertex the one that it went into.
+    """
 
     original: Mesh
     mesh: Mesh
-    face_map: IntArray
     vertex_map: IntArray
 
-    def carry_face_labels_down(self, labels: ArrayLike) -> NDArray[np.int64]:
-        """For each small face the label that covers most area of the original faces it stands for."""
+    def labels_over(self, labels: ArrayLike, kind: ElementKind) -> NDArray[np.int64]:
+        """For each small element the label that covers most of it: of the area, or of the length of edges.
+
+        No label is lost: one that covers most of nothing gets the element where its share is greatest. Labels below
+        zero mark what is unlabelled and have no such right.
+        """
+        array = _per(labels, self.count(self.original, kind), kind)
+        if self.mesh is self.original:
+            return array.astype(np.int64)
+        source, target, weights = self.votes(kind)
+        return majority(array[source], target, weights, self.count(self.mesh, kind))
+
+    def shares_over(self, labels: ArrayLike, n_classes: int, kind: ElementKind) -> FloatArray:
+        """(n, n_classes) how much of each small element every class covers; zero where all of it is unlabelled."""
+        array = _per(labels, self.count(self.original, kind), kind)
+        source, target, weights = self.votes(kind)
+        return shares(array[source], target, weights, self.count(self.mesh, kind), n_classes)
+
+    def values_over(self, values: ArrayLike, kind: ElementKind) -> NDArray[np.float32]:
+        """(n, columns) numbers of the original elements as their mean over each small one, by area or length."""
+        array = _per(values, self.count(self.original, kind), kind)
+        source, target, weights = self.votes(kind)
+        n = self.count(self.mesh, kind)
+        total = np.bincount(target, weights, n)
+        columns = [np.bincount(target, weights * column[source], n) / total for column in array.T]
+        return np.stack(columns, axis=1).astype(np.float32)
+
+    def values_back(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
+        """Probabilities or other numbers of the small elements at every original element, interpolated.
+
+        Values flow into each other between the elements, so that a border between labels runs through the small
+        triangles and is as smooth as the edges of the original allow.
+        """
+        array = _per(values, self.count(self.mesh, kind), kind)
+        if self.mesh is self.original:
+            return array
+        return self.places(kind).interpolate(array, kind, self._at_size_one[1], self._small)
+
+    def places(self, kind: ElementKind) -> Places:
+        """Where the center of each original element lies on the faces of the smaller mesh that repeat no vertex."""
+        vertices, points = self._at_size_one
+        normals = face_vectors(vertices, self.original.faces)
+        if kind == "f":
+            members, centers = self.original.faces, face_centers(vertices, self.original.faces)
+        else:
+            normals = vertex_sums(normals, self.original.faces, len(vertices))
+            members, centers = np.arange(len(vertices))[:, None], vertices
+        if kind == "e":
+            members, centers = self._fine.edges, edge_centers(vertices, self._fine.edges)
+            normals = normals[members[:, 0]] + normals[members[:, 1]]
+        return locate(centers, unit(normals), self.vertex_map[members], vertices=points, faces=self._small.faces)
+
+    @property
+    def _at_size_one(self) -> tuple[FloatArray, FloatArray]:
+        """Vertices of the original and of the smaller mesh."""
         low, scale = _box(self.original.vertices)
-        areas = norms(face_vectors((self.original.vertices - low) / scale, self.original.faces))
-        # Faces without area still count among themselves.
-        weights = areas + np.finfo(np.float64).tiny
-        return _majority(_per(labels, self.original.n_faces, "face"), self.face_map, weights, self.mesh.n_faces)
+        return (self.original.vertices - low) / scale, (self.mesh.vertices - low) / scale
 
-    def carry_vertex_labels_down(self, labels: ArrayLike) -> NDArray[np.int64]:
-        """For each small vertex the most frequent label among the original vertices it stands for."""
-        labels = _per(labels, self.original.n_vertices, "vertex")
-        return _majority(labels, self.vertex_map, np.ones(len(labels)), self.mesh.n_vertices)
+    @cached_property
+    def _fine(self) -> MeshComplex:
+        return _file_complex(self.original)
 
-    def project_face_values_up(self, values: ArrayLike) -> NDArray[Any]:
-        """Labels, probabilities or colors of the small faces onto the original faces."""
-        return _per(values, self.mesh.n_faces, "face")[self.face_map]
+    @cached_property
+    def _small(self) -> MeshComplex:
+        return _file_complex(self.mesh)
 
-    def project_vertex_values_up(self, values: ArrayLike) -> NDArray[Any]:
-        return _per(values, self.mesh.n_vertices, "vertex")[self.vertex_map]
+    def count(self, mesh: Mesh, kind: ElementKind) -> int:
+        """How many elements of a kind the original or the smaller mesh has."""
+        if kind == "e":
+            return (self._fine if mesh is self.original else self._small).n.e
+        return mesh.n_faces if kind == "f" else mesh.n_vertices
+
+    def votes(self, kind: ElementKind) -> tuple[IntArray, IntArray, FloatArray]:
+        """Which original element speaks for which small one, and how loud. Each small one hears at least one."""
+        vertices, points = self._at_size_one
+        areas = norms(face_vectors(vertices, self.original.faces)) + _TINY
+        if kind == "v":
+            weights = vertex_sums(areas[:, None], self.original.faces, len(vertices))[:, 0] + _TINY
+            return np.arange(len(vertices)), self.vertex_map, weights
+        if self.mesh is self.original:
+            target = np.arange(self.count(self.mesh, kind))
+        elif kind == "f":
+            target = np.flatnonzero(~repeats_a_vertex(self.mesh.faces))[self.places(kind).face]
+        else:
+            places = self.places(kind)
+            side = (places.weights.argmin(axis=1) + 1) % 3  # the one opposite the least corner
+            target = self._small.face_edges[places.face, side]
+        if kind == "f":
+            weights, centers = areas, face_centers(vertices, self.original.faces)
+            small_centers = face_centers(points, self.mesh.faces)
+        else:
+            ends = vertices[self._fine.edges]
+            weights, centers = norms(ends[:, 1] - ends[:, 0]) + _TINY, ends.mean(axis=1)
+            small_centers = edge_centers(points, self._small.edges)
+        unheard = np.setdiff1d(np.arange(len(small_centers)), target)
+        source = np.arange(len(centers))
+        if unheard.size:
+            nearest = cKDTree(centers).query(small_centers[unheard])[1]
+            source, target = np.concatenate([source, nearest]), np.concatenate([target, unheard])
+        return source, target, weights[source]
 
 
-def simplify(mesh: Mesh, n_faces: int) -> Simplified:
-    """Collapse edges, the least damage first, until about `n_faces` faces are left.
+@dataclass(frozen=True, eq=False)
+class Refined:
+    """A finer mesh; labels go over to it, values come back, both in the order of the file."""
 
-    A mesh that has no more than that comes back as it is. The result can have more faces than asked where no
-    collapse is possible without folding the surface over. The same mesh always gives the same result.
+    original: Mesh
+    mesh: Mesh
+    vertex_map: IntArray
+
+    def labels_over(self, labels: ArrayLike, kind: ElementKind) -> NDArray[np.int64]:
+        """Every piece of an element has its label; what lies between two takes that of one of them."""
+        target = self._undone.votes(kind)[1]
+        n = self._undone.count(self.original, kind)
+        return _per(labels, n, kind)[target[: self._undone.count(self.mesh, kind)]].astype(np.int64)
+
+    def values_back(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
+        """The mean over the pieces of each original element, by their size."""
+        array = _per(values, self._undone.count(self.mesh, kind), kind)
+        source, target, weights = self._undone.votes(kind)
+        n = self._undone.count(self.original, kind)
+        shares = weights / np.bincount(target, weights, n)[target]
+        mean: NDArray[Any] = csr_array((shares, (target, source)), shape=(n, len(array))) @ array
+        return mean.astype(array.dtype if array.dtype.kind == "f" else np.float64)
+
+    @cached_property
+    def _undone(self) -> Simplified:
+        """The way from the finer mesh to the original."""
+        return Simplified(self.mesh, self.original, self.vertex_map)
+
+
+def refine(mesh: Mesh, n_faces: int) -> Refined:
+    """Cut all faces in four, as often as brings the mesh nearest to `n_faces`; the surface stays exactly as it is."""
+    fine, origin = mesh, np.arange(mesh.n_faces)
+    while 2 * fine.n_faces < n_faces:
+        traced = subdivided(fine)
+        fine, origin = traced.mesh, origin[traced.origin]
+    of_vertex = np.zeros(fine.n_vertices, dtype=np.int64)
+    of_vertex[fine.faces] = origin[:, None]
+    corners = mesh.faces[of_vertex]
+    nearest = np.linalg.norm(mesh.vertices[corners] - fine.vertices[:, None], axis=2).argmin(axis=1)
+    vertex_map = corners[np.arange(len(corners)), nearest]
+    vertex_map[: mesh.n_vertices] = np.arange(mesh.n_vertices)
+    return Refined(mesh, fine, vertex_map)
+
+
+def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified:
+    """Collapse edges, the least damage first, until no more than `n_faces` faces are left.
+
+    A mesh that has no more than that comes back as it is. A closed manifold stays one, even if more faces are left
+    than asked; only pieces smaller than a face of the result are left out to meet the number. The result does not
+    depend on how the file numbers vertices and faces, nor on whether the mesh was subdivided. Another `seed` draws
+    another triangulation of the same surface.
     """
     if n_faces < 1:
         raise MeshError(f"{mesh.name}: cannot simplify to {n_faces} faces; at least 1 is needed")
     if n_faces >= mesh.n_faces:
-        return Simplified(mesh, mesh, np.arange(mesh.n_faces), np.arange(mesh.n_vertices))
+        return Simplified(mesh, mesh, np.arange(mesh.n_vertices))
     low, scale = _box(mesh.vertices)
     positions = (mesh.vertices - low) / scale
     proper = np.flatnonzero(~repeats_a_vertex(mesh.faces))
+    if not proper.size:
+        raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface to simplify")
     used, dense = np.unique(mesh.faces[proper], return_inverse=True)
-    dense = dense.reshape(-1, 3)
-    if n_faces >= len(dense):
-        points, stands_for = positions[used], np.arange(len(used))
-    else:
-        points, stands_for = _decimate(mesh.name, positions[used], dense, n_faces)
-    moved = stands_for[dense]
-    survives = ~repeats_a_vertex(moved) & (moved >= 0).all(axis=1)
-    faces = moved[survives]
+    order = canonical_order(positions[used], dense.reshape(-1, 3))
+    points, faces, into = positions[used][order], inverse(order)[dense.reshape(-1, 3)], np.arange(len(order))
+    while seed is None and len(faces) > n_faces and (undone := undo_subdivision(points, faces)) is not None:
+        faces, into = undone[0], undone[1][into]
+    surface, joined = _joined_surface(points, canonical_faces(faces)[0])
+    surface.reduce(n_faces, seed)
+    kept, small_faces = np.unique(surface.faces[surface.alive], return_inverse=True)
+    number = np.full(len(order), -1, dtype=np.int64)
+    number[kept] = np.arange(len(kept))
     small = replace(
         mesh,
-        vertices=points * scale + low,
-        faces=faces,
+        vertices=surface.points[kept] * scale + low,
+        faces=small_faces.reshape(-1, 3),
         polygons=None,
         attributes={},
-        notes=(*mesh.notes, f"simplified from {mesh.n_faces} to {len(faces)} faces"),
+        notes=(*mesh.notes, f"simplified from {mesh.n_faces} to {surface.n_faces} faces"),
     )
     vertex_map = np.full(mesh.n_vertices, -1, dtype=np.int64)
-    vertex_map[used] = stands_for
-    # Vertices that went down with their component, and those that no face uses, take the nearest.
+    vertex_map[used[order]] = number[surface.went_into()[joined[into]]]
+    # Vertices that went down with their piece, and those that no face uses, take the nearest.
     lost = np.flatnonzero(vertex_map < 0)
     if lost.size:
-        vertex_map[lost] = cKDTree(points).query(positions[lost])[1]
-    face_map = np.full(mesh.n_faces, -1, dtype=np.int64)
-    face_map[proper[survives]] = np.arange(len(faces))
-    lost = np.flatnonzero(face_map < 0)
-    if lost.size:
-        centers = face_centers(positions, mesh.faces[lost])
-        face_map[lost] = _nearest_at(centers, vertex_map[mesh.faces[lost]], points=points, faces=faces)
-    return Simplified(mesh, small, face_map, vertex_map)
+        vertex_map[lost] = cKDTree(surface.points[kept]).query(positions[lost])[1]
+    return Simplified(mesh, small, vertex_map)
+
+
+def _joined_surface(points: FloatArray, faces: IntArray) -> tuple[Surface, IntArray]:
+    """The surface, and for each vertex the one that it was joined with.
+
+    Border vertices at the same place are joined: files cut a surface along the seams of its texture, or into single
+    triangles.
+    """
+    surface, joined = Surface.from_mesh(points, faces), np.arange(len(points))
+    rim = np.flatnonzero(surface.rim)
+    _, first, place = np.unique(points[rim], axis=0, return_index=True, return_inverse=True)
+    joined[rim] = rim[first[place.ravel()]]
+    whole = ~repeats_a_vertex(joined[faces])
+    if len(first) == len(rim) or not whole.any():
+        return surface, np.arange(len(points))
+    return Surface.from_mesh(points, joined[faces[whole]]), joined
 
 
 def _box(vertices: FloatArray) -> tuple[FloatArray, float]:
@@ -100,63 +247,15 @@ def _box(vertices: FloatArray) -> tuple[FloatArray, float]:
     return low, float((vertices.max(axis=0) - low).max()) or 1.0
 
 
-def _decimate(name: str, points: FloatArray, faces: IntArray, n_faces: int) -> tuple[FloatArray, IntArray]:
-    """New points, and for each old one the new one it went into, -1 where all its faces are gone."""
-    import fast_simplification
-
-    with _DECIMATOR:
-        reduced, triangles, collapses = fast_simplification.simplify(
-            points, faces.astype(np.int32), target_count=n_faces, return_collapses=True
-        )
-    if len(triangles) == 0:
-        raise MeshError(f"{name}: nothing is left of {len(faces)} faces at {n_faces}; ask for more faces")
-    into = np.arange(len(points))
-    into[collapses[:, 1]] = collapses[:, 0]
-    # Follow the chains of collapses to their ends, doubling the step each time.
-    while not np.array_equal(into, into[into]):
-        into = into[into]
-    moved = into[faces]
-    kept = np.unique(moved[~repeats_a_vertex(moved)])
-    if len(kept) != len(reduced):
-        raise MeshError(f"{name}: the decimator lost track of its vertices; try another number of faces")
-    number = np.full(len(points), -1, dtype=np.int64)
-    number[kept] = np.arange(len(kept))
-    return reduced, number[into]
+def _file_complex(mesh: Mesh) -> MeshComplex:
+    """The complex of the faces that repeat no vertex, its edges in the file's order."""
+    topology = MeshComplex.from_faces(mesh.faces[~repeats_a_vertex(mesh.faces)], mesh.n_vertices)
+    order = edges_by_first_appearance(topology.face_edges, topology.n.e)
+    return replace(topology, edges=topology.edges[order], face_edges=inverse(order)[topology.face_edges])
 
 
-def _nearest_at(centers: FloatArray, corners: IntArray, *, points: FloatArray, faces: IntArray) -> IntArray:
-    """For each center the face with the nearest center among the faces at its three corners.
-
-    Only faces at those corners are asked, so that a label cannot jump to another sheet that happens to be near.
-    """
-    offsets, incident = incidence_lists(faces, len(points))
-    counts = np.diff(offsets)[corners.ravel()]
-    begin = np.repeat(offsets[corners.ravel()] - (np.cumsum(counts) - counts), counts)
-    candidate = incident[begin + np.arange(int(counts.sum()))]
-    per_row = counts.reshape(-1, 3).sum(axis=1)
-    start = np.cumsum(per_row) - per_row
-    row = np.repeat(np.arange(len(corners)), per_row)
-    distance = norms(centers[row] - face_centers(points, faces)[candidate])
-    # Of equally near faces the one with the smallest number.
-    near = distance == np.repeat(np.minimum.reduceat(distance, start), per_row)
-    nearest: IntArray = np.minimum.reduceat(np.where(near, candidate, len(faces)), start).astype(np.int64)
-    return nearest
-
-
-def _majority(labels: NDArray[Any], target: IntArray, weights: FloatArray, n_targets: int) -> NDArray[np.int64]:
-    """Label of greatest total weight for each target, the smaller label on a tie."""
-    values, label = np.unique(labels, return_inverse=True)
-    pairs, pair = np.unique(target * len(values) + label, return_inverse=True)
-    total = np.bincount(pair, weights)
-    owner, choice = np.divmod(pairs, len(values))
-    order = np.lexsort((choice, -total, owner))
-    first = np.searchsorted(owner[order], np.arange(n_targets))
-    winners: NDArray[np.int64] = values[choice[order][first]].astype(np.int64)
-    return winners
-
-
-def _per(values: ArrayLike, n: int, element: str) -> NDArray[Any]:
+def _per(values: ArrayLike, n: int, kind: ElementKind) -> NDArray[Any]:
     array = np.asarray(values)
     if array.ndim == 0 or len(array) != n:
-        raise MeshError(f"expected one value per {element} ({n}), got an array of shape {array.shape}")
+        raise MeshError(f"expected one value per {ELEMENT_NAMES[kind]} ({n}), got an array of shape {array.shape}")
     return array

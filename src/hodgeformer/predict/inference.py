@@ -7,35 +7,72 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hodgeformer.containers import ElementKind
-from hodgeformer.mesh.elements import carry
+from hodgeformer.containers import ElementKind, PerElement
+from hodgeformer.memory import free_memory
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.pose import n_frames
-from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
+from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, patches, prepare
 from hodgeformer.mesh.simplify import Simplified, simplify
+from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.memory import activation_memory
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import pack
 
 T = TypeVar("T")
+Output = NDArray[np.float32]
+
+_SHARE = 0.6  # of the free memory that a prediction may take
+_COUNTED = 100_000  # faces of the mesh that the estimate is made for
+_COPIES = 3  # of patterns and features while a view goes from preparation into the model
+_COMPLEX_BYTES = 1200  # per face: topology, orders, incidences and their transposes
+_LEAST_ROOM = 2000  # faces: smaller patches would say little
+
+
+def room(model: ModelConfig, config: PrepareConfig, memory: int | None = None) -> int:
+    """Faces that one pass may have, to be done within so many bytes; by default most of what is free."""
+    n = PerElement(_COUNTED // 2, 3 * _COUNTED // 2, _COUNTED)
+    sizes = config.row_sizes(n)
+    nnz = PerElement.build(lambda kind: n[kind] * sum(sizes[kind]))
+    numbers = sum(nnz) + sum(n[kind] * config.widths[kind] for kind in ("v", "e", "f"))
+    bytes_per_face = (activation_memory(model, n, nnz, training=False) + 4 * _COPIES * numbers) / _COUNTED
+    allowed = _SHARE * free_memory() if memory is None else memory
+    return max(_LEAST_ROOM, int(allowed / (bytes_per_face + _COMPLEX_BYTES)))
+
+
+class _OnDemand(Sequence[PreparedMesh]):
+    """Views that are prepared when they are asked for and not kept: one of a large mesh fits where four do not."""
+
+    def __init__(self, makers: Sequence[Callable[[], PreparedMesh]]) -> None:
+        self._makers = makers
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._makers[index]()
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
     """A mesh as a model sees it: simplified where it is too large, turned, in every frame of its pose, prepared.
 
-    The answers for all `views` are averaged.
+    The answers for all `views` are averaged. Views of more than `room` faces have no patterns; they go through the
+    model in patches.
     """
 
     mesh: Mesh
     simplified: Simplified | None
-    views: tuple[PreparedMesh, ...]
+    views: Sequence[PreparedMesh]
+    config: PrepareConfig
+    room: int
 
     @property
     def working_mesh(self) -> Mesh:
@@ -44,40 +81,59 @@ class Seen:
 
     @property
     def n_faces(self) -> int:
-        """Faces of all views together: what they cost."""
-        return sum(view.n.f for view in self.views)
+        """Faces of all views that are in memory: what they cost."""
+        return self.working_mesh.n_faces * (1 if isinstance(self.views, _OnDemand) else len(self.views))
+
+    @property
+    def patched(self) -> bool:
+        return self.working_mesh.n_faces > self.room
 
     def on_mesh(self, values: NDArray[Any], kind: ElementKind | None) -> NDArray[Any]:
         """Values per element of the working mesh as values per element of the mesh itself."""
         if self.simplified is None or kind is None:
             return values
-        if kind == "f":
-            return self.simplified.project_face_values_up(values)
-        if kind == "v":
-            return self.simplified.project_vertex_values_up(values)
-        # Edges have no map of their own: over the faces and back.
-        on_faces = carry(values, self.simplified.mesh, source="e", to="f")
-        return carry(self.simplified.project_face_values_up(on_faces), self.mesh, source="f", to="e")
+        return self.simplified.values_back(values, kind)
 
 
 def see(
     mesh: Mesh,
     config: PrepareConfig,
     *,
-    max_faces: int | None = None,
     turns: Sequence[FloatArray] = (),
+    room: int = 10**9,
     n_threads: int | None = None,
 ) -> Seen:
-    """Everything that comes before the model; `turns` are rotations to look from beside that of the file."""
-    simplified = simplify(mesh, max_faces) if max_faces is not None and mesh.n_faces > max_faces else None
+    """Everything that comes before the model, at the resolution of the configuration.
+
+    `turns` are rotations to look from beside that of the file, `room` is how many faces can be worked on at once.
+    """
+    most = config.most_faces
+    simplified = simplify(mesh, most) if most is not None and mesh.n_faces > most else None
     working = mesh if simplified is None else simplified.mesh
-    turned = (working, *(working.with_vertices(working.vertices @ turn.T) for turn in turns))
-    views = tuple(
-        prepare(look, config, frame=frame, n_threads=n_threads)
-        for look in turned
-        for frame in range(n_frames(config.pose))
-    )
-    return Seen(mesh, simplified, views)
+    patterned = working.n_faces <= room
+
+    def look(turn: FloatArray | None, frame: int) -> PreparedMesh:
+        turned = working if turn is None else working.with_vertices(working.vertices @ turn.T)
+        return prepare(turned, config, frame=frame, patterned=patterned, n_threads=n_threads)
+
+    makers = [partial(look, turn, frame) for turn in (None, *turns) for frame in range(n_frames(config.pose))]
+    fits = len(makers) * working.n_faces <= room
+    views = tuple(make() for make in makers) if fits else _OnDemand(makers)
+    return Seen(mesh, simplified, views, config, room)
+
+
+@dataclass(frozen=True, eq=False)
+class Answered(Generic[T]):
+    """What belongs to a mesh, and what the model says of it.
+
+    `output` has a row per element of the file, or one for the whole mesh: probabilities, or the values of a regression.
+    `features` are the means of what the encoder hands to the head.
+    """
+
+    owner: T
+    seen: Seen
+    output: FloatArray
+    features: FloatArray
 
 
 def answers(
@@ -85,21 +141,44 @@ def answers(
     meshes: Iterable[tuple[T, Seen]],
     *,
     batch_faces: int,
+    temperature: float = 1.0,
     values: Callable[[Tensor], Tensor] | None = None,
-) -> Iterator[tuple[T, Seen, FloatArray]]:
-    """Each mesh, with what belongs to it, and the answer for it, in order, while they come.
+    report: Callable[[float], None] | None = None,
+) -> Iterator[Answered[T]]:
+    """The answer for each mesh, in order, while they come.
 
-    An answer has a row per element of the file, or one for the whole mesh: probabilities, or the values of a
-    regression, which `values` makes of outputs that are not in the units of the data. Views of together at most
-    `batch_faces` faces, of one mesh or of several, share a pass through the model.
+    Views of together at most `batch_faces` faces, of one mesh or of several, share a pass through the model. `values`
+    makes values of the outputs of a regression that are not in the units of the data. `report` is told the share of
+    the passes over a mesh that are done.
     """
-    kind = model.config.target_kind
+    kind, told = model.config.target_kind, report or (lambda share: None)
+    is_probability = model.config.task != "regression"
     for batch in _batches(meshes, batch_faces):
-        outputs = _outputs(model, [view for _, view in batch], values)
-        for (mean, view), output in zip(batch, outputs, strict=True):
-            mean.add(output if kind is None else view.to_file_order(output, kind))
+        first = batch[0][0]
+        told(first.n / len(first.seen.views))
+        if first.seen.patched:
+            passes = [_blended(model, batch[0][1], first, values, told)]
+        else:
+            passes = _outputs(model, [view for _, view in batch], values)
+        for (mean, view), (output, features) in zip(batch, passes, strict=True):
+            mean.add(output if kind is None else view.to_file_order(output, kind), features)
             if mean.n == len(mean.seen.views):
-                yield mean.owner, mean.seen, mean.seen.on_mesh(mean.total / mean.n, kind)
+                told(1.0)
+                answer = mean.seen.on_mesh(mean.total / mean.n, kind)
+                answer = tempered(answer, temperature) if is_probability else answer
+                yield Answered(mean.owner, mean.seen, answer, mean.features / mean.n)
+
+
+def tempered(probabilities: FloatArray, temperature: float) -> FloatArray:
+    """p^(1/T), rows summing to one: softmax(logits / T) if p is a softmax.
+
+    It comes after averaging, so that what is calibrated is the answer as it is given, and no label depends on it.
+    """
+    if temperature == 1:
+        return probabilities
+    powers = np.maximum(probabilities, 1e-12) ** (1 / temperature)
+    result: FloatArray = powers / powers.sum(axis=1, keepdims=True)
+    return result
 
 
 class _Mean:
@@ -108,10 +187,12 @@ class _Mean:
     def __init__(self, owner: Any, seen: Seen) -> None:
         self.owner, self.seen = owner, seen
         self.total: FloatArray = np.zeros(())
+        self.features: FloatArray = np.zeros(())
         self.n = 0
 
-    def add(self, output: NDArray[np.float32]) -> None:
+    def add(self, output: Output, features: Output) -> None:
         self.total = self.total + output
+        self.features = self.features + features
         self.n += 1
 
 
@@ -120,12 +201,13 @@ def _batches(meshes: Iterable[tuple[Any, Seen]], batch_faces: int) -> Iterator[l
     n_faces = 0
     for owner, seen in meshes:
         mean = _Mean(owner, seen)
-        for view in seen.views:
-            if batch and n_faces + view.n.f > batch_faces:
+        n_view = seen.working_mesh.n_faces
+        for number in range(len(seen.views)):
+            if batch and n_faces + n_view > min(batch_faces, seen.room):
                 yield batch
                 batch, n_faces = [], 0
-            batch.append((mean, view))
-            n_faces += view.n.f
+            batch.append((mean, seen.views[number]))
+            n_faces += n_view
     if batch:
         yield batch
 
@@ -133,14 +215,43 @@ def _batches(meshes: Iterable[tuple[Any, Seen]], batch_faces: int) -> Iterator[l
 @torch.no_grad()
 def _outputs(
     model: HodgeFormer, views: list[PreparedMesh], values: Callable[[Tensor], Tensor] | None
-) -> list[NDArray[np.float32]]:
-    """One array per view: a row per element in the order of the view, or one row."""
+) -> list[tuple[Output, Output]]:
+    """Per view a row per element in the order of the view, or one row; and the means of its features."""
     batch = pack(views).to(next(model.parameters()).device)
-    rows: Tensor = model(batch).float()
+    x = model.forward_features(batch)
+    rows: Tensor = model.head(x, batch.topology).float()
     if model.config.task != "regression":
         rows = rows.softmax(dim=1)
     elif values is not None:
         rows = values(rows)
     kind = model.config.target_kind
     parts = rows.unsqueeze(1) if kind is None else batch.split(rows, kind)
-    return [part.cpu().numpy() for part in parts]
+    means = [[part.mean(dim=0) for part in batch.split(cast(Tensor, x[k]), k)] for k in model.config.updated]
+    features = [torch.cat(each) for each in zip(*means, strict=True)]
+    return [(part.cpu().numpy(), mean.float().cpu().numpy()) for part, mean in zip(parts, features, strict=True)]
+
+
+def _blended(
+    model: HodgeFormer,
+    view: PreparedMesh,
+    mean: _Mean,
+    values: Callable[[Tensor], Tensor] | None,
+    told: Callable[[float], None],
+) -> tuple[Output, Output]:
+    """The outputs for a view that does not fit, from patches that overlap, each fading out towards its rim."""
+    kind, n_views = model.config.target_kind, len(mean.seen.views)
+    total: Any = 0.0
+    features: Any = 0.0
+    weight: Any = np.zeros(1 if kind is None else view.n[kind])[:, None]
+    done = 0
+    for patch, fading in patches(view, mean.seen.config, mean.seen.room):
+        output, means = _outputs(model, [patch], values)[0]
+        at, share = (np.zeros(1, dtype=np.int64), np.ones(1)) if kind is None else (patch.order[kind], fading[kind])
+        if np.ndim(total) == 0:
+            total = np.zeros((len(weight), output.shape[1]), dtype=np.float32)
+        total[at] += share[:, None].astype(np.float32) * output
+        weight[at] += share[:, None]
+        features = features + patch.n.f * means
+        done += patch.n.f
+        told((mean.n + min(1.0, done / (2 * view.n.f))) / n_views)
+    return (total / weight).astype(np.float32), features / done

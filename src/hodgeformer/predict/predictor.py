@@ -18,14 +18,17 @@ from pydantic import Field, field_validator
 from hodgeformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.containers import PartElement
 from hodgeformer.errors import CheckpointError, ConfigError, HodgeFormerError
+from hodgeformer.familiarity import impression
 from hodgeformer.files import write_atomically
 from hodgeformer.mesh.elements import smoothed
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import random_turns
+from hodgeformer.mesh.prepare import Faces
+from hodgeformer.mesh.upright import UpName
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.palette import class_colors
-from hodgeformer.predict.inference import Seen, answers, see
+from hodgeformer.predict.inference import Answered, Seen, answers, room, see
 from hodgeformer.predict.pretrained import PRETRAINED, fetch_pretrained, locate_model, model_card
 from hodgeformer.predict.result import Result
 from hodgeformer.settings import Settings
@@ -36,21 +39,26 @@ _DEFAULT_SMOOTH = 0.8
 
 MeshLike = Mesh | str | os.PathLike[str]
 OnError = Callable[[MeshLike, Exception], None]
+Report = Callable[[float], None]
 
 
 class PredictOptions(Settings):
     """How a mesh is predicted.
 
-    `max_faces`: larger meshes are simplified to about so many faces, predicted and projected back. `smooth`: how much
-    an element listens to its neighbors, in [0, 1); True is 0.8. `tta`: mean over so many rotations, the first of which
-    is none. `element`: what the answer of a segmentation is asked for, by default what the model was trained on.
-    `batch_faces`: meshes of together at most so many faces go through the model at once. `seed` draws the rotations.
+    `faces`: larger meshes are simplified to so many faces and the answer is carried back; "auto" is the size that the
+    model was trained on, "original" that of the file. `memory`: bytes to keep to, by default most of what is free; what
+    does not fit is worked on in patches. `smooth`: how much an element listens to its neighbors, in [0, 1); True is
+    0.8. `tta`: mean over so many rotations, the first of which is none. `element`: what the answer of a segmentation is
+    asked for, by default what the model was trained on. `up`: the axis that points up in pictures. `batch_faces`:
+    meshes of together at most so many faces go through the model at once. `seed` draws the rotations.
     """
 
-    max_faces: int | None = Field(default=None, ge=4)
+    faces: Faces = "auto"
+    memory: int | None = Field(default=None, ge=1)
     smooth: float = Field(default=0.0, ge=0.0, lt=1.0)
     tta: int = Field(default=1, ge=1, le=1000)
     element: PartElement | None = None
+    up: UpName = "auto"
     batch_faces: int = Field(default=40_000, ge=1)
     seed: int = Field(default=0, ge=0)
 
@@ -104,22 +112,30 @@ class Predictor:
     def names(self) -> tuple[str, ...]:
         return self.checkpoint.classes
 
-    def predict(self, mesh: MeshLike, **options: Any) -> Result:
-        """The answer for one mesh or file; options are those of `PredictOptions`."""
+    def predict(self, mesh: MeshLike, *, report: Report | None = None, **options: Any) -> Result:
+        """The answer for one mesh or file; options are those of `PredictOptions`.
+
+        `report` is told the share of the work that the model has done.
+        """
         chosen = self._checked(options)
-        seen = self._see(mesh, chosen)
-        return next(self._results([(mesh, seen)], chosen))
+        seen = self._see(mesh, chosen, self._room(chosen))
+        return next(self._results([(mesh, seen)], chosen, report))
 
     def predict_many(
-        self, meshes: Iterable[MeshLike], *, on_error: OnError | None = None, **options: Any
+        self,
+        meshes: Iterable[MeshLike],
+        *,
+        on_error: OnError | None = None,
+        report: Report | None = None,
+        **options: Any,
     ) -> Iterator[Result]:
         """Answers in the order of the meshes, while they come; small meshes share a pass through the model.
 
         Meshes are read and prepared in other threads in the meantime. A mesh that cannot be used raises its error, or
-        is told to `on_error` and left out.
+        is told to `on_error` and left out. `report` is told the share of the work on the present mesh that is done.
         """
         chosen = self._checked(options)
-        return self._results(self._seen_ahead(meshes, chosen, on_error), chosen)
+        return self._results(self._seen_ahead(meshes, chosen, on_error), chosen, report)
 
     def _checked(self, options: dict[str, Any]) -> PredictOptions:
         chosen = PredictOptions(**options)
@@ -129,12 +145,15 @@ class Predictor:
             )
         return chosen
 
-    def _see(self, given: MeshLike, options: PredictOptions, n_threads: int | None = None) -> Seen:
+    def _room(self, options: PredictOptions) -> int:
+        return room(self.checkpoint.model, self.checkpoint.prepare, options.memory)
+
+    def _see(self, given: MeshLike, options: PredictOptions, room: int, n_threads: int | None = None) -> Seen:
         return see(
             given if isinstance(given, Mesh) else load_mesh(given),
-            self.checkpoint.prepare,
-            max_faces=options.max_faces,
+            self.checkpoint.at(options.faces),
             turns=random_turns(options.tta - 1, self.checkpoint.turn_axis, seed=options.seed),
+            room=room,
             n_threads=n_threads,
         )
 
@@ -143,9 +162,11 @@ class Predictor:
     ) -> Iterator[tuple[MeshLike, Seen]]:
         """In order, prepared in threads that run ahead by about two passes, by less where meshes are large."""
 
+        space = self._room(options)
+
         def attempt(given: MeshLike) -> Seen | _Failed:
             try:
-                return self._see(given, options, n_threads=1)
+                return self._see(given, options, space, n_threads=1)
             except (HodgeFormerError, OSError) as error:
                 return _Failed(error)
 
@@ -173,21 +194,42 @@ class Predictor:
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    def _results(self, meshes: Iterable[tuple[MeshLike, Seen]], options: PredictOptions) -> Iterator[Result]:
+    def _results(
+        self, meshes: Iterable[tuple[MeshLike, Seen]], options: PredictOptions, report: Report | None
+    ) -> Iterator[Result]:
         checkpoint, model = self.checkpoint, self.checkpoint.model
-        statistics, kind = checkpoint.statistics, model.target_kind
-        for given, seen, answer in answers(self.model, meshes, batch_faces=options.batch_faces):
-            outputs = answer
+        kind = model.target_kind
+        found = answers(
+            self.model, meshes, batch_faces=options.batch_faces, temperature=checkpoint.temperature, report=report
+        )
+        for answer in found:
+            seen, outputs = answer.seen, answer.output
+            familiarity, warnings = self._familiar(answer)
             if options.smooth > 0 and model.task == "segmentation" and kind is not None:
-                outputs = smoothed(answer, seen.mesh, kind=kind, strength=options.smooth)
+                outputs = smoothed(outputs, seen.mesh, kind=kind, strength=options.smooth)
             result = Result(
                 mesh=seen.mesh,
                 task=model.task,
                 element=model.element,
-                outputs=outputs.astype(np.float32),
+                outputs=outputs.astype(np.float32, copy=False),
                 names=checkpoint.classes,
                 colors=checkpoint.colors or class_colors(len(checkpoint.classes)),
-                warnings=() if statistics is None else statistics.unlike(seen.working_mesh),
-                path=None if isinstance(given, Mesh) else Path(given),
+                warnings=warnings,
+                path=None if isinstance(answer.owner, Mesh) else Path(answer.owner),
+                working_faces=seen.working_mesh.n_faces,
+                familiarity=familiarity,
+                up_axis=options.up,
+                heights=checkpoint.heights,
             )
             yield result if options.element is None else result.on(options.element)
+
+    def _familiar(self, answer: Answered[Any]) -> tuple[float | None, tuple[str, ...]]:
+        """How familiar a mesh is, where the model can tell, and what sets it apart, a sentence each."""
+        known, statistics = self.checkpoint.familiarity, self.checkpoint.statistics
+        working = answer.seen.working_mesh
+        unlike = () if statistics is None else statistics.unlike(working)
+        if known is None:
+            return None, unlike
+        is_sure = self.checkpoint.model.task != "regression"
+        score, reasons = known.judge(impression(working, answer.features, answer.output if is_sure else None))
+        return score, unlike + reasons

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from hodgeformer.containers import KIND_OF, Element, PartElement, Task
 from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.files import write_atomically
-from hodgeformer.mesh.elements import carry, majority
+from hodgeformer.mesh.elements import carry, element_areas, majority
 from hodgeformer.mesh.io import WRITTEN, save_mesh
-from hodgeformer.mesh.mesh import IntArray, Mesh
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.upright import UP_AXES, UpName, part_centers, up_from_parts, up_from_shape
 from hodgeformer.palette import RGB
 
 if TYPE_CHECKING:  # drawing is loaded when there is something to draw
@@ -36,7 +37,9 @@ class Result:
     """Labels, probabilities and class names of one mesh.
 
     `outputs` has one row per element of the file, or one row for the whole mesh (`element` "mesh"): probabilities of
-    the classes, or the values of a regression. `warnings` say where the mesh is unlike the training meshes.
+    the classes, or the values of a regression. `warnings` say where the mesh is unlike the training meshes, and
+    `familiarity` from 0 to 1 how like them it is, if the model can tell. `working_faces` are those of the mesh that the
+    model got. `up_axis` points up in the file; "auto" finds it by `heights`, where the classes usually lie.
     """
 
     mesh: Mesh
@@ -47,6 +50,52 @@ class Result:
     colors: tuple[RGB, ...] = ()
     warnings: tuple[str, ...] = ()
     path: Path | None = None
+    working_faces: int | None = None
+    familiarity: float | None = None
+    up_axis: UpName = "auto"
+    heights: tuple[float, ...] = ()
+
+    @property
+    def resolution(self) -> str:
+        """What was done about the size of the mesh, for a person; empty if nothing was."""
+        if self.working_faces in (None, self.mesh.n_faces):
+            return ""
+        where = "" if self.element == "mesh" else f"; answers are on every original {self.element}"
+        return f"{self.mesh.n_faces:,} faces, worked on at {self.working_faces:,}{where}"
+
+    @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """(n_classes,) the share of the surface that each class covers."""
+        areas = np.ones(1) if self.element == "mesh" else element_areas(self.mesh, KIND_OF[self.element])
+        total = float(areas.sum())
+        covered = np.bincount(self.labels, areas if total else None, len(self.names))
+        shares: NDArray[np.float64] = covered / covered.sum()
+        return shares
+
+    @cached_property
+    def up(self) -> FloatArray:
+        """The direction in the file that points up: as said, as the parts usually lie, or as the mesh stands."""
+        if self.up_axis != "auto":
+            return np.array(UP_AXES[self.up_axis], dtype=np.float64)
+        standing = up_from_shape(self.mesh)
+        if not self.heights or self.element == "mesh":
+            return standing
+        centers, shares = part_centers(self.mesh, self.on("face").labels, len(self.names))
+        return up_from_parts(centers, shares, np.array(self.heights), otherwise=standing)
+
+    @property
+    def summary(self) -> str:
+        """The answer in one line: shares of the surface, with the number of elements."""
+        if self.task == "classification":
+            return f"{self.label} ({self.confidence[0]:.0%})"
+        if self.task == "regression":
+            mean = ", ".join(f"{value:.4g}" for value in self.values.mean(axis=0))
+            return mean if self.element == "mesh" else f"mean {mean}"
+        found = np.bincount(self.labels, minlength=len(self.names))
+        order = [i for i in np.argsort(-self.shares, kind="stable") if found[i]]
+        parts = [f"{self.names[i]} {self.shares[i]:.0%} ({found[i]:,})" for i in order]
+        counted = "vertices" if self.element == "vertex" else f"{self.element}s"
+        return f"{', '.join(parts)} of the surface (and {counted})"
 
     @property
     def probabilities(self) -> NDArray[np.float32]:
@@ -112,15 +161,21 @@ class Result:
             "element": self.element,
             "n_vertices": self.mesh.n_vertices,
             "n_faces": self.mesh.n_faces,
+            "working_faces": self.working_faces,
             "notes": list(self.mesh.notes),
             "warnings": list(self.warnings),
+            "familiarity": None if self.familiarity is None else round(self.familiarity, 4),
         }
-        rows = [[round(float(value), 5) for value in row] for row in self.outputs]
+        rows = self.outputs.astype(np.float64).round(5).tolist()
         if self.task == "regression":
             return content | {"values": rows}
         content |= {"classes": list(self.names), "colors": [list(color) for color in self.colors]}
         if self.task == "classification":
             content["label"] = self.label
+        else:
+            found = np.bincount(self.labels, minlength=len(self.names)).tolist()
+            shares = zip(self.names, self.shares.tolist(), found, strict=True)
+            content["parts"] = {name: {"area_share": round(s, 5), "count": n} for name, s, n in shares if n}
         content["labels"] = self.labels.tolist()
         if self.polygon_labels is not None:
             content["polygon_labels"] = self.polygon_labels.tolist()
@@ -149,7 +204,7 @@ class Result:
         title = self.mesh.name
         if self.task == "classification":
             title += f": {self.label} ({self.confidence[0]:.0%})"
-        picture = render(self.mesh, **{"title": title, **self._paint(), **look})
+        picture = render(self.mesh, **{"title": title, "up": self.up, **self._paint(), **look})
         if path is not None:
             save_png(picture, Path(path))
         return picture
@@ -161,13 +216,14 @@ class Result:
         """
         from hodgeformer.draw.page import FieldLayer, Scene, labeled_scene
 
-        caption = "; ".join(self.warnings)
+        caption = "; ".join(filter(None, [self.resolution, *self.warnings]))
         if self.element == "mesh":
             answer, scores = ", ".join(f"{value:.4g}" for value in self.outputs[0]), []
             if self.task == "classification":
                 order = np.argsort(-self.probabilities[0], kind="stable")
                 answer, scores = self.label, [(self.names[i], float(self.probabilities[0, i])) for i in order]
-            return Scene(self.mesh, caption=" · ".join(filter(None, [answer, caption])), scores=tuple(scores))
+            caption = " · ".join(filter(None, [answer, caption]))
+            return Scene(self.mesh, caption=caption, scores=tuple(scores), up=self.up)
         if truth is not None and (self.element == "edge" or len(truth) != len(self.outputs)):
             raise DataError(
                 f"{self.mesh.name}: expected one true label for each of {len(self.outputs)} {self.element} elements, "
@@ -178,7 +234,7 @@ class Result:
         if self.task == "regression":
             columns = enumerate(shown.values.T, start=1)
             layers = tuple(FieldLayer(f"value {i}", column, element) for i, column in columns)
-            return Scene(self.mesh, layers, caption)
+            return Scene(self.mesh, layers, caption, up=self.up)
         return labeled_scene(
             self.mesh,
             labels=shown.labels,
@@ -188,6 +244,7 @@ class Result:
             probabilities=shown.probabilities,
             truth=truth,
             caption=caption,
+            up=self.up,
         )
 
     def show(self) -> Path:
@@ -204,13 +261,7 @@ class Result:
         return embedded_page([self.scene()])
 
     def __repr__(self) -> str:
-        if self.task == "classification":
-            answer = f"{self.label} ({self.confidence[0]:.0%})"
-        elif self.task == "segmentation":
-            found = np.bincount(self.labels, minlength=len(self.names))
-            answer = ", ".join(f"{self.names[i]} {found[i]}" for i in np.flatnonzero(found))
-        else:
-            answer = f"values of shape {self.outputs.shape}"
+        answer = f"values of shape {self.outputs.shape}" if self.task == "regression" else self.summary
         return f"Result({self.mesh.name!r}, per {self.element}: {answer})"
 
     def _paintable(self) -> Result:

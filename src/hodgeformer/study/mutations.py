@@ -15,7 +15,8 @@ from hodgeformer.mesh.elements import proper_complex
 from hodgeformer.mesh.geometry import face_centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import random_rotation
-from hodgeformer.study.remesh import rebuilt, remeshed, subdivided, without_faces
+from hodgeformer.mesh.subdivision import rebuilt, subdivided
+from hodgeformer.study.remesh import remeshed, without_faces
 
 PATCH_FACES = (8, 15)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
-from hodgeformer.draw.camera import UpAxis, View, rotation
+from hodgeformer.draw.camera import Up, View, rotation, upright
 from hodgeformer.draw.colormap import field_colors, field_limits
 from hodgeformer.draw.lettering import ColorBar, Picture, title_band
 from hodgeformer.draw.render import render, save_png, stacked
@@ -25,7 +25,7 @@ _WIDTH = 1200
 _HIGHEST = 50.0
 
 
-def save_operator_pictures(report: OperatorReport, mesh: Mesh, folder: Path, *, up: UpAxis) -> list[Path]:
+def save_operator_pictures(report: OperatorReport, mesh: Mesh, folder: Path, *, up: Up) -> list[Path]:
     """attention.png and eigenfunctions.png."""
     attention, functions = folder / "attention.png", folder / "eigenfunctions.png"
     save_png(stacked([_attention(report, mesh, name, up) for name in report.attention]), attention)
@@ -37,7 +37,7 @@ def save_operator_pictures(report: OperatorReport, mesh: Mesh, folder: Path, *, 
     return [attention, functions]
 
 
-def _attention(report: OperatorReport, mesh: Mesh, name: str, up: UpAxis) -> Picture:
+def _attention(report: OperatorReport, mesh: Mesh, name: str, up: Up) -> Picture:
     weights, kind = report.attention[name], report.kind
     limits = field_limits(weights, "warmth")
     colors = field_colors(weights, "warmth", (0.0, limits[1]))
@@ -75,7 +75,7 @@ def _sides(mesh: Mesh) -> NDArray[np.int64]:
     return sides
 
 
-def _facing(mesh: Mesh, kind: ElementKind, picked: int, up: UpAxis) -> list[View]:
+def _facing(mesh: Mesh, kind: ElementKind, picked: int, up: Up) -> list[View]:
     """A view straight at the picked element, one from the side, one from behind."""
     if kind == "v":
         faces = np.flatnonzero((mesh.faces == picked).any(axis=1))
@@ -84,14 +84,14 @@ def _facing(mesh: Mesh, kind: ElementKind, picked: int, up: UpAxis) -> list[View
     normal = face_vectors(mesh.vertices, mesh.faces[faces]).sum(axis=0)
     if not np.linalg.norm(normal):
         normal = face_centers(mesh.vertices, mesh.faces[faces]).mean(axis=0) - mesh.vertices.mean(axis=0)
-    right, above, toward = rotation(View(0, 0), up) @ normal
+    right, above, toward = rotation(View(0, 0), upright(mesh, up)) @ normal
     azimuth = float(np.degrees(np.arctan2(right, toward)))
     elevation = float(np.degrees(np.arctan2(above, np.hypot(right, toward))))
     tilt = float(np.clip(elevation, -_HIGHEST, _HIGHEST))
     return [View(azimuth, tilt), View(azimuth + 90, 12), View(azimuth + 180, 12)]
 
 
-def _row(title: str, found: Eigenpairs, mesh: Mesh, kind: ElementKind, up: UpAxis) -> Picture:
+def _row(title: str, found: Eigenpairs, mesh: Mesh, kind: ElementKind, up: Up) -> Picture:
     """One picture per eigenfunction, real parts, side by side under a title."""
     panels = []
     for i in found.distinct():

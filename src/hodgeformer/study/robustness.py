@@ -14,7 +14,7 @@ from scipy.spatial import cKDTree
 from hodgeformer.containers import ElementKind
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Values
-from hodgeformer.draw.camera import UpAxis, View
+from hodgeformer.draw.camera import Up, View
 from hodgeformer.draw.colormap import Bytes, label_colors
 from hodgeformer.draw.lettering import Legend, Picture, key_band, title_band
 from hodgeformer.draw.render import render, save_png, stacked
@@ -104,7 +104,7 @@ def nearest_labels(original: Mesh, labels: IntArray, mesh: Mesh, kind: ElementKi
     return result
 
 
-def save_robustness_picture(results: Sequence[Robustness], dataset: DataSet, path: Path, *, up: UpAxis = "y") -> Path:
+def save_robustness_picture(results: Sequence[Robustness], dataset: DataSet, path: Path, *, up: Up = "auto") -> Path:
     """The example of every row in a grid, with its accuracy, and a legend of the classes."""
     panels = [_panel(result, dataset, up) for result in results]
     height = max(len(panel) for panel in panels)
@@ -146,7 +146,7 @@ def _scored(
     )
 
 
-def _panel(result: Robustness, dataset: DataSet, up: UpAxis) -> Picture:
+def _panel(result: Robustness, dataset: DataSet, up: Up) -> Picture:
     answer = result.example
     predicted = answer.output.argmax(axis=1)
     right = float((predicted == answer.target)[answer.target >= 0].mean())

@@ -6,7 +6,7 @@ import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import tomli_w
 import torch
@@ -30,25 +30,29 @@ class TrainConfig(Settings):
     """How the weights are found. What is None is planned from the data.
 
     A run ends after `epochs`, or after `minutes` of training; either way with a learning rate of zero. `batch_size`
-    meshes make a batch, and at most `max_faces` faces. `warmup` is the share of the run in which the rate rises.
-    `class_weights` weighs classes by inverse frequency. `ema` is the decay of a running average of the weights that
-    is evaluated in their place. `early_stop` ends a run after so many epochs without a better validation score.
-    `eval_every` counts epochs, `save_every` minutes between saved states within an epoch. `precision` "auto" is
-    bfloat16 autocast where the device is made for it.
+    meshes make a batch, and at most `batch_faces` faces. `warmup` is the share of the run in which the rate rises.
+    `class_weights` weighs classes by inverse frequency, or by a power of it, such as 0.5. `ema` is the decay of a
+    running average of the weights that is evaluated in their place. `freeze` leaves the embedding as it is, or the
+    whole encoder too, or only so many of its first blocks. `temperature` divides the outputs before they become
+    probabilities; by default it is fitted to the validation split. `early_stop` ends a run after so many epochs without
+    a better validation score. `eval_every` counts epochs, `save_every` minutes between saved states within an epoch.
+    `precision` "auto" is bfloat16 autocast where the device is made for it.
     """
 
     epochs: int | None = Field(default=None, ge=1)
     minutes: float | None = Field(default=None, gt=0)
     batch_size: int | None = Field(default=None, ge=1)
-    max_faces: int | None = Field(default=None, ge=1)
+    batch_faces: int | None = Field(default=None, ge=1)
     lr: float | None = Field(default=None, gt=0)
     optimizer: Literal["adam", "adamw"] = "adamw"
     weight_decay: float = Field(default=0.01, ge=0)
     warmup: float = Field(default=0.05, ge=0, lt=1)
     label_smoothing: float = Field(default=0.2, ge=0, lt=1)
-    class_weights: bool | None = None
+    class_weights: bool | Annotated[float, Field(ge=0, le=1)] | None = None
     clip: float | None = Field(default=1.0, gt=0)
     ema: float | None = Field(default=None, gt=0, lt=1)
+    freeze: Literal["embedding", "encoder"] | Annotated[int, Field(ge=1)] | None = None
+    temperature: float | None = Field(default=None, gt=0)
     early_stop: int | None = Field(default=None, ge=1)
     eval_every: int | None = Field(default=None, ge=1)
     save_every: float = Field(default=5.0, gt=0)
@@ -58,6 +62,13 @@ class TrainConfig(Settings):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     skip_bad: bool = False
     tensorboard: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _former_name(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "max_faces" in values:  # runs that were stopped before it had a better name
+            return {("batch_faces" if key == "max_faces" else key): value for key, value in values.items()}
+        return values
 
     @model_validator(mode="after")
     def _one_length(self) -> TrainConfig:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from hodgeformer.checkpoint import Checkpoint
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.errors import DataError
-from hodgeformer.mesh.elements import element_areas
+from hodgeformer.familiarity import Familiarity, impression
+from hodgeformer.mesh.elements import convert_labels, element_areas
 from hodgeformer.mesh.mesh import FloatArray, Mesh
-from hodgeformer.mesh.prepare import PrepareConfig
+from hodgeformer.mesh.prepare import PrepareConfig, to_size
+from hodgeformer.mesh.upright import part_centers, up_from_shape, usual_heights
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.predict.inference import Seen, answers, see
+from hodgeformer.predict.inference import Seen, answers, room, see, tempered
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.losses import SquaredError
 from hodgeformer.train.metrics import Scores, Tally, regression_scores, scores_of
 
 _BATCH_FACES = 12_000
+_CALIBRATING = 5000  # elements of a mesh
+_FEWEST = 5  # meshes that tell what is familiar
 _REMEMBERED_FACES = 400_000  # about half a gigabyte of prepared meshes
 
 
@@ -29,20 +34,23 @@ _REMEMBERED_FACES = 400_000  # about half a gigabyte of prepared meshes
 class Answer:
     """The answer for one mesh per element of the file, probabilities or values, and what is true.
 
-    `areas` of the elements are those of the mesh at the size the model sees.
+    `areas` of the elements are those of the mesh at the size the model sees. `working` is the mesh that the model got,
+    `features` what its encoder made of it.
     """
 
     mesh: Mesh
     target: NDArray[Any]
     output: FloatArray
     areas: FloatArray | None
+    working: Mesh
+    features: FloatArray
 
 
 class Evaluator:
     """Scores models on some samples of a data set. Prepared meshes are kept for the next model, as memory allows.
 
-    `turns` are rotations to average over beside the pose of the file. `standardized` says how the outputs of an
-    unfinished regression become values.
+    `turns` are rotations to average over beside the pose of the file. `temperature` is that of the probabilities,
+    `standardized` says how the outputs of an unfinished regression become values.
     """
 
     def __init__(
@@ -52,6 +60,7 @@ class Evaluator:
         config: PrepareConfig,
         *,
         turns: Sequence[FloatArray] = (),
+        temperature: float = 1.0,
         standardized: SquaredError | None = None,
         processes: Processes | None = None,
     ) -> None:
@@ -59,7 +68,7 @@ class Evaluator:
         self._processes = processes or Processes()
         self._samples = tuple(self._processes.share(samples))
         self._config = config
-        self._turns = turns
+        self._turns, self._temperature = turns, temperature
         self._standardized = standardized
         self._remembered: dict[str, tuple[NDArray[Any], Seen]] = {}
         self._room = _REMEMBERED_FACES
@@ -75,8 +84,13 @@ class Evaluator:
             return regression_scores(predicted=predicted, true=true, element=element)
         tally = Tally(len(self._dataset.classes))
         for answer in self.answers(model):
-            predicted = answer.output.argmax(axis=1)
-            tally.add(answer.mesh.name, predicted=predicted, true=answer.target, areas=answer.areas)
+            tally.add(
+                answer.mesh.name,
+                predicted=answer.output.argmax(axis=1),
+                true=answer.target,
+                areas=answer.areas,
+                confidence=answer.output.max(axis=1),
+            )
         tallies = self._processes.collect(tally)
         return scores_of(tallies[0].merge(tallies[1:]), element=element, classes=self._dataset.classes)
 
@@ -84,24 +98,65 @@ class Evaluator:
         """The answer for every sample of this process, in order."""
         kind = self._dataset.kind
         values = None if self._standardized is None else self._standardized.values
-        meshes = map(self._seen, self._samples)
-        for target, seen, output in answers(model, meshes, batch_faces=_BATCH_FACES, values=values):
-            areas = None
-            if kind is not None:
-                first = seen.views[0]
-                areas = element_areas(seen.mesh.with_vertices(first.to_file_order(first.positions, "v")), kind)
-            yield Answer(seen.mesh, target, output, areas)
+        space = room(model.config, self._config)
+        meshes = (self._seen(sample, space) for sample in self._samples)
+        found = answers(model, meshes, batch_faces=_BATCH_FACES, temperature=self._temperature, values=values)
+        for answer in found:
+            seen, mesh = answer.seen, answer.seen.mesh
+            sized = mesh.with_vertices(to_size(mesh.vertices, mesh.faces, self._config.size))
+            areas = None if kind is None else element_areas(sized, kind)
+            yield Answer(mesh, answer.owner, answer.output, areas, seen.working_mesh, answer.features)
 
-    def _seen(self, sample: Sample) -> tuple[NDArray[Any], Seen]:
+    def _seen(self, sample: Sample, room: int) -> tuple[NDArray[Any], Seen]:
         """The target and the prepared mesh."""
         if sample.name in self._remembered:
             return self._remembered[sample.name]
         mesh, target = self._dataset.load(sample)
-        seen = see(mesh, self._config, turns=self._turns)
+        seen = see(mesh, self._config, turns=self._turns, room=room)
         if seen.n_faces <= self._room:
             self._remembered[sample.name] = target, seen
             self._room -= seen.n_faces
         return target, seen
+
+
+def calibrated(checkpoint: Checkpoint, answers: Iterable[Answer], *, temperature: float | None = None) -> Checkpoint:
+    """The model with all that is fitted to answers it gave, at temperature 1, for meshes it has not learned from.
+
+    That is the temperature, unless it is given, what meshes are familiar, and how high each part lies.
+    """
+    is_sure = checkpoint.model.task != "regression"
+    n_classes, kind = len(checkpoint.classes), checkpoint.model.target_kind
+    rows, labels, seen, parts = [], [], [], []
+    for answer in answers:
+        some = slice(None, None, -(-len(answer.output) // _CALIBRATING))  # of a large mesh as much as of a small one
+        rows.append(answer.output[some])
+        labels.append(answer.target[some])
+        seen.append((answer.working, answer.features))
+        if is_sure and kind is not None:
+            on_faces = convert_labels(answer.target, answer.mesh, source=kind, to="f")
+            parts.append((*part_centers(answer.mesh, on_faces, n_classes), up_from_shape(answer.mesh)))
+    if is_sure and temperature is None and rows:
+        temperature = _fitted_temperature(np.concatenate(rows), np.concatenate(labels))
+    familiarity, heights = None, checkpoint.heights
+    if len(seen) >= _FEWEST:
+        sure = [tempered(some, temperature or 1.0) if is_sure else None for some in rows]
+        familiarity = Familiarity.fit([impression(*mesh, some) for mesh, some in zip(seen, sure, strict=True)])
+    if parts:
+        heights = tuple(usual_heights(*(np.stack(column) for column in zip(*parts, strict=True))).round(4).tolist())
+    return replace(checkpoint, temperature=temperature or 1.0, familiarity=familiarity, heights=heights)
+
+
+def _fitted_temperature(probabilities: FloatArray, labels: NDArray[Any]) -> float:
+    """The temperature at which answers that were given at 1 find the labels most likely."""
+    known = labels >= 0
+    logits, true = np.log(np.maximum(probabilities[known], 1e-12)), labels[known]
+
+    def surprise(log_temperature: float) -> float:
+        scaled = logits / np.exp(log_temperature)
+        return float((np.logaddexp.reduce(scaled, axis=1) - scaled[np.arange(len(true)), true]).mean())
+
+    found = minimize_scalar(surprise, bounds=(-1.5, 1.5), method="bounded")
+    return float(f"{np.exp(found.x):.3g}")
 
 
 def fitting(dataset: DataSet, checkpoint: Checkpoint) -> DataSet:

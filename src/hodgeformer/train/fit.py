@@ -18,8 +18,10 @@ from pathlib import Path
 
 from hodgeformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.memory import keep_freed_memory
+from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.config import Source
 from hodgeformer.train.distributed import Processes
+from hodgeformer.train.evaluate import calibrated
 from hodgeformer.train.listener import Listener, Outcome, TensorBoard
 from hodgeformer.train.loop import Run
 from hodgeformer.train.report import write_report
@@ -65,6 +67,9 @@ def open_run(
     setup = set_up(source, out, settings=settings, start=start, processes=processes, listener=listener)
     if creates:
         setup.folder.create(setup.config.toml())
+    if source is not None and listener is not None:
+        for reason in setup.reasons(start):
+            listener.planned(reason)
     return setup
 
 
@@ -79,8 +84,10 @@ def train(setup: Setup, *, start: Checkpoint | None = None, listener: Listener |
 
 
 def finish(setup: Setup, run: Run) -> Outcome:
-    """Score the chosen checkpoint on the test split and write the report."""
+    """Calibrate the chosen checkpoint, score it on the test split and write the report."""
     chosen = load_checkpoint(setup.folder.best)
+    model = chosen.build_model().to(setup.config.train.torch_device())
+    chosen = _calibrated(setup, chosen, model)
     split = setup.tested
     outcome = Outcome(
         folder=setup.folder.root,
@@ -93,17 +100,25 @@ def finish(setup: Setup, run: Run) -> Outcome:
     )
     answers = []
     if split is not None:
-        evaluator = setup.evaluator(split, in_units=True)
-        model = chosen.build_model().to(setup.config.train.torch_device())
+        evaluator = setup.evaluator(split, in_units=True, temperature=chosen.temperature)
         scores = evaluator.scores(model)
         outcome = replace(outcome, scores=scores)
-        if setup.processes.is_first:
-            named = {f"{split}_{name}": value for name, value in scores.values.items()}
-            save_checkpoint(setup.folder.best, replace(chosen, metrics={**chosen.metrics, **named}))
-            answers = list(islice(evaluator.answers(model), _PICTURED))
+        named = {f"{split}_{name}": value for name, value in scores.values.items()}
+        chosen = replace(chosen, metrics={**chosen.metrics, **named})
+        answers = list(islice(evaluator.answers(model), _PICTURED))
     if setup.processes.is_first:
+        save_checkpoint(setup.folder.best, chosen)
         write_report(setup.folder.report, setup, run.rows, outcome, answers)
     return outcome
+
+
+def _calibrated(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoint:
+    """With what is fitted to the validation split; the temperature may be set by the configuration."""
+    given = setup.config.train.temperature
+    if "val" not in setup.dataset.splits:
+        return replace(chosen, temperature=given or 1.0)
+    chosen = calibrated(chosen, setup.evaluator("val", in_units=True).answers(model), temperature=given)
+    return replace(chosen, temperature=setup.processes.from_first([chosen.temperature])[0])
 
 
 @contextmanager

@@ -63,6 +63,7 @@ class Learner:
         torch.manual_seed(config.seed)
         self.model = HodgeFormer(model).to(device)
         share_statistics(self.model, processes)
+        _freeze(self.model, config.freeze)
         torch.manual_seed(_process_seed(config.seed, processes.rank))
         self.optimizer = _optimizer(self.model, config)
         self.average = copy.deepcopy(self.model).requires_grad_(False) if config.ema else None
@@ -144,11 +145,23 @@ def _right(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return ((output.argmax(dim=1) == target) & known).sum().to(output), known.sum().to(output)
 
 
+def _freeze(model: HodgeFormer, part: str | int | None) -> None:
+    """Leave the embedding as it is, and the whole encoder or its first blocks too."""
+    if part is None:
+        return
+    model.embedding.requires_grad_(False)
+    blocks = model.encoder.blocks
+    if isinstance(part, int) and part > len(blocks):
+        raise ConfigError(f"train.freeze = {part}, but the model has {len(blocks)} blocks ({model.config.blocks})")
+    for block in blocks[: part if isinstance(part, int) else len(blocks) if part == "encoder" else 0]:
+        block.requires_grad_(False)
+
+
 def _optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     # Decay pulls matrices towards zero; biases and scales have no reason to be small.
-    matrices = [p for p in model.parameters() if p.ndim > 1]
-    vectors = [p for p in model.parameters() if p.ndim <= 1]
+    learned = [p for p in model.parameters() if p.requires_grad]
+    matrices, vectors = [p for p in learned if p.ndim > 1], [p for p in learned if p.ndim <= 1]
     groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     return kind(groups, lr=0.0, fused=True)
 

@@ -50,6 +50,9 @@ class Listener:
     def warned(self, message: str) -> None:
         """Something about the data is worth knowing."""
 
+    def planned(self, reason: str) -> None:
+        """A sentence on what the run will do, and why."""
+
     def resumed(self, epoch: int, batch: int) -> None:
         """A stopped run goes on."""
 
@@ -78,6 +81,9 @@ class TensorBoard(Listener):
 
     def warned(self, message: str) -> None:
         self._then.warned(message)
+
+    def planned(self, reason: str) -> None:
+        self._then.planned(reason)
 
     def resumed(self, epoch: int, batch: int) -> None:
         self._then.resumed(epoch, batch)

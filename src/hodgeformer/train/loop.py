@@ -93,15 +93,18 @@ class Run:
         return self._loader.seconds_waited / max(self._clock() - self._started, 1e-9)
 
     def resume(self) -> None:
-        """Go on from the saved state, if there is one."""
-        folder = self._setup.folder
-        if folder.state.exists():
+        """Go on from the saved state; a new run saves its first, so that it also begins again with these weights."""
+        setup, folder = self._setup, self._setup.folder
+        began = bool(setup.processes.from_first([float(folder.state.exists())])[0])
+        if began:
             self.position = load_state(
-                folder.state, self._learner, processes=self._setup.processes, data=self._setup.census.fingerprint
+                folder.state, self._learner, processes=setup.processes, data=setup.census.fingerprint
             )
+        else:
+            self._save()
         # Rows written after the state was saved are written again.
         self.rows = [row for row in folder.rows() if int(row["epoch"]) <= self.position.epoch]
-        if folder.state.exists() and not self.position.finished:
+        if began and not self.position.finished:
             self._listener.resumed(self.position.epoch, self.position.batch)
 
     def train(self) -> None:
@@ -200,7 +203,7 @@ class Run:
     def _centering_batches(self) -> list[Batch]:
         """Some training batches, always the same, enough for stable statistics."""
         if self._centering is None:
-            faces = [mesh.n.f for mesh in self._setup.census.training]
+            faces = self._setup.working_faces
             n_meshes = min(_CENTERING_MESHES, _CENTERING_FACES * len(faces) // sum(faces))
             n_batches = max(1, n_meshes // (self._setup.config.train.batch_size or 1))
             with self._setup.training_loader(workers=0) as loader:

@@ -70,9 +70,12 @@ class SquaredError:
 Loss = CrossEntropy | SquaredError
 
 
-def inverse_frequency(counts: Shaped[Tensor, " classes"]) -> Float[Tensor, " classes"]:
-    """Weight n / (classes * n_c): every class present contributes alike. A class never seen gets weight one."""
+def inverse_frequency(counts: Shaped[Tensor, " classes"], power: float = 1.0) -> Float[Tensor, " classes"]:
+    """Weight (n / (classes * n_c))^power: at 1 every class present contributes alike, at 0 every element.
+
+    A class never seen gets weight one.
+    """
     counts = counts.double()
     present = counts > 0
-    weights = counts.sum() / (present.sum().clamp(min=1) * counts.clamp(min=1))
+    weights = (counts.sum() / (present.sum().clamp(min=1) * counts.clamp(min=1))) ** power
     return torch.where(present, weights, 1.0).float()

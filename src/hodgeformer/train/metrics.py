@@ -11,16 +11,30 @@ from numpy.typing import NDArray
 
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
+_BINS = 15  # of confidence
+
 
 class Tally:
-    """Counts of right and wrong over meshes. `confusion` has a row per true class and a column per predicted one."""
+    """Counts of right and wrong over meshes. `confusion` has a row per true class and a column per predicted one.
+
+    `reliability` has a row per bin of confidence: elements, the sum of their confidence, and how many are right.
+    """
 
     def __init__(self, n_classes: int) -> None:
         self.confusion: IntArray = np.zeros((n_classes, n_classes), dtype=np.int64)
         self.area_hit = self.area_total = 0.0
+        self.reliability: FloatArray = np.zeros((_BINS, 3))
         self.meshes: dict[str, tuple[int, int]] = {}
 
-    def add(self, name: str, *, predicted: IntArray, true: IntArray, areas: FloatArray | None = None) -> None:
+    def add(
+        self,
+        name: str,
+        *,
+        predicted: IntArray,
+        true: IntArray,
+        areas: FloatArray | None = None,
+        confidence: FloatArray | None = None,
+    ) -> None:
         """Count one mesh; elements labelled -1 are left out."""
         known = true >= 0
         predicted, true = predicted[known], true[known]
@@ -28,6 +42,10 @@ class Tally:
         cells = np.bincount(true * n_classes + predicted, minlength=n_classes * n_classes)
         self.confusion += cells.reshape(n_classes, n_classes)
         hit = predicted == true
+        if confidence is not None:
+            bins = np.minimum((confidence[known] * _BINS).astype(np.int64), _BINS - 1)
+            for column, values in enumerate((np.ones(len(hit)), confidence[known], hit)):
+                self.reliability[:, column] += np.bincount(bins, values, _BINS)
         self.meshes[name] = (int(hit.sum()), len(hit))
         if areas is not None:
             self.area_hit += float(areas[known][hit].sum())
@@ -38,6 +56,7 @@ class Tally:
         merged = Tally(len(self.confusion))
         for tally in (self, *others):
             merged.confusion += tally.confusion
+            merged.reliability += tally.reliability
             merged.area_hit += tally.area_hit
             merged.area_total += tally.area_total
             merged.meshes.update(tally.meshes)
@@ -49,7 +68,8 @@ class Tally:
 class Scores:
     """The scores of a set of meshes: `values` by name, and for classes the confusion counts.
 
-    `interval` is a 95 % bootstrap over meshes of the main value. A regression has no classes and no confusion.
+    `interval` is a 95 % bootstrap over meshes of the main value; `reliability` as in a tally. A regression has no
+    classes and no confusion.
     """
 
     element: str
@@ -57,6 +77,7 @@ class Scores:
     interval: tuple[float, float] | None = None
     classes: tuple[str, ...] = ()
     confusion: IntArray | None = None
+    reliability: FloatArray | None = None
     per_mesh: dict[str, float] | None = None
 
     @property
@@ -80,6 +101,22 @@ class Scores:
             for name, r, p, i, n in zip(self.classes, *columns, strict=True)
         ]
 
+    @property
+    def ece(self) -> float | None:
+        """The expected calibration error: how far confidence is from accuracy, the mean over bins of confidence."""
+        return self.values.get(f"{self.element}_calibration_error")
+
+    def calibration(self) -> list[dict[str, float]]:
+        """For each bin of confidence that occurs: its mean, the accuracy, and the share of elements in it."""
+        if self.reliability is None:
+            return []
+        total = max(self.reliability[:, 0].sum(), 1.0)
+        return [
+            {"confidence": confidence / n, "accuracy": right / n, "share": n / total}
+            for n, confidence, right in self.reliability.tolist()
+            if n
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         content: dict[str, Any] = {"element": self.element, "metrics": self.values}
         if self.interval is not None:
@@ -87,6 +124,7 @@ class Scores:
         if self.confusion is not None:
             content["per_class"] = [{k: _plain(v) for k, v in row.items()} for row in self.per_class()]
             content["confusion"] = self.confusion.tolist()
+            content["calibration"] = self.calibration()
         if self.per_mesh is not None:
             content[f"{self.main_name}_of_meshes"] = self.per_mesh
         return content
@@ -104,12 +142,16 @@ def scores_of(tally: Tally, *, element: str, classes: tuple[str, ...], seed: int
         values[f"{element}_accuracy_mean_over_meshes"] = _mean(hits[labelled] / totals[labelled])
     values[f"{element}_accuracy_mean_over_classes"] = _mean(_ratio(hit, true))
     values[f"{element}_mean_iou"] = _mean(_ratio(hit, true + tally.confusion.sum(axis=0) - hit))
+    elements, confidence, right = tally.reliability.T
+    if elements.any():
+        values[f"{element}_calibration_error"] = float(np.abs(confidence - right).sum() / elements.sum())
     return Scores(
         element=element,
         values=values,
         interval=_bootstrap(hits, totals, seed, resamples),
         classes=classes,
         confusion=tally.confusion,
+        reliability=tally.reliability,
         per_mesh={name: h / t for name, (h, t) in tally.meshes.items() if t},
     )
 

@@ -1,8 +1,12 @@
-"""What a configuration leaves open, decided from the data: model, pose, augmentation, batch, length, learning rate."""
+"""What a configuration leaves open, decided from the data and the time, and why.
+
+What is planned is what proved better where we measured it: docs/recipes.md.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -12,41 +16,82 @@ from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.census import Census
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.mesh.features import GROUPS
-from hodgeformer.mesh.prepare import PrepareConfig
+from hodgeformer.mesh.prepare import Faces, PrepareConfig
 from hodgeformer.settings import Table
 from hodgeformer.threads import thread_count
 from hodgeformer.train.config import FROM_DATA, RunConfig, TrainConfig
 
-_BATCH_VERTICES = 2400  # eight meshes of 250 vertices, four of 750
-_STEPS = 6000
-_EPOCHS = (20, 300)
+_SMALL_FACES = 3000  # meshes up to this size are worked on as they are
+_PART_FACES, _WHOLE_FACES, _MOST_FACES = 2000, 1500, 10_000
+_FACES_OF_A_PART = 25
+_RESOLUTIONS = 1.3
+
+SIZES = (("HHTHHT", 96), ("HHHT", 64), ("HT", 48))
+"""Blocks and widths to choose from by time, the first for parts alone."""
 _HEAD_WIDTH = 32
-_HURRY = 8.0  # minutes
+_MINUTES = 12.0  # of a run that was given no length
+_ENOUGH_EPOCHS = 20
+_STEPS, _EPOCHS = 4000, (20, 150)
+_BATCH_VERTICES = 2400  # eight meshes of 250 vertices, four of 750
+# CPU seconds per vertex, measured on meshes of 1,000 vertices: to change and prepare it, and per block and channel.
+_PREPARING, _LEARNING = 6e-5, 2.7e-7
 _QUICK = 20_000  # vertices up to which distances along the surface take 0.2 seconds or less
+_TUNING = 3  # by how much a fine-tuned model learns more slowly, and shorter
 
 
 def like(start: Checkpoint, config: RunConfig) -> RunConfig:
     """The configuration with the settings of the model to start from, where nothing else was said."""
     shape = start.model.model_dump(mode="json", exclude={*FROM_DATA, "backend"})
     prepare = {name: getattr(start.prepare, name) for name in PrepareConfig.model_fields}
+    if start.prepare.faces == "original":
+        del prepare["faces"]  # planned, for meshes that may be much finer
     return config.replace(model={**shape, **config.model}, prepare=config.prepare.filled(**prepare))
 
 
-def planned(config: RunConfig, census: Census) -> RunConfig:
-    """The full configuration: what was said, and for the rest what suits the data.
+def planned(config: RunConfig, census: Census, start: Checkpoint | None = None) -> RunConfig:
+    """The full configuration: what was said, and for the rest what suits the data, and the model to start from.
 
-    Parts are learned several times faster in a frame of the shape's own than from all sides. Whole shapes are few, and
-    a frame alone would be learned by heart.
+    Parts are learned several times faster in a frame of the shape's own than from all sides, and averaged over the
+    signs of its axes the answer does not depend on rotation.
     """
-    dataset = census.dataset
-    vertices = float(np.median([mesh.n.v for mesh in census.training]))
-    pose = "frame" if dataset.task == "segmentation" else "file"
-    config = config.replace(
-        prepare=config.prepare.filled(pose=pose, **_measured(vertices)),
-        model=_model(config, dataset),
-    )
-    config = config.replace(augment=_augment(config))
-    return config.replace(train=_train(config, census, vertices))
+    said = {name: getattr(config.prepare, name) for name in config.prepare.model_fields_set}
+    faces = said.pop("faces", "auto")
+    faces = working_faces(census, start) if faces == "auto" else faces
+    vertices = float(np.median([PrepareConfig(faces=faces).working(mesh.n).v for mesh in census.training]))
+    prepare = PrepareConfig(faces=faces, **{"pose": "frame_average", **_measured(vertices), **said})
+    config = config.replace(prepare=prepare, model=_model(config, census, vertices))
+    config = config.replace(augment=_augment(config, census.dataset))
+    return config.replace(train=_train(config, census, vertices, tuning=start is not None))
+
+
+def reasons(config: RunConfig, census: Census) -> tuple[str, ...]:
+    """What a complete configuration means for these meshes, and why it was planned so, a sentence each."""
+    dataset, prepare, train = census.dataset, config.prepare, config.train
+    sizes = [mesh.n.f for mesh in census.training]
+    low, high = min(sizes), max(sizes)
+    said = f"{high:,}" if low == high else f"{low:,} to {high:,}"
+    found = []
+    if prepare.most_faces is not None and high > prepare.most_faces:
+        back = "" if dataset.kind is None else f"; answers come back on every original {dataset.element}"
+        found.append(f"meshes of {said} faces are worked on at {prepare.most_faces:,}{back}")
+    model = config.model_for(dataset)
+    vertices = float(np.median([prepare.working(mesh.n).v for mesh in census.training]))
+    epoch = _epoch_minutes(census, vertices, model.blocks, model.d_model, len(model.updates))
+    if train.minutes:
+        length = f"{train.minutes:g} minutes, about {train.minutes / epoch:.0f} epochs"
+    else:
+        length = f"epochs: {train.epochs}, about {max(1, math.ceil(epoch * (train.epochs or 1)))} minutes"
+    found.append(f"model {model.blocks} of width {model.d_model}; {length} on this many cores: {thread_count()}")
+    if prepare.pose == "frame_average":
+        mirrored = ", mirror images too" if config.augment.mirror else ""
+        found.append(
+            f"shapes are seen in the frames of their principal axes, so answers do not turn with them{mirrored}"
+        )
+    if dataset.task == "segmentation" and not train.class_weights:
+        found.append(
+            "classes are not weighed, which is right on more faces; if rare ones matter more: train.class_weights=0.5"
+        )
+    return tuple(found)
 
 
 def learning_rate(d_model: int) -> float:
@@ -54,41 +99,86 @@ def learning_rate(d_model: int) -> float:
     return float(f"{3e-3 * min(1.0, 64 / d_model) ** 1.5:.2g}")
 
 
+def working_faces(census: Census, start: Checkpoint | None = None) -> Faces:
+    """So many faces that a whole object is well described and its smallest part keeps a few; all of small meshes.
+
+    A model to start from knows meshes of some size, and stays with it.
+    """
+    largest = max(mesh.n.f for mesh in census.training)
+    if start is not None and start.statistics is not None:
+        known = round(start.statistics.n["f"][2])
+        return known if largest > known else "original"
+    if largest <= _SMALL_FACES:
+        return "original"
+    if census.dataset.kind is None:
+        return _WHOLE_FACES
+    parts = np.stack([mesh.shares for mesh in census.training])
+    # What a part usually covers where it is there at all; a speck in one mesh is no part.
+    usual = [float(np.median(column[column > 0])) for column in parts.T if (column > 0).any()]
+    needed = _FACES_OF_A_PART / min(usual, default=1.0)
+    faces = min(max(_PART_FACES, 500 * math.ceil(needed / 500)), _MOST_FACES)
+    return faces if largest > faces else "original"
+
+
 def _measured(vertices: float) -> Table:
     """What a pose does not change helps every task, where it is cheap to measure."""
     return {"size": "area", "features": GROUPS} if vertices <= _QUICK else {}
 
 
-def _augment(config: RunConfig) -> AugmentConfig:
-    """Around a frame of the shape's own, only small turns are new."""
-    return config.augment if config.prepare.pose == "file" else config.augment.filled(rotation="none", tilt=12.0)
+def _augment(config: RunConfig, dataset: DataSet) -> AugmentConfig:
+    """Around frames of the shape's own, only small turns are new. A mirror image exchanges left and right."""
+    table: Table = {} if config.prepare.most_faces is None else {"resolution": _RESOLUTIONS}
+    if config.prepare.pose != "file":
+        sided = [name for name in dataset.classes if _other_side(name) != name]
+        pairs = {tuple(sorted((name, _other_side(name)))) for name in sided if _other_side(name) in sided}
+        paired = 2 * len(pairs) == len(sided)
+        table |= {"rotation": "none", "tilt": 12.0}
+        table |= {"mirror": 0.5, "swap": tuple(sorted(pairs))} if paired else {}
+    return config.augment.filled(**table)
 
 
-def _model(config: RunConfig, dataset: DataSet) -> Table:
-    """A small model that two cores train, smaller still for a budget of a few minutes.
+def _other_side(name: str) -> str:
+    other = {"left": "right", "right": "left", "Left": "Right", "Right": "Left"}
+    return re.sub("|".join(other), lambda found: other[found[0]], name)
+
+
+def _model(config: RunConfig, census: Census, vertices: float) -> Table:
+    """The largest model with which enough epochs fit into the time. Whole shapes are few and need no large one.
 
     Hidden width and heads follow from the width where they are not given.
     """
-    hurry = config.train.minutes is not None and config.train.minutes < _HURRY
-    small = hurry or dataset.task != "segmentation"
-    table = {**({"blocks": "HHHT", "d_model": 64} if small else {"blocks": "HHTHHT", "d_model": 96}), **config.model}
+    sizes = SIZES if census.dataset.task == "segmentation" else SIZES[1:]
+    minutes = config.train.minutes or (_MINUTES if config.train.epochs is None else math.inf)
+    fits = (size for size in sizes if minutes / _epoch_minutes(census, vertices, *size) >= _ENOUGH_EPOCHS)
+    blocks, d_model = next(fits, sizes[-1])
+    table = {"blocks": blocks, "d_model": d_model, **config.model}
     width: int = table["d_model"]
     heads = max(1, width // _HEAD_WIDTH) if width % _HEAD_WIDTH == 0 else 1
     return {"d_hidden": 2 * width, "n_heads": heads, **table}
 
 
-def _train(config: RunConfig, census: Census, vertices: float) -> TrainConfig:
+def _epoch_minutes(census: Census, vertices: float, blocks: str, d_model: int, n_updated: int = 1) -> float:
+    """About how long an epoch takes on this many cores, all of them busy."""
+    per_vertex = _PREPARING + _LEARNING * len(blocks) * d_model * n_updated
+    return len(census.training) * vertices * per_vertex / thread_count() / 60
+
+
+def _train(config: RunConfig, census: Census, vertices: float, *, tuning: bool) -> TrainConfig:
     train, dataset = config.train, census.dataset
     batch_size = train.batch_size or _batch_size(census, vertices)
+    slower = _TUNING if tuning else 1
+    model = config.model_for(dataset)
     changes: dict[str, Any] = {
         "batch_size": batch_size,
         "workers": min(2, thread_count()) if train.workers is None else train.workers,
-        "lr": train.lr or learning_rate(config.model_for(dataset).d_model),
-        "class_weights": dataset.task == "segmentation" if train.class_weights is None else train.class_weights,
+        "lr": train.lr or float(f"{learning_rate(model.d_model) / slower:.2g}"),
+        "class_weights": train.class_weights or False,
     }
     if train.epochs is None and train.minutes is None:
         n_batches = math.ceil(len(census.training) / batch_size)
-        changes["epochs"] = min(max(math.ceil(_STEPS / n_batches), _EPOCHS[0]), _EPOCHS[1])
+        epochs = min(max(math.ceil(_STEPS / n_batches), _EPOCHS[0]), _EPOCHS[1])
+        fitting = _MINUTES / _epoch_minutes(census, vertices, model.blocks, model.d_model, len(model.updates))
+        changes["epochs"] = max(1, round(min(epochs, fitting) / slower))
     return train.replace(**changes)
 
 

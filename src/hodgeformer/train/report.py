@@ -57,6 +57,7 @@ def write_report(path: Path, setup: Setup, rows: Sequence[Row], outcome: Outcome
         sections.append(f"<h2>Scores on the split '{outcome.split}'</h2>{_scores(outcome.scores)}")
         sections.append(_classes(outcome.scores, dataset.colors))
         sections.append(_confusion(outcome.scores))
+        sections.append(_calibration(outcome.scores))
     if answers and dataset.task != "regression":
         paint = _whole if dataset.kind is None else _labelled
         sections.append("<h2>Predictions</h2>" + "".join(paint(dataset, answer) for answer in answers))
@@ -155,6 +156,16 @@ def _confusion(scores: Scores) -> str:
         lines.append(f"<tr><td>{html.escape(name)}</td>{cells}</tr>")
     head = "".join(f"<th>{html.escape(name)}</th>" for name in ("true \\ predicted", *scores.classes))
     return f'<h2>Confusion</h2><div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
+
+
+def _calibration(scores: Scores) -> str:
+    rows = scores.calibration()
+    if not rows:
+        return ""
+    lines = [[_number(row[key]) for key in ("confidence", "accuracy", "share")] for row in rows]
+    element = "meshes" if scores.element == "mesh" else f"{scores.element} elements"
+    said = "<p>Of answers given with some confidence, how many are right.</p>"
+    return f"<h2>Calibration</h2>{said}" + _table(["mean confidence", "accuracy", f"share of {element}"], lines)
 
 
 def _table(head: list[str], lines: list[list[str]]) -> str:

@@ -20,6 +20,7 @@ from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.loader import Loader
 from hodgeformer.data.open import open_dataset
 from hodgeformer.errors import ConfigError, DataError
+from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.config import RunConfig, Source, read_config
 from hodgeformer.train.distributed import Processes
@@ -28,7 +29,7 @@ from hodgeformer.train.learner import Learner
 from hodgeformer.train.listener import Listener
 from hodgeformer.train.losses import CrossEntropy, Loss, SquaredError, inverse_frequency
 from hodgeformer.train.metrics import Scores
-from hodgeformer.train.plan import like, planned
+from hodgeformer.train.plan import like, planned, reasons
 from hodgeformer.train.run_folder import RunFolder
 
 
@@ -53,6 +54,11 @@ class Setup:
         return self.census.dataset
 
     @property
+    def working_faces(self) -> list[int]:
+        """Faces of the training meshes at the working resolution."""
+        return [self.config.prepare.working(mesh.n).f for mesh in self.census.training]
+
+    @property
     def monitored(self) -> str | None:
         """The split that is looked at during training. Only "val" chooses the best checkpoint."""
         return next((name for name in ("val", "test") if name in self.dataset.splits), None)
@@ -62,11 +68,26 @@ class Setup:
         """The split that the final scores are given for."""
         return next((name for name in ("test", "val") if name in self.dataset.splits), None)
 
+    def reasons(self, start: Checkpoint | None = None) -> tuple[str, ...]:
+        """What the run will do, and why, a sentence each."""
+        found = reasons(self.config, self.census)
+        return found if start is None else (*found, self._kept(start))
+
+    def _kept(self, start: Checkpoint) -> str:
+        own, frozen = self.config.model_for(self.dataset), self.config.train.freeze
+        new = "" if own.n_classes == start.model.n_classes else ", a new output layer"
+        still = "" if frozen is None else f", frozen: {f'{frozen} blocks' if isinstance(frozen, int) else frozen}"
+        return (
+            f"fine-tuning '{start.name}': its embedding and blocks {own.blocks} are kept{new}{still}; a smaller rate "
+            f"({self.config.train.lr:g}) and a shorter run than from nothing"
+        )
+
     def loss(self) -> Loss:
         labels = self.census.labels
         if self.dataset.task == "regression":
             return _standardized(labels)
-        weights = inverse_frequency(torch.from_numpy(labels)) if self.config.train.class_weights else None
+        power = float(self.config.train.class_weights or 0.0)
+        weights = inverse_frequency(torch.from_numpy(labels), power) if power else None
         return CrossEntropy(self.config.train.label_smoothing, weights)
 
     def learner(self, start: Checkpoint | None = None) -> Learner:
@@ -92,21 +113,22 @@ class Setup:
             prepare=self.config.prepare,
             augment=self.config.augment if augmented else None,
             batch_size=train.batch_size,
-            max_faces=train.max_faces,
-            n_faces=[mesh.n.f for mesh in self.census.training],
+            batch_faces=train.batch_faces,
+            n_faces=self.working_faces,
             seed=train.seed,
             n_workers=(train.workers or 0) if workers is None else workers,
             rank=self.processes.rank,
             world_size=self.processes.count,
         )
 
-    def evaluator(self, split: str, *, in_units: bool = False) -> Evaluator:
+    def evaluator(self, split: str, *, in_units: bool = False, temperature: float = 1.0) -> Evaluator:
         """Scores on a split; `in_units` for models from a checkpoint, whose values are in the units of the data."""
         loss = self.loss()
         return Evaluator(
             self.dataset,
             self.dataset.split(split),
             self.config.prepare,
+            temperature=temperature,
             standardized=loss if isinstance(loss, SquaredError) and not in_units else None,
             processes=self.processes,
         )
@@ -128,7 +150,7 @@ class Setup:
             classes=self.dataset.classes,
             colors=self.dataset.colors,
             metrics={f"{split}_{name}": value for name, value in scores.values.items()} if scores else {},
-            statistics=_statistics(self.census.training),
+            statistics=_statistics(self.census.training, self.config.prepare),
             training=self.config.model_dump(mode="json"),
         )
         save_checkpoint(path, checkpoint)
@@ -156,7 +178,7 @@ def set_up(
     if start is not None:
         config = like(start, config)
     census = _census(config, processes, listener)
-    return Setup(planned(config, census), census, folder, processes)
+    return Setup(planned(config, census, start), census, folder, processes)
 
 
 def take_over(model: HodgeFormer, start: Checkpoint) -> None:
@@ -191,16 +213,19 @@ def _census(config: RunConfig, processes: Processes, listener: Listener) -> Cens
     return census
 
 
-def _statistics(meshes: Sequence[CountedMesh]) -> DataStatistics:
+def _statistics(meshes: Sequence[CountedMesh], prepare: PrepareConfig) -> DataStatistics:
     """What a model was trained on, by which it is told later whether a mesh looks familiar."""
+    sizes = [prepare.working(mesh.n) for mesh in meshes]
 
     def spread(values: Sequence[float]) -> tuple[float, float, float]:
         return float(min(values)), float(np.median(values)), float(max(values))
 
-    q5, q25, q50, q75, q95 = np.mean([mesh.edge_lengths for mesh in meshes], axis=0).tolist()
+    # With a quarter of the faces edges are twice as long.
+    lengths = [np.sqrt(mesh.n.f / n.f) * mesh.edge_lengths for mesh, n in zip(meshes, sizes, strict=True)]
+    q5, q25, q50, q75, q95 = np.mean(lengths, axis=0).tolist()
     return DataStatistics(
         n_meshes=len(meshes),
-        n={kind: spread([mesh.n[kind] for mesh in meshes]) for kind in KINDS},
+        n={kind: spread([n[kind] for n in sizes]) for kind in KINDS},
         size=spread([mesh.radius for mesh in meshes]),
         edge_length=(q5, q25, q50, q75, q95),
     )

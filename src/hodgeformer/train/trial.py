@@ -49,10 +49,11 @@ def _largest_batch(setup: Setup, model: HodgeFormer) -> int:
     """Bytes that a step needs for the largest meshes together, as many as a batch may hold."""
     train, prepare = setup.config.train, setup.config.prepare
     sizes: list[PerElement[int]] = []
-    for mesh in sorted(setup.census.training, key=lambda mesh: -mesh.n.f)[: train.batch_size]:
-        if sizes and train.max_faces is not None and sum(n.f for n in [*sizes, mesh.n]) > train.max_faces:
+    working = (prepare.working(mesh.n) for mesh in setup.census.training)
+    for size in sorted(working, key=lambda n: -n.f)[: train.batch_size]:
+        if sizes and train.batch_faces is not None and sum(n.f for n in [*sizes, size]) > train.batch_faces:
             break
-        sizes.append(mesh.n)
+        sizes.append(size)
     n = PerElement.build(lambda kind: sum(size[kind] for size in sizes))
     nnz = PerElement.build(lambda kind: sum(size[kind] * sum(prepare.row_sizes(size)[kind]) for size in sizes))
     return model.activation_memory(n, nnz, training=True)

@@ -26,6 +26,8 @@ from hodgeformer import __version__
 from hodgeformer.data.figures import figure
 from hodgeformer.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
+from hodgeformer.mesh.prepare import Faces
+from hodgeformer.mesh.upright import UpName
 from hodgeformer.palette import class_colors, hex_color, parse_color
 from hodgeformer.predict.pretrained import locate_model
 from hodgeformer.viewer import messages
@@ -54,6 +56,7 @@ class Viewer:
     sources: Sequence[FieldSource] = field(default_factory=lambda: (Eigenfunctions(),))
     opened: OpenMesh | None = None
     preferred: str | None = None
+    up: UpName = "auto"
 
     def __post_init__(self) -> None:
         self.predictions = Predictions(self.shelf, self.meshes)
@@ -97,9 +100,16 @@ class Viewer:
         found = opened.prediction
         if found is None:
             raise Refusal(404, "There is no prediction for this mesh yet.")
-        about = {"model": found.model, "task": found.task, "classes": found.classes, "colors": found.colors}
+        about: dict[str, Any] = {
+            "model": found.model,
+            "task": found.task,
+            "classes": found.classes,
+            "colors": found.colors,
+        }
         arrays = {"probabilities": found.probabilities, "labels": found.labels.astype(np.int32)}
-        return await self._arrays(partial(messages.encode, {**about, "warnings": found.warnings}, arrays))
+        about = {name: getattr(found, name) for name in ("model", "task", "classes", "colors", "warnings", "up")}
+        about["familiarity"] = found.familiarity
+        return await self._arrays(partial(messages.encode, about, arrays))
 
     async def fields(self, request: Request) -> Response:
         opened = self._mesh(request)
@@ -160,13 +170,13 @@ class Viewer:
         return Response(await self._quick.run(make), media_type=messages.MEDIA_TYPE)
 
 
-def make_viewer(*, model: str | None, mesh: Path | None, out: Path, max_faces: int | None) -> Viewer:
+def make_viewer(*, model: str | None, mesh: Path | None, out: Path, faces: Faces, up: UpName) -> Viewer:
     """The viewer with all its models and layers; `model` and `mesh` are opened at once."""
     if model is not None:
         locate_model(model)  # a wrong name is told here, not in the browser
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out}: this is a file; --out needs a folder")
-    meshes, shelf = OpenMeshes(), Shelf(offered_models(model, max_faces=max_faces))
+    meshes, shelf = OpenMeshes(), Shelf(offered_models(model, faces=faces))
     return Viewer(
         shelf=shelf,
         outbox=Outbox(out.resolve()),
@@ -174,6 +184,7 @@ def make_viewer(*, model: str | None, mesh: Path | None, out: Path, max_faces: i
         sources=(Attention(shelf), Eigenfunctions(), LearnedEigenfunctions(shelf)),
         opened=None if mesh is None else meshes.add(load_mesh(mesh), pinned=True),
         preferred=None if model is None else shelf_name(model),
+        up=up,
     )
 
 

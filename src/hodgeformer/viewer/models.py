@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from hodgeformer.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.pose import n_frames
-from hodgeformer.mesh.prepare import PrepareConfig
+from hodgeformer.mesh.prepare import Faces, PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.predict.predictor import PredictOptions, Predictor
+from hodgeformer.predict.predictor import Predictor, Report
 from hodgeformer.predict.pretrained import bundled_models
 from hodgeformer.viewer.intake import Refusal
 from hodgeformer.viewer.open_meshes import OpenMesh, OpenMeshes, Prediction, PredictionProgress
@@ -28,7 +26,6 @@ MAX_LOADED = 3
 MAX_AT_ONCE = 2
 MAX_WAITING = 32
 
-Report = Callable[[float], None]
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -51,11 +48,10 @@ class Recent(Generic[K, V]):
 
 
 class ViewerModel:
-    """A predictor that answers for faces. Meshes above `max_faces` are simplified and the answer is carried back."""
+    """A predictor that answers for faces, at a resolution."""
 
-    def __init__(self, name: str, predictor: Predictor, *, max_faces: int | None) -> None:
-        self._name, self._predictor, self._max_faces = name, predictor, max_faces
-        self._passes = _Passes(predictor.model)
+    def __init__(self, name: str, predictor: Predictor, *, faces: Faces) -> None:
+        self._name, self._predictor, self._faces = name, predictor, faces
 
     @cached_property
     def network(self) -> HodgeFormer:
@@ -69,12 +65,8 @@ class ViewerModel:
 
     def predict(self, mesh: Mesh, report: Report) -> Prediction:
         """The answer for every face; `report` is told the fraction of the work that is done."""
-        options = PredictOptions(max_faces=self._max_faces)
-        warnings: tuple[str, ...] = ()
-        if self._max_faces is not None and mesh.n_faces > self._max_faces:
-            warnings = (f"Predicted on a copy with {self._max_faces:,} faces and carried back.",)
-        with self._passes.reported(report, self._n_passes(mesh, options)):
-            result = self._predictor.predict(mesh, max_faces=self._max_faces)
+        result = self._predictor.predict(mesh, faces=self._faces, report=report)
+        up = result.up
         if result.task == "regression":
             raise ConfigError(f"'{self._name}' predicts values, not classes; use `hodgeformer predict` for it")
         if result.element not in ("face", "mesh"):
@@ -85,40 +77,13 @@ class ViewerModel:
             classes=result.names,
             colors=result.colors,
             probabilities=np.ascontiguousarray(result.probabilities, dtype=np.float32),
-            warnings=warnings + tuple(f"Unlike the training meshes: {text}" for text in result.warnings),
+            warnings=(
+                *filter(None, [result.resolution]),
+                *(f"Unlike what the model knows: {text}" for text in result.warnings),
+            ),
+            familiarity=result.familiarity,
+            up=(float(up[0]), float(up[1]), float(up[2])),
         )
-
-    def _n_passes(self, mesh: Mesh, options: PredictOptions) -> int:
-        n_faces = min(mesh.n_faces, self._max_faces or mesh.n_faces)
-        return -(-n_frames(self.preparation.pose) // max(1, options.batch_faces // n_faces))
-
-
-class _Passes:
-    """Tells the thread that runs the model which share of the blocks it has passed."""
-
-    def __init__(self, network: HodgeFormer) -> None:
-        self._here = threading.local()
-        self._n_blocks = len(network.encoder.blocks)
-        network.register_forward_pre_hook(self._tell)
-        for block in network.encoder.blocks:
-            block.register_forward_hook(self._pass)
-
-    @contextmanager
-    def reported(self, report: Report, n_passes: int) -> Iterator[None]:
-        self._here.report, self._here.total, self._here.done = report, n_passes * self._n_blocks, 0
-        try:
-            yield
-        finally:
-            del self._here.report
-
-    def _pass(self, *_: Any) -> None:
-        if hasattr(self._here, "report"):
-            self._here.done += 1
-            self._tell()
-
-    def _tell(self, *_: Any) -> None:
-        if hasattr(self._here, "report"):
-            self._here.report(min(1.0, self._here.done / self._here.total))
 
 
 @dataclass(frozen=True)
@@ -129,11 +94,11 @@ class OfferedModel:
     description: str = ""
 
 
-def offered_models(given: str | None, *, max_faces: int | None) -> dict[str, OfferedModel]:
+def offered_models(given: str | None, *, faces: Faces) -> dict[str, OfferedModel]:
     """The model that was asked for, first, and the bundled ones."""
 
     def offer(name: str, where: str | Path, description: str) -> OfferedModel:
-        return OfferedModel(lambda: ViewerModel(name, Predictor.load(where), max_faces=max_faces), description)
+        return OfferedModel(lambda: ViewerModel(name, Predictor.load(where), faces=faces), description)
 
     bundled = bundled_models()
     offered = {}

@@ -17,7 +17,10 @@ from hodgeformer.viewer.intake import Refusal
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What a model says of one mesh: probabilities (n_faces, n_classes), or (1, n_classes) of the whole mesh."""
+    """What a model says of one mesh: probabilities (n_faces, n_classes), or (1, n_classes) of the whole mesh.
+
+    `up` is what points up, as the parts lie.
+    """
 
     model: str
     task: str
@@ -25,6 +28,8 @@ class Prediction:
     colors: tuple[RGB, ...]
     probabilities: NDArray[np.float32]
     warnings: tuple[str, ...] = ()
+    familiarity: float | None = None
+    up: tuple[float, float, float] = (0.0, 1.0, 0.0)
 
     @property
     def labels(self) -> IntArray:

@@ -1,0 +1,378 @@
+"""Quadric edge collapse that keeps a surface a surface.
+
+Each vertex carries the quadric of its part of the surface: squared distance to its planes, and, much weaker, to its
+points. The planes keep the shape, the points keep triangles of even size and the minimum unique (probabilistic
+quadrics, Trettner and Kobbelt 2020). Quadrics only grow by adding, so an old cost is a lower bound of the present one,
+and an edge needs to be looked at again only when it comes to the top of the heap.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from hodgeformer.mesh.geometry import cross, face_vectors, norms, unit
+from hodgeformer.mesh.mesh import FloatArray, IntArray
+from hodgeformer.mesh.topology import MeshComplex
+
+Int32Array = NDArray[np.int32]
+BoolArray = NDArray[np.bool_]
+
+_POINT_WEIGHT = 1e-2  # of the distance to points, against the distance to planes
+_RIM_WEIGHT = 1.0  # of the walls that stand on boundary edges
+_SPREAD = 1.5  # a seed makes costs up to this factor, and more, larger
+_LEAST_COSINE = 0.2  # between the normals of a face before and after
+
+
+class Surface(NamedTuple):
+    """A mesh that shrinks in place, as bare arrays for compiled code.
+
+    `points` and `faces` are current, `alive` says which faces are left, `into[v]` is the vertex that v went into.
+    `edges` and `face_edges` are those of a MeshComplex, `gone` the edges that are no more. `first` and `following`
+    list the corners 3 f + i of each vertex; -1 ends a list. `rim` marks vertices on a border.
+    """
+
+    points: FloatArray
+    faces: Int32Array
+    alive: BoolArray
+    into: Int32Array
+    edges: Int32Array
+    face_edges: Int32Array
+    gone: BoolArray
+    first: Int32Array
+    following: Int32Array
+    rim: BoolArray
+    quadrics: FloatArray
+    closed: bool
+
+    @classmethod
+    def from_mesh(cls, points: FloatArray, faces: IntArray) -> Surface:
+        """Positions of size one, faces that repeat no vertex. On equal costs the numbering decides."""
+        topology = MeshComplex.from_faces(faces, len(points))
+        n_sides = np.bincount(topology.face_edges.ravel(), minlength=topology.n.e)
+        rim = np.zeros(len(points), dtype=bool)
+        rim[topology.edges[n_sides == 1]] = True
+        first, following = _corner_lists(topology.faces, len(points))
+        return cls(
+            points=points.copy(),
+            faces=faces.astype(np.int32),
+            alive=np.ones(len(faces), dtype=bool),
+            into=np.arange(len(points), dtype=np.int32),
+            edges=topology.edges.astype(np.int32),
+            face_edges=topology.face_edges.astype(np.int32),
+            gone=np.zeros(topology.n.e, dtype=bool),
+            first=first,
+            following=following,
+            rim=rim,
+            quadrics=_quadrics(points, topology, n_sides == 1),
+            closed=bool((n_sides == 2).all()),
+        )
+
+    @property
+    def n_faces(self) -> int:
+        return int(self.alive.sum())
+
+    def reduce(self, n_faces: int, seed: int | None) -> None:
+        """Collapse edges until no more than n_faces are left, as gently as the number allows.
+
+        Nothing changes the topology of a closed surface but leaving out small pieces of it.
+        """
+        self._collapse(n_faces, seed)
+        if self.n_faces > n_faces:
+            self._leave_out_small_pieces(n_faces)
+        if self.n_faces > n_faces:
+            self._collapse(n_faces, seed, unfolded=False)
+        if self.n_faces > n_faces and not self.closed:
+            self._collapse(n_faces, seed, unfolded=False, linked=False)
+
+    def went_into(self) -> IntArray:
+        """For each vertex the one at the end of its chain of collapses."""
+        into = self.into.astype(np.int64)
+        while not np.array_equal(into, into[into]):
+            into = into[into]
+        return into
+
+    def _collapse(self, n_faces: int, seed: int | None, *, unfolded: bool = True, linked: bool = True) -> None:
+        """The least cost first, until the number is met or no collapse is allowed.
+
+        `unfolded` forbids to turn a face over, `linked` to change the topology.
+        """
+        spread = 0.0 if seed is None else _SPREAD
+        _collapse_edges(self, n_faces, np.uint64(seed or 0), spread, unfolded, linked)
+
+    def _leave_out_small_pieces(self, n_faces: int) -> None:
+        """Take away pieces smaller than an average face of the result, the smallest first, as many as needed."""
+        faces = self.faces[self.alive].astype(np.int64)
+        n = len(self.points)
+        graph = csr_array((np.ones(2 * len(faces)), (faces[:, [0, 0]].ravel(), faces[:, 1:].ravel())), shape=(n, n))
+        piece = connected_components(graph, directed=False)[1][faces[:, 0]]
+        _, piece, sizes = np.unique(piece, return_inverse=True, return_counts=True)
+        areas = np.bincount(piece, norms(face_vectors(self.points, faces)))
+        order = np.argsort(areas, kind="stable")
+        before = np.cumsum(sizes[order]) - sizes[order]
+        chosen = (len(faces) - before > n_faces) & (areas[order] * n_faces < areas.sum())
+        chosen[-1] = False
+        out = np.zeros(len(order), dtype=bool)
+        out[order[chosen]] = True
+        self.alive[np.flatnonzero(self.alive)[out[piece]]] = False
+
+
+def _quadrics(points: FloatArray, topology: MeshComplex, is_rim: BoolArray) -> FloatArray:
+    """For each vertex xᵀA x + 2 bᵀx + c as ten numbers: A by rows of its upper triangle, b, c."""
+    normal = face_vectors(points, topology.faces)
+    area = norms(normal) / 2
+    normal = unit(normal)
+    offset = -np.einsum("ij,ij->i", normal, points[topology.faces[:, 0]])
+    quadrics = np.zeros((len(points), 10))
+    _add_planes(quadrics, topology.faces, normal, offset, area / 3)
+    ends = topology.edges[is_rim]
+    if len(ends):
+        of_edge = np.empty(topology.n.e, dtype=np.int64)
+        of_edge[topology.face_edges.ravel()] = np.repeat(np.arange(topology.n.f), 3)
+        along = points[ends[:, 1]] - points[ends[:, 0]]
+        wall = unit(cross(along, normal[of_edge[is_rim]]))
+        offset = -np.einsum("ij,ij->i", wall, points[ends[:, 0]])
+        _add_planes(quadrics, ends, wall, offset, _RIM_WEIGHT / 2 * norms(along) ** 2)
+    # In proportion to the planes, so that the minimum is well determined; a little also where there is no area.
+    planes = quadrics[:, [0, 3, 5]].sum(axis=1)
+    weight = _POINT_WEIGHT * (planes + max(1e-6 * planes.sum() / topology.n.f, 1e-15))
+    quadrics[:, [0, 3, 5]] += weight[:, None]
+    quadrics[:, 6:9] -= weight[:, None] * points
+    quadrics[:, 9] += weight * np.einsum("ij,ij->i", points, points)
+    return quadrics
+
+
+@njit(cache=True, nogil=True)
+def _add_planes(
+    quadrics: FloatArray, members: IntArray, normals: FloatArray, offsets: FloatArray, weights: FloatArray
+) -> None:
+    for i in range(len(members)):
+        x, y, z, d, w = normals[i, 0], normals[i, 1], normals[i, 2], offsets[i], weights[i]
+        for v in members[i]:
+            q = quadrics[v]
+            q[0] += w * x * x
+            q[1] += w * x * y
+            q[2] += w * x * z
+            q[3] += w * y * y
+            q[4] += w * y * z
+            q[5] += w * z * z
+            q[6] += w * d * x
+            q[7] += w * d * y
+            q[8] += w * d * z
+            q[9] += w * d * d
+
+
+@njit(cache=True, nogil=True)
+def _corner_lists(faces: IntArray, n_vertices: int) -> tuple[Int32Array, Int32Array]:
+    first = np.full(n_vertices, -1, dtype=np.int32)
+    following = np.empty(faces.size, dtype=np.int32)
+    for f in range(len(faces) - 1, -1, -1):
+        for i in range(3):
+            v = faces[f, i]
+            following[3 * f + i] = first[v]
+            first[v] = 3 * f + i
+    return first, following
+
+
+@njit(cache=True, nogil=True)
+def _minimum(q: FloatArray, r: FloatArray, at: FloatArray) -> float:
+    """Where the sum of two quadrics is least, written to `at`, and its value there."""
+    xx, xy, xz, yy, yz, zz = q[0] + r[0], q[1] + r[1], q[2] + r[2], q[3] + r[3], q[4] + r[4], q[5] + r[5]
+    bx, by, bz = q[6] + r[6], q[7] + r[7], q[8] + r[8]
+    # Cofactors; the matrix is positive definite.
+    cxx, cxy, cxz = yy * zz - yz * yz, xz * yz - xy * zz, xy * yz - xz * yy
+    cyy, cyz, czz = xx * zz - xz * xz, xy * xz - xx * yz, xx * yy - xy * xy
+    scale = -1.0 / (xx * cxx + xy * cxy + xz * cxz)
+    at[0] = scale * (cxx * bx + cxy * by + cxz * bz)
+    at[1] = scale * (cxy * bx + cyy * by + cyz * bz)
+    at[2] = scale * (cxz * bx + cyz * by + czz * bz)
+    least: float = max(0.0, q[9] + r[9] + bx * at[0] + by * at[1] + bz * at[2])
+    return least
+
+
+@njit(cache=True, nogil=True)
+def _factor(a: int, b: int, seed: np.uint64, spread: float) -> float:
+    """By how much a seed raises the cost of an edge: a hash of the seed and its ends."""
+    if spread == 0.0:
+        return 1.0
+    mixed = (seed << np.uint64(32)) ^ (np.uint64(a) * np.uint64(0x9E3779B97F4A7C15)) ^ np.uint64(b)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return 1.0 + spread * float(mixed >> np.uint64(40)) / float(1 << 24)
+
+
+@njit(cache=True, nogil=True)
+def _collapse_edges(
+    surface: Surface, n_wanted: int, seed: np.uint64, spread: float, unfolded: bool, linked: bool
+) -> None:
+    edges, gone, quadrics = surface.edges, surface.gone, surface.quadrics
+    n_alive = 0
+    for f in range(len(surface.alive)):
+        n_alive += surface.alive[f]
+    at = np.empty(3)
+    mark, stamp = np.zeros(len(surface.points), dtype=np.int32), 0
+    twin = np.empty(len(edges), dtype=np.int32)
+    # When vertices were moved and costs computed, counted in collapses.
+    moved, computed, clock = np.zeros(len(surface.points), dtype=np.int32), np.zeros(len(edges), dtype=np.int32), 0
+    queued = np.ones(len(edges), dtype=np.bool_)
+    heap: list[tuple[float, Any]] = [(0.0, np.int64(0)) for _ in range(0)]
+    for i in range(len(edges)):
+        if not gone[i]:
+            a, b = edges[i, 0], edges[i, 1]
+            heap.append((_factor(a, b, seed, spread) * _minimum(quadrics[a], quadrics[b], at), np.int64(i)))
+    heapify(heap)
+    while n_alive > n_wanted and len(heap) > 0:
+        e = heappop(heap)[1]
+        if gone[e]:
+            continue
+        a, b = edges[e, 0], edges[e, 1]
+        cost = _minimum(quadrics[a], quadrics[b], at)
+        if max(moved[a], moved[b]) > computed[e]:
+            computed[e] = clock
+            heappush(heap, (_factor(a, b, seed, spread) * cost, e))
+            continue
+        queued[e] = False
+        stamp += 2
+        n_shared = _n_shared(surface, a, b, mark, stamp, linked)
+        if n_shared in (0, n_alive) or (unfolded and (_folds(surface, a, b, at) or _folds(surface, b, a, at))):
+            continue
+        _merge(surface, a, b, at, twin)
+        n_alive -= n_shared
+        clock += 1
+        moved[a] = clock
+        # What was forbidden around here may be allowed now.
+        corner = surface.first[a]
+        while corner >= 0:
+            for i in range(3):
+                side = np.int64(surface.face_edges[corner // 3, i])
+                if not queued[side]:
+                    queued[side] = True
+                    computed[side] = clock
+                    v, w = edges[side, 0], edges[side, 1]
+                    heappush(heap, (_factor(v, w, seed, spread) * _minimum(quadrics[v], quadrics[w], at), side))
+            corner = surface.following[corner]
+
+
+@njit(cache=True, nogil=True)
+def _n_shared(surface: Surface, a: int, b: int, mark: Int32Array, stamp: int, linked: bool) -> int:
+    """How many faces go with the edge (a, b); 0 where the collapse would change the topology.
+
+    The link condition: what is beside both a and b must be beside their edge. Marks: `stamp`, beside a; one more, in a
+    face with both.
+    """
+    faces, alive, following = surface.faces, surface.alive, surface.following
+    n_shared = n_left = 0
+    corner = surface.first[a]
+    while corner >= 0:
+        f = corner // 3
+        v, w = faces[f, (corner + 1) % 3], faces[f, (corner + 2) % 3]
+        corner = following[corner]
+        if alive[f] and b in (v, w):
+            n_shared += 1
+            mark[w if v == b else v] = stamp + 1
+        elif alive[f]:
+            n_left += 1
+            mark[v], mark[w] = max(mark[v], stamp), max(mark[w], stamp)
+    if not linked:
+        return n_shared
+    if n_shared > 1 and surface.rim[a] and surface.rim[b]:
+        return 0  # two borders would meet
+    caps_b = False
+    corner = surface.first[b]
+    while corner >= 0:
+        f = corner // 3
+        v, w = faces[f, (corner + 1) % 3], faces[f, (corner + 2) % 3]
+        corner = following[corner]
+        if alive[f] and a not in (v, w):
+            n_left += 1
+            caps_b |= mark[v] == stamp + 1 and mark[w] == stamp + 1
+            if stamp in (mark[v], mark[w]):
+                return 0
+    if n_left == 0:
+        return 0  # a piece would vanish
+    corner = surface.first[a] if caps_b else -1
+    while corner >= 0:
+        f = corner // 3
+        if alive[f] and mark[faces[f, (corner + 1) % 3]] == mark[faces[f, (corner + 2) % 3]] == stamp + 1:
+            return 0  # a tetrahedron would fall flat
+        corner = following[corner]
+    return n_shared
+
+
+@njit(cache=True, nogil=True)
+def _folds(surface: Surface, a: int, b: int, at: FloatArray) -> bool:
+    """Whether a face of a that b has no part in turns over, or nearly, when a moves."""
+    corner = surface.first[a]
+    while corner >= 0:
+        f = corner // 3
+        v, w = surface.faces[f, (corner + 1) % 3], surface.faces[f, (corner + 2) % 3]
+        corner = surface.following[corner]
+        if not surface.alive[f] or b in (v, w):
+            continue
+        p, q, r = surface.points[a], surface.points[v], surface.points[w]
+        sx, sy, sz = r[0] - q[0], r[1] - q[1], r[2] - q[2]
+        ux, uy, uz = q[0] - p[0], q[1] - p[1], q[2] - p[2]
+        ox, oy, oz = uy * sz - uz * sy, uz * sx - ux * sz, ux * sy - uy * sx
+        ux, uy, uz = q[0] - at[0], q[1] - at[1], q[2] - at[2]
+        nx, ny, nz = uy * sz - uz * sy, uz * sx - ux * sz, ux * sy - uy * sx
+        old, new = ox * ox + oy * oy + oz * oz, nx * nx + ny * ny + nz * nz
+        if old > 0 and ox * nx + oy * ny + oz * nz <= _LEAST_COSINE * np.sqrt(old * new):
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _merge(surface: Surface, a: int, b: int, at: FloatArray, twin: Int32Array) -> None:
+    """Move a, take away the faces at the edge (a, b), and give to a what else b has. `twin` is scratch."""
+    faces, face_edges, edges, gone = surface.faces, surface.face_edges, surface.edges, surface.gone
+    first, following, alive = surface.first, surface.following, surface.alive
+    for axis in range(3):
+        surface.points[a, axis] = at[axis]
+    for i in range(10):
+        surface.quadrics[a, i] += surface.quadrics[b, i]
+    surface.rim[a] |= surface.rim[b]
+    surface.into[b] = a
+    corner = first[b]
+    while corner >= 0:
+        f, i = corner // 3, corner % 3
+        corner = following[corner]
+        v, w = faces[f, (i + 1) % 3], faces[f, (i + 2) % 3]
+        if alive[f] and a in (v, w):
+            # Side i leaves b, side i + 2 comes back to it; one of them is the edge, the other goes into side i + 1.
+            leaves, comes = face_edges[f, i], face_edges[f, (i + 2) % 3]
+            alive[f] = False
+            gone[leaves] = gone[comes] = True
+            twin[leaves] = twin[comes] = face_edges[f, (i + 1) % 3]
+    last = -1
+    for v in (a, b):
+        corner = first[v]
+        while corner >= 0:
+            f, i = corner // 3, corner % 3
+            if alive[f]:
+                if v == b:
+                    faces[f, i] = a
+                    for side in (i, (i + 2) % 3):
+                        e = face_edges[f, side]
+                        if gone[e]:
+                            face_edges[f, side] = twin[e]
+                        elif edges[e, 0] == b:
+                            edges[e, 0] = a
+                        elif edges[e, 1] == b:
+                            edges[e, 1] = a
+                if last < 0:
+                    first[a] = corner
+                else:
+                    following[last] = corner
+                last = corner
+            corner = following[corner]
+    if last < 0:
+        first[a] = -1
+    else:
+        following[last] = -1
+    first[b] = -1

@@ -1,0 +1,175 @@
+"""Midpoint subdivision, and its undoing: a mesh whose faces were all cut in four is the mesh it was before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
+
+_CORNERS = np.arange(3)
+_ROUNDING = 1e-6  # of coordinates at size one, as a file in float32 leaves it
+_UNKNOWN, _OLD, _NEW = 0, 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A changed mesh, and for each of its faces the original face it is, or is a piece of."""
+
+    mesh: Mesh
+    origin: IntArray
+
+
+def rebuilt(mesh: Mesh, vertices: NDArray[np.float64], faces: IntArray) -> Mesh:
+    """Another surface under the same name; what belonged to the old faces and vertices is left behind."""
+    return replace(mesh, vertices=vertices, faces=faces, polygons=None, attributes={})
+
+
+def subdivided(mesh: Mesh, chosen: NDArray[np.bool_] | None = None) -> Traced:
+    """Split every side of the chosen faces (default: all) in its middle; the neighbors are cut to fit.
+
+    A face with three split sides becomes four, with two three, with one two, so no crack opens.
+    """
+    proper = ~repeats_a_vertex(mesh.faces)
+    origin = np.flatnonzero(proper)
+    topology = MeshComplex.from_faces(mesh.faces[origin], mesh.n_vertices)
+    chosen = np.ones(mesh.n_faces, dtype=bool) if chosen is None else chosen
+    split = np.zeros(topology.n.e, dtype=bool)
+    split[topology.face_edges[chosen[origin]]] = True
+    middle = np.full(topology.n.e, -1)
+    middle[split] = mesh.n_vertices + np.arange(int(split.sum()))
+    ends = topology.edges[split]
+    vertices = np.concatenate([mesh.vertices, (mesh.vertices[ends[:, 0]] + mesh.vertices[ends[:, 1]]) / 2])
+    pieces, owners = _pieces(topology.faces, middle[topology.face_edges])
+    return Traced(rebuilt(mesh, vertices, np.concatenate(pieces)), origin[np.concatenate(owners)])
+
+
+def _pieces(faces: IntArray, middles: IntArray) -> tuple[list[IntArray], list[IntArray]]:
+    """The triangles that faces fall into when some of their sides have a vertex in the middle (-1: none)."""
+    count = (middles >= 0).sum(axis=1)
+    numbers = np.arange(len(faces))
+    whole = count == 0
+    pieces, owners = [faces[whole]], [numbers[whole]]
+    for n_split in (1, 2, 3):
+        rows = np.flatnonzero(count == n_split)
+        # Turn the face so that its split sides come first: (0, 1), then (1, 2).
+        is_split = middles[rows] >= 0
+        start = is_split.argmax(axis=1) if n_split == 1 else ((~is_split).argmax(axis=1) + 1) % 3
+        turn = (start[:, None] + _CORNERS) % 3
+        a, b, c = np.take_along_axis(faces[rows], turn, axis=1).T
+        ab, bc, ca = np.take_along_axis(middles[rows], turn, axis=1).T
+        parts = {
+            1: [(a, ab, c), (ab, b, c)],
+            2: [(ab, b, bc), (a, ab, bc), (a, bc, c)],
+            3: [(a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca)],
+        }[n_split]
+        for part in parts:
+            pieces.append(np.stack(part, axis=1))
+            owners.append(rows)
+    return pieces, owners
+
+
+def undo_subdivision(points: FloatArray, faces: IntArray) -> tuple[IntArray, IntArray] | None:
+    """The faces before every face was cut in four, and for each vertex one that was there before; None if none were.
+
+    A new vertex goes to one of the two ends of the edge that it halves. Positions are those of size one.
+    """
+    # Three quarters of the vertices would be new, with six faces, or three on a border.
+    valence = np.bincount(faces.ravel(), minlength=len(points))
+    if len(faces) % 4 or 2 * np.isin(valence, (3, 6)).sum() < (valence > 0).sum():
+        return None
+    topology = MeshComplex.from_faces(faces, len(points))
+    n_faces = np.bincount(topology.face_edges.ravel(), minlength=topology.n.e)
+    if n_faces.max() > 2:
+        return None
+    of_new = np.full(len(points), 6)
+    of_new[topology.edges[n_faces == 1]] = 3
+    seeds = np.flatnonzero((valence != of_new) & (valence > 0))  # were there before, for certain
+    corners = _old_corners(faces.copy(), _across(topology), seeds, len(points))
+    if len(corners) != len(faces) // 4:
+        return None
+    old, new = corners[:, :3], corners[:, 3:]
+    middle = (points[old] + points[np.roll(old, -1, axis=1)]) / 2
+    if np.abs(points[new] - middle).max() > _ROUNDING:
+        return None
+    into = np.arange(len(points))
+    into[new] = np.minimum(old, np.roll(old, -1, axis=1))
+    return old, into
+
+
+def _across(topology: MeshComplex) -> IntArray:
+    """(n_f, 3) the face beyond each side, -1 where there is none; no side has more than two."""
+    sides = topology.face_edges.ravel()
+    order = np.argsort(sides, kind="stable")
+    same = np.flatnonzero(sides[order[1:]] == sides[order[:-1]])
+    across = np.full(len(sides), -1)
+    first, second = order[same], order[same + 1]
+    across[first], across[second] = second // 3, first // 3
+    return across.reshape(-1, 3)
+
+
+@njit(cache=True, nogil=True)
+def _old_corners(faces: IntArray, across: IntArray, seeds: IntArray, n_vertices: int) -> IntArray:
+    """Rows of three old vertices and the three new ones that halve their sides, as far as the seeds reach.
+
+    A face is either at an old vertex, and the others at its corners are new, or between three new ones.
+    """
+    state = np.zeros(n_vertices, dtype=np.int8)
+    state[seeds] = _OLD
+    begun = np.zeros(len(faces), dtype=np.bool_)
+    rows = np.empty((len(faces) // 4, 6), dtype=np.int64)
+    queue = np.empty(len(faces), dtype=np.int64)
+    n_rows = n_queued = 0
+    for f in range(len(faces)):
+        for i in range(3):
+            if state[faces[f, i]] == _OLD and not begun[f]:
+                begun[f] = True
+                queue[n_queued] = f
+                n_queued += 1
+    done = 0
+    while done < n_queued:
+        f = queue[done]
+        done += 1
+        place = -1
+        for i in range(3):
+            if state[faces[f, i]] == _OLD:
+                if place >= 0:
+                    return rows[:0]
+                place = i
+        for i in (place, (place + 2) % 3):  # around the old vertex
+            beside = across[f, i]
+            if beside >= 0 and not begun[beside]:
+                begun[beside] = True
+                queue[n_queued] = beside
+                n_queued += 1
+        center = across[f, (place + 1) % 3]
+        if center < 0:
+            return rows[:0]
+        if begun[center]:
+            continue
+        begun[center] = True
+        if n_rows == len(rows):
+            return rows[:0]
+        for i in range(3):
+            beside = across[center, i]
+            if beside < 0:
+                return rows[:0]
+            # The corner of the face beside that is not on the common side is old, and what is on it is new.
+            v, w = faces[center, i], faces[center, (i + 1) % 3]
+            tip = faces[beside, 0] + faces[beside, 1] + faces[beside, 2] - v - w
+            if state[tip] == _NEW or state[v] == _OLD or state[w] == _OLD:
+                return rows[:0]
+            state[tip] = _OLD
+            state[v] = _NEW
+            rows[n_rows, i] = tip
+            rows[n_rows, 3 + i] = w
+            if not begun[beside]:
+                begun[beside] = True
+                queue[n_queued] = beside
+                n_queued += 1
+        n_rows += 1
+    return rows[:n_rows]

@@ -1,0 +1,53 @@
+"""A subdivided mesh is recognized and undone, so that it gives the answer of the mesh it came from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import meshes
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.order import canonical_faces
+from hodgeformer.mesh.simplify import simplify
+from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
+from soups import renumbered
+
+
+@pytest.mark.parametrize(
+    "mesh", [meshes.icosphere(2), meshes.open_grid(6, 5), meshes.two_components()], ids=lambda mesh: mesh.name
+)
+def test_what_was_cut_in_four_is_found(mesh: Mesh) -> None:
+    fine = subdivided(mesh).mesh
+    undone = undo_subdivision(fine.vertices, fine.faces)
+    assert undone is not None
+    faces, into = undone
+    np.testing.assert_array_equal(canonical_faces(faces)[0], canonical_faces(mesh.faces)[0])
+    np.testing.assert_array_equal(into[: mesh.n_vertices], np.arange(mesh.n_vertices))
+    assert into.max() < mesh.n_vertices
+
+
+def test_what_was_not_cut_in_four_stays() -> None:
+    sphere = meshes.icosphere(2)  # cut by its connectivity, but not in the middle
+    for mesh in (sphere, meshes.tetrahedron(), meshes.non_manifold_fan(), meshes.moebius_strip(10)):
+        assert undo_subdivision(mesh.vertices, mesh.faces) is None
+    fine = subdivided(sphere).mesh
+    moved = fine.vertices.copy()
+    moved[-1] += 1e-3
+    assert undo_subdivision(moved, fine.faces) is None
+    partly = subdivided(sphere, np.arange(sphere.n_faces) < 100).mesh
+    assert undo_subdivision(partly.vertices, partly.faces) is None
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("n_faces", [150, 320])
+def test_a_subdivided_mesh_is_simplified_like_the_mesh_itself(times: int, n_faces: int) -> None:
+    mesh = renumbered(meshes.icosphere(3), 1)[0]
+    fine = mesh
+    for _ in range(times):
+        fine = subdivided(fine).mesh
+    fine = renumbered(fine, 2)[0]
+    small, same = simplify(mesh, n_faces), simplify(fine, n_faces)
+    np.testing.assert_array_equal(small.mesh.faces, same.mesh.faces)
+    np.testing.assert_array_equal(small.mesh.vertices, same.mesh.vertices)
+    rounded = simplify(fine.with_vertices(fine.vertices.astype(np.float32)), n_faces)
+    np.testing.assert_allclose(rounded.mesh.vertices, small.mesh.vertices, atol=1e-5)
