@@ -6,6 +6,7 @@ import typer
 
 from hodgeformer.cli.study_ablation import ablation
 from hodgeformer.cli.study_efficiency import efficiency
+from hodgeformer.cli.study_familiarity import familiarity
 from hodgeformer.cli.study_operators import operators
 from hodgeformer.cli.study_robustness import robustness
 
@@ -14,5 +15,5 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-for verb in (operators, robustness, ablation, efficiency):
+for verb in (operators, robustness, familiarity, ablation, efficiency):
     app.command()(verb)
