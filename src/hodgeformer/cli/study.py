@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hodgeformer.cli.results import FacesOption, UpOption, print_rows, save_rows
+from hodgeformer.cli.study_familiarity import familiarity
 from hodgeformer.cli.study_operators import operators
 from hodgeformer.errors import ConfigError
 
@@ -26,6 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(operators)
+app.command()(familiarity)
 
 
 @app.command()

@@ -109,6 +109,17 @@ def patch_removal(share: float, sizes: tuple[int, int] = PATCH_FACES) -> Change:
     return removal(removed)
 
 
+def paired(mesh: Mesh, other: Mesh) -> Mesh:
+    """Two meshes of one size beside each other, as a scan of two people would be."""
+    sides = []
+    for one in (mesh, other):
+        low, high = one.vertices.min(axis=0), one.vertices.max(axis=0)
+        sides.append((one.vertices - (low + high) / 2) / diagonal(one))
+    gap = sides[0][:, 0].max() - sides[1][:, 0].min() + 0.05
+    vertices = np.concatenate([sides[0], sides[1] + [gap, 0, 0]])
+    return Mesh(vertices, np.concatenate([mesh.faces, other.faces + mesh.n_vertices]), f"{mesh.name} and {other.name}")
+
+
 def limbs_cut_away(count: int, share: float = 0.06) -> Change:
     """`count` times a tip, farther from the middle than all around it, is cut off with the share of faces nearest to it
     along the surface."""

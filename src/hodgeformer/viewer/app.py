@@ -27,7 +27,7 @@ from hodgeformer.data.figures import figure
 from hodgeformer.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.prepare import Faces
-from hodgeformer.mesh.upright import UpName
+from hodgeformer.mesh.upright import UP_AXES, UpName
 from hodgeformer.palette import class_colors, hex_color, parse_color
 from hodgeformer.predict.pretrained import locate_model
 from hodgeformer.viewer import messages
@@ -85,7 +85,11 @@ class Viewer:
         return JSONResponse(messages.described(self.meshes.add(mesh)), status_code=201)
 
     async def geometry(self, request: Request) -> Response:
-        return await self._arrays(partial(messages.encoded_mesh, self._mesh(request).mesh))
+        opened, up = self._mesh(request), request.query_params.get("up", "auto")
+        up = self.up if up == "auto" else up
+        if up not in ("auto", *UP_AXES):
+            raise Refusal(400, f"'{up[:20]}' is no direction; take one of {', '.join(UP_AXES)}.")
+        return await self._arrays(lambda: messages.encoded_mesh(opened.mesh, opened.up(up)))
 
     async def predict(self, request: Request) -> Response:
         opened = self._mesh(request)
@@ -100,15 +104,10 @@ class Viewer:
         found = opened.prediction
         if found is None:
             raise Refusal(404, "There is no prediction for this mesh yet.")
-        about: dict[str, Any] = {
-            "model": found.model,
-            "task": found.task,
-            "classes": found.classes,
-            "colors": found.colors,
-        }
         arrays = {"probabilities": found.probabilities, "labels": found.labels.astype(np.int32)}
-        about = {name: getattr(found, name) for name in ("model", "task", "classes", "colors", "warnings", "up")}
-        about["familiarity"] = found.familiarity
+        names = ("model", "task", "classes", "colors", "warnings", "familiarity")
+        about = {name: getattr(found, name) for name in names}
+        about["up"] = opened.up(self.up).tolist()
         return await self._arrays(partial(messages.encode, about, arrays))
 
     async def fields(self, request: Request) -> Response:

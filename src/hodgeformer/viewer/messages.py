@@ -13,9 +13,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from hodgeformer.data.labels import Codes, LabelFile
+from hodgeformer.draw.camera import upright
 from hodgeformer.mesh.elements import UNLABELLED, convert_labels
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
-from hodgeformer.mesh.mesh import IntArray, Mesh
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.viewer.fields import Pick
 from hodgeformer.viewer.intake import Refusal
 from hodgeformer.viewer.open_meshes import OpenMesh
@@ -50,20 +51,23 @@ def described(opened: OpenMesh) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def encoded_mesh(mesh: Mesh) -> bytes:
-    """Positions around the origin at unit size, which keeps float32 exact enough, and how the faces hang together."""
+def encoded_mesh(mesh: Mesh, up: FloatArray) -> bytes:
+    """Positions around the origin at unit size, upright, and how the faces hang together.
+
+    At that size float32 is exact enough wherever the file puts the mesh.
+    """
     low, high = mesh.vertices.min(axis=0), mesh.vertices.max(axis=0)
     center = low / 2 + high / 2
     radius = float(np.linalg.norm(high / 2 - low / 2)) or 1.0
     arrays: dict[str, Any] = {
-        "positions": ((mesh.vertices - center) / radius).astype(np.float32),
+        "positions": ((mesh.vertices - center) / radius @ upright(mesh, up).T).astype(np.float32),
         "faces": mesh.faces.astype(np.uint32),
         "neighbors": face_neighbors(mesh),
     }
     labels = carried_labels(mesh)
     if labels is not None:
         arrays["labels"] = labels.astype(np.int32)
-    return encode({}, arrays)
+    return encode({"up": up.tolist()}, arrays)
 
 
 def carried_labels(mesh: Mesh) -> IntArray | None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.mesh.mesh import IntArray, Mesh
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.upright import UP_AXES, up_from_shape
 from hodgeformer.palette import RGB
 from hodgeformer.viewer.intake import Refusal
 
@@ -56,6 +57,12 @@ class OpenMesh:
     progress: PredictionProgress = PredictionProgress()
     run: int = 0
     saved_as: str | None = None
+
+    def up(self, axis: str) -> FloatArray:
+        """What points up: an axis, or with "auto" what a prediction found from the parts, or else from the shape."""
+        if axis != "auto":
+            return np.array(UP_AXES[axis], dtype=np.float64)
+        return up_from_shape(self.mesh) if self.prediction is None else np.array(self.prediction.up)
 
     @property
     def n_bytes(self) -> int:

@@ -31,6 +31,7 @@ export function listenToKeys(bench: Workbench, commands: Commands): void {
     l: () => bench.nextLayer(),
     e: () => byId("edges").click(),
     g: () => byId("flat").click(),
+    u: () => byId("up").click(),
     p: () => commands.predict(),
     "?": () => commands.help(),
     escape: () => bench.setTool("look"),

@@ -34,6 +34,7 @@ function start(session: Session): void {
   byId("sample").onclick = () => opening.open("making a figure", server.openSample).catch(complain);
   byId("predict").onclick = predict;
   byId("save").onclick = save;
+  byId("up").onclick = () => opening.nextUp().catch(complain);
   byId("help").onclick = help;
   connectTools();
   listenToKeys(bench, { open, save, predict, help, resizeBrush });

@@ -9,11 +9,13 @@ import type { Workbench } from "./workbench";
 
 const LABEL_SUFFIXES = [".txt", ".npy", ".seg", ".eseg", ".fseg", ".csv"];
 const POLL = 200;
+const UPS = ["auto", "y", "z", "x", "-y", "-z", "-x"];
 
 export class Opening {
   /** Kept so that a mesh which the server has given up can be sent again. */
   private file: File | null = null;
   private predicting = 0;
+  private up: number[] = [];
 
   constructor(
     private readonly bench: Workbench,
@@ -46,7 +48,8 @@ export class Opening {
     showBusy({ stage, fraction: null });
     try {
       const scene = await ask();
-      const message = await server.mesh(scene.id);
+      const message = await server.mesh(scene.id, rememberedUp(scene));
+      this.up = message.about.up as number[];
       this.bench.show(scene, new Surface(message), (message.arrays.labels as Int32Array) ?? null);
       this.file = null;
       announce(scene);
@@ -79,6 +82,23 @@ export class Opening {
     }
   }
 
+  /** The next axis points up; a mesh keeps, by its name, what was chosen for it. */
+  async nextUp(): Promise<void> {
+    const { scene } = this.bench;
+    if (!scene) return;
+    const up = UPS[(UPS.indexOf(rememberedUp(scene)) + 1) % UPS.length];
+    localStorage.setItem(`up ${scene.name}`, up);
+    await this.hold(up);
+    say(up === "auto" ? "Up is found from the mesh." : `${up} points up.`);
+  }
+
+  /** The same mesh, turned. */
+  private async hold(up: string): Promise<void> {
+    const message = await this.withMesh((id) => server.mesh(id, up));
+    this.up = message.about.up as number[];
+    this.bench.turn(new Surface(message));
+  }
+
   /** Runs a request; a mesh that the server has given up is sent once more. */
   async withMesh<T>(ask: (id: string) => Promise<T>): Promise<T> {
     const { scene } = this.bench;
@@ -107,6 +127,9 @@ export class Opening {
     });
     await this.loadSources();
     for (const warning of about.warnings as string[]) say(warning);
+    // Where the parts lie tells more about what is up than the shape alone.
+    const found = String(about.up) !== String(this.up);
+    if (found && rememberedUp(bench.scene!) === "auto") await this.hold("auto");
     if (!used) {
       say("Your own labels were kept.", { title: "Use the prediction", run: () => bench.usePrediction() });
     }
@@ -152,3 +175,5 @@ function announce(scene: MeshInfo): void {
 
 const suffix = (file: File): string => /\.[^.]*$/.exec(file.name.toLowerCase())?.[0] ?? "";
 const isCompanion = (file: File): boolean => [...LABEL_SUFFIXES, ".json"].includes(suffix(file));
+
+const rememberedUp = ({ name }: MeshInfo): string => localStorage.getItem(`up ${name}`) ?? "auto";

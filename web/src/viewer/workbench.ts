@@ -54,6 +54,14 @@ export class Workbench implements Gestures {
     this.refresh();
   }
 
+  /** The same mesh with another side up. */
+  turn(surface: Surface): void {
+    this.surface = surface;
+    this.picked = null;
+    this.stage.show(surface);
+    this.refresh();
+  }
+
   takeLabels(labels: Int32Array): void {
     const most = labels.reduce((a, b) => Math.max(a, b), 0);
     while (this.classes.length <= most) this.addClass();
