@@ -10,9 +10,12 @@ from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Values
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import random_turns
-from hodgeformer.predict.inference import answers, see
+from hodgeformer.mesh.prepare import patches
+from hodgeformer.mesh.subdivision import subdivided
+from hodgeformer.predict.inference import answers, room, see
 from hodgeformer.predict.predictor import Predictor
-from hodgeformer.train.evaluate import Evaluator
+from hodgeformer.study.mutations import Mutation, cut_away, paired
+from hodgeformer.train.evaluate import Evaluator, calibrated
 from meshes import icosphere, open_grid
 from tiny_models import PARTS, tiny_checkpoint
 
@@ -67,3 +70,77 @@ def test_passes_can_be_cut_anywhere(checkpoint: Checkpoint, batch_faces: int) ->
         np.testing.assert_allclose(answer.output, alone.output, atol=2e-5)
         np.testing.assert_allclose(answer.features, alone.features, atol=2e-5)
         np.testing.assert_allclose(answer.output.sum(axis=1), 1, atol=1e-5)
+
+
+def test_answers_do_not_depend_on_how_finely_a_mesh_is_cut() -> None:
+    predictor = Predictor(tiny_checkpoint())
+    ball = icosphere(2, "ball")  # 320 faces, the model knows 60 to 400
+    first = predictor.predict(ball)
+    assert first.resolution == "" and first.working_faces == 320
+    finer = subdivided(ball)
+    again = predictor.predict(finer.mesh)
+    assert again.working_faces == 320
+    assert again.resolution == "1,280 faces, worked on at 320; answers are on every original face"
+    corners = again.labels == first.labels[finer.origin]
+    assert corners.mean() > 0.85  # borders run through the old faces
+    coarse = predictor.predict(icosphere(0))
+    assert coarse.working_faces == 80 and coarse.outputs.shape == (20, len(PARTS))
+    for faces, worked in (("original", 1280), (100, 100)):
+        assert predictor.predict(finer.mesh, faces=faces).working_faces == worked
+
+
+@pytest.mark.parametrize("element", ["face", "vertex", "edge"])
+def test_patches_answer_about_as_the_whole_does(element: str) -> None:
+    checkpoint = tiny_checkpoint(element=element, pose="frame_average")
+    model, mesh = checkpoint.build_model(), icosphere(4)
+    whole, cut = see(mesh, checkpoint.prepare), see(mesh, checkpoint.prepare, room=2500)
+    assert cut.patched and not whole.patched
+    told: list[float] = []
+    first = next(answers(model, [(None, whole)], batch_faces=10**6)).output
+    second = next(answers(model, [(None, cut)], batch_faces=10**6, report=told.append)).output
+    assert second.shape == first.shape and np.isfinite(second).all()
+    np.testing.assert_allclose(second.sum(axis=1), 1, atol=1e-5)
+    assert (first.argmax(axis=1) == second.argmax(axis=1)).mean() > 0.8
+    assert told == sorted(told) and told[-1] == 1
+
+
+def test_patches_cover_a_mesh_and_keep_its_features() -> None:
+    checkpoint, mesh = tiny_checkpoint(), icosphere(4)
+    view = see(mesh, checkpoint.prepare, room=1500).views[0]
+    weight = np.zeros(view.n.e)
+    for patch, counts in patches(view, checkpoint.prepare, 1500):
+        assert patch.n.f <= 1500
+        for kind in ("v", "e", "f"):
+            np.testing.assert_array_equal(patch.x_in[kind], view.x_in[kind][patch.order[kind]])
+        np.testing.assert_array_equal(patch.order.v[patch.topology.edges], view.topology.edges[patch.order.e])
+        weight[patch.order.e] += counts.e
+    assert (weight > 0.5).all()
+
+
+def test_room_grows_with_memory() -> None:
+    checkpoint = tiny_checkpoint()
+    small, large = (room(checkpoint.model, checkpoint.prepare, memory) for memory in (10**8, 10**9))
+    assert 2000 < small < large == pytest.approx(10 * small, rel=0.01)
+    assert room(checkpoint.model, checkpoint.prepare) > 0
+
+
+def test_calibration_keeps_labels_and_strange_meshes_are_told() -> None:
+    rng = np.random.default_rng(0)
+    known = [icosphere(2, str(i)) for i in range(8)]
+    known = [ball.with_vertices(ball.vertices * rng.uniform(0.8, 1.2, 3)) for ball in known]
+    samples = [Sample(ball.name, ball, Values(np.arange(320) % len(PARTS))) for ball in known]
+    data = DataSet("balls", "segmentation", "face", {"val": tuple(samples)}, PARTS)
+    plain = tiny_checkpoint()
+    evaluator = Evaluator(data, samples, plain.at())
+    checkpoint = calibrated(plain, evaluator.answers(plain.build_model()))
+    assert checkpoint.temperature > 1 and checkpoint.familiarity is not None and len(checkpoint.heights) == len(PARTS)
+    before, after = Predictor(plain).predict(known[0]), Predictor(checkpoint).predict(known[0])
+    np.testing.assert_array_equal(before.labels, after.labels)
+    assert after.confidence.mean() < before.confidence.mean()
+    assert before.familiarity is None and after.familiarity is not None and after.familiarity > 0.5
+    assert after.warnings == ()
+    strange = Predictor(checkpoint).predict(paired(known[0], known[1]))
+    assert strange.familiarity is not None and strange.familiarity < 0.5
+    assert any("2 large pieces" in warning for warning in strange.warnings)
+    half = Predictor(checkpoint).predict(Mutation("half", cut_away(0.5))(known[0]).mesh)
+    assert any("hole" in warning for warning in half.warnings)

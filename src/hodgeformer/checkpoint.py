@@ -113,13 +113,18 @@ class Checkpoint:
         return axis
 
     def at(self, faces: Faces | str = "auto") -> PrepareConfig:
-        """How meshes are prepared at a resolution: "auto" is that of training, or no more than the largest mesh had."""
-        if faces == "auto":
-            faces = self.prepare.faces
-            # Runs from before there was a resolution know how large their meshes were.
-            if self.statistics is not None and not isinstance(faces, int):
-                faces = max(4, round(self.statistics.n["f"][2]))
-        return self.prepare.replace(faces=faces)
+        """How meshes are prepared at a resolution.
+
+        "auto" is that of training: no more faces than the largest mesh had, and, by half, no fewer than the smallest.
+        """
+        if faces != "auto":
+            return self.prepare.replace(faces=faces)
+        if self.statistics is None:
+            return self.prepare
+        low, _, high = self.statistics.n["f"]
+        # Runs from before there was a resolution know how large their meshes were.
+        most = self.prepare.most_faces or max(4, round(high))
+        return self.prepare.replace(faces=most, least_faces=min(most, int(low)))
 
     def build_model(self) -> HodgeFormer:
         """The model with these weights, ready to predict."""

@@ -40,7 +40,8 @@ DEFAULT_CAPS: Counts = {"v": 64, "e": 96, "f": 96}
 class PrepareConfig(Settings):
     """How a mesh becomes input. Stored in every checkpoint, because a model is only right for one way.
 
-    `faces`: the working resolution, to which finer meshes are simplified. What is prepared has it already.
+    `faces`: the working resolution, to which finer meshes are simplified. `least_faces`: meshes with less than half of
+    it are cut finer. What is prepared has the right size already.
     `n_neighbors`: "sqrt", one number, or one per kind {"v": 32, "e": 48, "f": 32}. `max_neighbors` caps "sqrt"; None
     for no cap. `random_share` of each row are random connections. `seed` draws them.
     `size`: scaled to the unit sphere, or to the area of the unit disk, which no pose changes.
@@ -49,6 +50,7 @@ class PrepareConfig(Settings):
     """
 
     faces: Faces = "original"
+    least_faces: int = Field(default=0, ge=0)
     n_neighbors: Literal["sqrt"] | Count | Counts = "sqrt"
     max_neighbors: Counts | None = Field(default_factory=lambda: dict(DEFAULT_CAPS))
     random_share: float = Field(default=0.2, ge=0.0, lt=1.0)

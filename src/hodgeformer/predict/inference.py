@@ -20,7 +20,7 @@ from hodgeformer.memory import free_memory
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.pose import n_frames
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, patches, prepare
-from hodgeformer.mesh.simplify import Simplified, simplify
+from hodgeformer.mesh.simplify import Refined, Simplified, refine, simplify
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.memory import activation_memory
 from hodgeformer.nn.model import HodgeFormer
@@ -62,14 +62,14 @@ class _OnDemand(Sequence[PreparedMesh]):
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A mesh as a model sees it: simplified where it is too large, turned, in every frame of its pose, prepared.
+    """A mesh as a model sees it: of a size that it knows, turned, in every frame of its pose, prepared.
 
     The answers for all `views` are averaged. Views of more than `room` faces have no patterns; they go through the
     model in patches.
     """
 
     mesh: Mesh
-    simplified: Simplified | None
+    sized: Simplified | Refined | None
     views: Sequence[PreparedMesh]
     config: PrepareConfig
     room: int
@@ -77,7 +77,7 @@ class Seen:
     @property
     def working_mesh(self) -> Mesh:
         """The mesh that the views are views of."""
-        return self.mesh if self.simplified is None else self.simplified.mesh
+        return self.mesh if self.sized is None else self.sized.mesh
 
     @property
     def n_faces(self) -> int:
@@ -90,9 +90,9 @@ class Seen:
 
     def on_mesh(self, values: NDArray[Any], kind: ElementKind | None) -> NDArray[Any]:
         """Values per element of the working mesh as values per element of the mesh itself."""
-        if self.simplified is None or kind is None:
+        if self.sized is None or kind is None:
             return values
-        return self.simplified.values_back(values, kind)
+        return self.sized.values_back(values, kind)
 
 
 def see(
@@ -107,9 +107,12 @@ def see(
 
     `turns` are rotations to look from beside that of the file, `room` is how many faces can be worked on at once.
     """
-    most = config.most_faces
-    simplified = simplify(mesh, most) if most is not None and mesh.n_faces > most else None
-    working = mesh if simplified is None else simplified.mesh
+    sized: Simplified | Refined | None = None
+    if config.most_faces is not None and mesh.n_faces > config.most_faces:
+        sized = simplify(mesh, config.most_faces)
+    elif 2 * mesh.n_faces < config.least_faces:
+        sized = refine(mesh, config.least_faces)
+    working = mesh if sized is None else sized.mesh
     patterned = working.n_faces <= room
 
     def look(turn: FloatArray | None, frame: int) -> PreparedMesh:
@@ -119,7 +122,7 @@ def see(
     makers = [partial(look, turn, frame) for turn in (None, *turns) for frame in range(n_frames(config.pose))]
     fits = len(makers) * working.n_faces <= room
     views = tuple(make() for make in makers) if fits else _OnDemand(makers)
-    return Seen(mesh, simplified, views, config, room)
+    return Seen(mesh, sized, views, config, room)
 
 
 @dataclass(frozen=True, eq=False)
