@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hodgeformer.containers import ElementKind, PerElement
-from hodgeformer.memory import free_memory
+from hodgeformer.memory import free_memory, held_memory
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.pose import n_frames
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, patches, prepare
@@ -37,13 +37,13 @@ _LEAST_ROOM = 2000  # faces: smaller patches would say little
 
 
 def room(model: ModelConfig, config: PrepareConfig, memory: int | None = None) -> int:
-    """Faces that one pass may have, to be done within so many bytes; by default most of what is free."""
+    """Faces that one pass may have for the process to stay within so many bytes; by default most of what is free."""
     n = PerElement(_COUNTED // 2, 3 * _COUNTED // 2, _COUNTED)
     sizes = config.row_sizes(n)
     nnz = PerElement.build(lambda kind: n[kind] * sum(sizes[kind]))
     numbers = sum(nnz) + sum(n[kind] * config.widths[kind] for kind in ("v", "e", "f"))
     bytes_per_face = (activation_memory(model, n, nnz, training=False) + 4 * _COPIES * numbers) / _COUNTED
-    allowed = _SHARE * free_memory() if memory is None else memory
+    allowed = _SHARE * free_memory() if memory is None else memory - (held_memory() or 0)
     return max(_LEAST_ROOM, int(allowed / (bytes_per_face + _COMPLEX_BYTES)))
 
 
