@@ -51,7 +51,7 @@ def test_from_a_dropped_mesh_to_saved_labels(tab: Tab, ball: Path, model: Path, 
 
     tab.predict()
     picture = tab.shot("3-predicted")
-    expected = Predictor.load(model).predict(ball)
+    expected = Predictor.load(model).predict(ball, faces="original")
     for dx, dy in ((-90, 40), (60, -80), (100, 30), (0, 0)):
         page.mouse.click(x + dx, y + dy)
         face = int(page.get_attribute("#inspector h3", "data-face"))

@@ -117,6 +117,9 @@ export class Opening {
     const { about, arrays, shapes } = await server.prediction(bench.scene!.id);
     const names = about.classes as string[];
     const colors = about.colors as RGB[];
+    // Where the parts lie tells more about what is up than the shape alone.
+    const found = String(about.up) !== String(this.up);
+    if (found && rememberedUp(bench.scene!) === "auto") await this.hold("auto");
     const used = bench.takePrediction({
       model: about.model,
       task: about.task,
@@ -127,9 +130,6 @@ export class Opening {
     });
     await this.loadSources();
     for (const warning of about.warnings as string[]) say(warning);
-    // Where the parts lie tells more about what is up than the shape alone.
-    const found = String(about.up) !== String(this.up);
-    if (found && rememberedUp(bench.scene!) === "auto") await this.hold("auto");
     if (!used) {
       say("Your own labels were kept.", { title: "Use the prediction", run: () => bench.usePrediction() });
     }
