@@ -18,11 +18,12 @@ import numpy as np
 from hodgeformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.open import DataConfig, open_dataset
-from hodgeformer.familiarity import Familiarity
+from hodgeformer.predict.inference import tempered
 from hodgeformer.predict.pretrained import locate_model
 from hodgeformer.train.evaluate import Answer, Evaluator, calibrated
 
 _KNOWN = 4  # every so many-th of the bodies that a model learned from
+_PASSED, _MARGIN = 0.975, 1.2  # of unseen bodies lie within the limits, with so much to spare
 
 
 def answers(checkpoint: Checkpoint, dataset: DataSet, split: str, step: int = 1) -> list[Answer]:
@@ -36,38 +37,29 @@ def main() -> None:
     parser.add_argument("runs", nargs="+")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    limits: dict[str, list[tuple[float, float]]] = {}
-    temperatures, errors = {}, {}
+    temperatures, unseen, distances = {}, [], []
     for text in arguments.runs:
         family, _, run = text.partition("=")
         checkpoint = load_checkpoint(locate_model(run))
         dataset = open_dataset(DataConfig(name="human", hold_out=(family,)))
-        unseen = answers(checkpoint, dataset, "val")
-        fitted = calibrated(checkpoint, unseen)
-        temperatures[family] = fitted.temperature
-        assert fitted.familiarity is not None
+        found = answers(checkpoint, dataset, "val")
         known = calibrated(checkpoint, answers(checkpoint, dataset, "train", _KNOWN)).familiarity
         assert known is not None
         center, spread = np.array(known.center), np.array(known.spread)
-        far = [float(np.sqrt(np.mean(((answer.features - center) / spread) ** 2))) for answer in unseen]
-        usual = float(np.median(far))
-        limits.setdefault("distance", []).append((usual, usual + 2 * (float(np.quantile(far, 0.95)) - usual)))
-        limits.setdefault("doubt", []).append(fitted.familiarity.signs["doubt"])
-        errors[family] = len(unseen)
-        print(f"{family}: {len(unseen)} bodies, temperature {fitted.temperature:.3f}, distances {usual:.2f}", flush=True)
-    weights = np.sqrt([errors[family] for family in temperatures])
-    temperature = float(np.exp(np.average(np.log(list(temperatures.values())), weights=weights)))
+        distances += [float(np.sqrt(np.mean(((answer.features - center) / spread) ** 2))) for answer in found]
+        temperatures[family] = calibrated(checkpoint, found).temperature
+        unseen += found
+    # A family counts as one, however many bodies it has.
+    temperature = round(float(np.exp(np.mean(np.log(list(temperatures.values()))))), 3)
+    doubts = [1 - float(tempered(answer.output, temperature).max(axis=1).mean()) for answer in unseen]
     human = load_checkpoint(locate_model(arguments.human))
     dataset = open_dataset(DataConfig(name="human"))
-    final = calibrated(human, answers(human, dataset, "train"), temperature=round(temperature, 3))
+    final = calibrated(human, answers(human, dataset, "train"), temperature=temperature)
     assert final.familiarity is not None
-    signs = dict(final.familiarity.signs)
-    for name, pairs in limits.items():
-        usual = float(np.median([pair[0] for pair in pairs]))
-        signs[name] = usual, max(pair[1] for pair in pairs)
-    familiarity = Familiarity(center=final.familiarity.center, spread=final.familiarity.spread, signs=signs)
-    save_checkpoint(arguments.out, replace(final, familiarity=familiarity))
-    print(f"temperature {temperature:.3f}, signs {signs}")
+    measured = {"distance": distances, "doubt": doubts}
+    limits = {name: (float(np.median(x)), _MARGIN * float(np.quantile(x, _PASSED))) for name, x in measured.items()}
+    familiarity = final.familiarity.replace(signs={**final.familiarity.signs, **limits})
+    save_checkpoint(arguments.out, replace(final, familiarity=familiarity), half=True)
 
 
 if __name__ == "__main__":
