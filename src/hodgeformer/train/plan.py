@@ -26,8 +26,9 @@ _PART_FACES, _WHOLE_FACES, _MOST_FACES = 2000, 1500, 10_000
 _FACES_OF_A_PART = 25
 _RESOLUTIONS = 1.3
 
-SIZES = (("HHTHHT", 96), ("HHHT", 64), ("HT", 48))
-"""Blocks and widths to choose from by time, the first for parts alone."""
+PART_SIZES = (("DDDD", 96), ("DDD", 64), ("DD", 48))
+SIZES = (("HHHT", 64), ("HT", 48))
+"""Blocks and widths to choose from by time. Parts are found better by D blocks, which change vertices."""
 _HEAD_WIDTH = 32
 _MINUTES = 12.0  # of a run that was given no length
 _ENOUGH_EPOCHS = 20
@@ -58,7 +59,9 @@ def planned(config: RunConfig, census: Census, start: Checkpoint | None = None) 
     faces = said.pop("faces", "auto")
     faces = working_faces(census, start) if faces == "auto" else faces
     vertices = float(np.median([PrepareConfig(faces=faces).working(mesh.n).v for mesh in census.training]))
-    prepare = PrepareConfig(faces=faces, **{"pose": "frame_average", **_measured(vertices), **said})
+    # D blocks and normals read the winding, which files turn either way.
+    usual = {"pose": "frame_average", "winding": "outward", **_measured(vertices)}
+    prepare = PrepareConfig(faces=faces, **{**usual, **said})
     config = config.replace(prepare=prepare, model=_model(config, census, vertices))
     config = config.replace(augment=_augment(config, census.dataset))
     return config.replace(train=_train(config, census, vertices, tuning=start is not None))
@@ -147,7 +150,8 @@ def _model(config: RunConfig, census: Census, vertices: float) -> Table:
 
     Hidden width and heads follow from the width where they are not given.
     """
-    sizes = SIZES if census.dataset.task == "segmentation" else SIZES[1:]
+    spreads = census.dataset.kind is not None and "v" in config.model.get("updates", "v")
+    sizes = PART_SIZES if spreads else SIZES
     minutes = config.train.minutes or (_MINUTES if config.train.epochs is None else math.inf)
     fits = (size for size in sizes if minutes / _epoch_minutes(census, vertices, *size) >= _ENOUGH_EPOCHS)
     blocks, d_model = next(fits, sizes[-1])
