@@ -35,6 +35,14 @@ def test_models_are_listed(shelf: Path) -> None:
     assert row["name"] == "body"
 
 
+def test_a_model_of_the_package_is_not_calibrated_in_place(shelf: Path, tmp_path: Path) -> None:
+    before = (shelf / "body.safetensors").read_bytes()
+    answer = run("evaluate", "body", tmp_path, "--calibrate")
+    assert answer.exit_code != 0
+    assert "belongs to the package" in str(answer.exception)
+    assert (shelf / "body.safetensors").read_bytes() == before
+
+
 def test_no_models_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundled_models, "__defaults__", (tmp_path,))
     assert "no bundled models" in run("models").stdout

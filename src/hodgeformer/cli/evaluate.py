@@ -44,11 +44,14 @@ def evaluate(
 
     from hodgeformer.checkpoint import load_checkpoint, save_checkpoint
     from hodgeformer.data.open import open_dataset
+    from hodgeformer.errors import ConfigError
     from hodgeformer.mesh.pose import random_turns
-    from hodgeformer.predict.pretrained import locate_model
+    from hodgeformer.predict.pretrained import bundled_models, locate_model
     from hodgeformer.train.evaluate import Evaluator, calibrated, fitting
 
     path = locate_model(model)
+    if calibrate and path in (bundled.path for bundled in bundled_models().values()):
+        raise ConfigError(f"'{model}' belongs to the package; copy {path.name} and calibrate the copy")
     checkpoint = load_checkpoint(path)
     dataset = fitting(open_dataset(data), checkpoint)
     samples, prepare = dataset.split(split), checkpoint.at(faces)
