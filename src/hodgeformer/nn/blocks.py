@@ -13,8 +13,8 @@ from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.feed_forward import FeedForward, linear
 from hodgeformer.nn.laplacians import LAPLACIANS
 from hodgeformer.nn.spreading import Spreading
-from hodgeformer.ops.elementwise import normalized
 from hodgeformer.ops.linear_attention import linear_attention
+from hodgeformer.ops.rows import normalized
 from hodgeformer.packed.topology import PackedComplex
 
 

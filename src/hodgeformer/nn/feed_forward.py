@@ -7,7 +7,7 @@ from typing import Literal, cast
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from hodgeformer.ops.elementwise import relu_dropout
+from hodgeformer.ops.rows import relu_dropout
 
 
 class Linear(nn.Linear):

@@ -14,7 +14,7 @@ from hodgeformer.nn.blocks import BLOCKS
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.feed_forward import FeedForward
 from hodgeformer.nn.heads import head_for
-from hodgeformer.ops.elementwise import normalized
+from hodgeformer.ops.rows import normalized
 from hodgeformer.packed.pack import Batch
 from hodgeformer.packed.topology import PackedComplex
 

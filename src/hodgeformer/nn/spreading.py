@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from hodgeformer.containers import PerElement
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.feed_forward import linear
-from hodgeformer.ops.products import inner_product, wedge_product
 from hodgeformer.ops.spread import spread
+from hodgeformer.ops.spreading import inner_product, wedge_product
 from hodgeformer.packed.surface import N_TIMES, TIMES
 from hodgeformer.packed.topology import PackedComplex
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from hodgeformer.containers import PerElement
 from hodgeformer.mesh.elimination import Elimination, Laplacian
-from hodgeformer.ops.products import Rings
 from hodgeformer.ops.spread import Factor
+from hodgeformer.ops.spreading import Rings
 
 TIMES = np.geomspace(3e-4, 1.0, 8)
 """Times of the heat steps in units of the whole area: from the ring around a vertex to the whole body."""
