@@ -12,9 +12,8 @@ from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement
 from hodgeformer.errors import BatchError
 from hodgeformer.nn.blocks import BLOCKS
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.nn.feed_forward import FeedForward
 from hodgeformer.nn.heads import head_for
-from hodgeformer.ops.rows import normalized
+from hodgeformer.ops.rows import FeedForward, normalized
 from hodgeformer.packed.pack import Batch
 from hodgeformer.packed.topology import PackedComplex
 
