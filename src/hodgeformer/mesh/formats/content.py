@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshError, MeshFormatError
-from hodgeformer.mesh.formats.polygons import triangulate
+from hodgeformer.mesh.polygons import triangulate
 from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh
 
 Colors = NDArray[np.uint8]
