@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -166,7 +166,7 @@ def calibrated(checkpoint: Checkpoint, answers: Iterable[Answer], *, temperature
         familiarity = Familiarity.fit([impression(*mesh, some) for mesh, some in zip(seen, sure, strict=True)])
     if parts:
         heights = tuple(usual_heights(*(np.stack(column) for column in zip(*parts, strict=True))).round(4).tolist())
-    return replace(checkpoint, temperature=temperature or 1.0, familiarity=familiarity, heights=heights)
+    return checkpoint.replace(temperature=temperature or 1.0, familiarity=familiarity, heights=heights)
 
 
 def _fitted_temperature(probabilities: FloatArray, labels: NDArray[Any]) -> float:
