@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.errors import ConfigError
+from hodgeformer.mesh.geometry import centers
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.patterns import centers
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import STAR_KIND
 from hodgeformer.nn.model import HodgeFormer

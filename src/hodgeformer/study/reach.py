@@ -12,8 +12,8 @@ from scipy.sparse.csgraph import dijkstra
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.errors import ConfigError
+from hodgeformer.mesh.geometry import centers
 from hodgeformer.mesh.order import inverse
-from hodgeformer.mesh.patterns import centers
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.mesh.topology import MeshComplex
 from hodgeformer.study.operators import HeadOperators
