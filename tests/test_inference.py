@@ -11,8 +11,8 @@ from hodgeformer.checkpoint import Checkpoint
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Values
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.patches import patches
 from hodgeformer.mesh.pose import random_turns
-from hodgeformer.mesh.prepare import patches
 from hodgeformer.mesh.subdivision import subdivided
 from hodgeformer.predict.inference import answers, room, see
 from hodgeformer.predict.predictor import Predictor

@@ -13,9 +13,9 @@ from scipy.sparse.csgraph import dijkstra
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.errors import ConfigError
+from hodgeformer.mesh.geometry import centers
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.order import inverse
-from hodgeformer.mesh.patterns import centers
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.topology import MeshComplex
 from hodgeformer.nn.config import STAR_KIND

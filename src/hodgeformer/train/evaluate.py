@@ -17,8 +17,8 @@ from hodgeformer.errors import DataError
 from hodgeformer.familiarity import Familiarity, impression
 from hodgeformer.mesh.elements import convert_labels, element_areas
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.pose import part_centers, up_from_shape, usual_heights
 from hodgeformer.mesh.prepare import PrepareConfig, to_size
-from hodgeformer.mesh.upright import part_centers, up_from_shape, usual_heights
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.inference import Seen, answers, room, see, tempered
 from hodgeformer.train.distributed import Processes
