@@ -7,10 +7,23 @@ normalization, a dropout or a signed gather returns is kept by the layer that re
 from __future__ import annotations
 
 from hodgeformer.containers import ElementKind, PerElement
+from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import OPERATOR_STARS, STAR_KIND, ModelConfig
 from hodgeformer.ops.star_problem import weights_are_kept
 
 BYTES = 4
+# A closed mesh whose patterns have their longest rows: from here on memory grows in proportion.
+_COUNTED = PerElement(50_000, 150_000, 100_000)
+_COPIES = 3  # of patterns and features while a view goes from preparation into the model
+_COMPLEX_BYTES = 1200  # per face: topology, orders, incidences and their transposes
+
+
+def bytes_per_face(model: ModelConfig, config: PrepareConfig, *, training: bool = False) -> float:
+    """What one pass takes for each face of a large mesh, with all that is prepared for it."""
+    n, sizes = _COUNTED, config.row_sizes(_COUNTED)
+    nnz = PerElement.build(lambda kind: n[kind] * sum(sizes[kind]))
+    prepared = BYTES * _COPIES * (sum(nnz) + sum(n[kind] * config.widths[kind] for kind in ("v", "e", "f")))
+    return (activation_memory(model, n, nnz, training=training) + prepared) / n.f + _COMPLEX_BYTES
 
 
 def activation_memory(config: ModelConfig, n: PerElement[int], nnz: PerElement[int], *, training: bool) -> int:
