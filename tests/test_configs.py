@@ -61,7 +61,7 @@ def test_values_of_the_paper(name: str) -> None:
     found = (config.model["blocks"], config.model["updates"], train.lr, train.batch_size, train.epochs)
     assert (*found, train.class_weights) == ROWS[name]
     slides = (0.0, False) if "chairs" in name else (0.1, True)
-    assert (config.augment.slide, config.augment.slide_away) == slides
+    assert (config.augment.slide, config.augment.slide_back) == slides
     assert (config.prepare.n_neighbors == "sqrt") == (not name.endswith("-published"))
     assert config.data.test_fraction == (0.15 if "coseg" in name else None)
 
