@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,8 @@ from hodgeformer.checkpoint import Checkpoint
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Values
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.patches import patches
 from hodgeformer.mesh.pose import random_turns
-from hodgeformer.mesh.prepare import patches
 from hodgeformer.mesh.subdivision import subdivided
 from hodgeformer.predict.inference import answers, room, see
 from hodgeformer.predict.predictor import Predictor
@@ -143,5 +145,5 @@ def test_calibration_keeps_labels_and_strange_meshes_are_told() -> None:
     strange = Predictor(checkpoint).predict(paired(known[0], known[1]))
     assert strange.familiarity is not None and strange.familiarity < 0.5
     assert any("2 large pieces" in warning for warning in strange.warnings)
-    half = Predictor(checkpoint).predict(Mutation("half", cut_away(0.5))(known[0]).mesh)
+    half = Predictor(checkpoint).predict(Mutation("half", partial(cut_away, share=0.5))(known[0]).mesh)
     assert any("hole" in warning for warning in half.warnings)

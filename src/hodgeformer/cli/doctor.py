@@ -72,8 +72,7 @@ def _memory() -> dict[str, str]:
     """What there is, and the largest meshes that the default model is estimated to take one at a time."""
     from hodgeformer.containers import PerElement
     from hodgeformer.mesh.prepare import PrepareConfig
-    from hodgeformer.nn.config import ModelConfig
-    from hodgeformer.nn.memory import activation_memory
+    from hodgeformer.nn.config import ModelConfig, activation_memory
 
     try:
         page = os.sysconf("SC_PAGE_SIZE")

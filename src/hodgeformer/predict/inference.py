@@ -18,11 +18,11 @@ from torch import Tensor
 from hodgeformer.containers import ElementKind, PerElement
 from hodgeformer.memory import free_memory, held_memory
 from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.mesh.patches import patches
 from hodgeformer.mesh.pose import n_frames
-from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, patches, prepare
+from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.simplify import Refined, Simplified, refine, simplify
-from hodgeformer.nn.config import ModelConfig
-from hodgeformer.nn.memory import activation_memory
+from hodgeformer.nn.config import ModelConfig, activation_memory
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import pack
 
