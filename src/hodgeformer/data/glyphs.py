@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.data.isosurface import decimated
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.simplify import simplify
 
 _STEPS = 28  # grid cells along a side of the cube before decimation
 
@@ -67,8 +68,8 @@ def engraved_cube(
     depth = np.clip(0.5 - distance * size * _STEPS / 2, 0, 1) * rng.uniform(0.16, 0.26)
     moved = points * (1 + rng.uniform(0.03, 0.08) * _pillow(points))[:, None]
     moved[on_side, axis] += sign * (depth[on_side] if raised else -depth[on_side])
-    vertices, triangles = decimated(moved, faces, n_faces)
-    return Mesh(vertices, triangles, name=name)
+    small = simplify(Mesh(moved, faces, name=name), n_faces).mesh
+    return replace(small, notes=())
 
 
 def _pillow(points: FloatArray) -> FloatArray:
