@@ -1,4 +1,4 @@
-"""The same labels whether a body is given as it is, subdivided, or as STL, which knows float32 and no vertices."""
+"""Scans come back as they were given: the same labels at 1x, 4x and as STL, and every vertex in its own color."""
 
 from __future__ import annotations
 
@@ -38,3 +38,19 @@ def test_a_figure(n_faces: int, tmp_path: Path) -> None:
 def test_scanned_bodies(family: str, real_data: Path, tmp_path: Path) -> None:
     for path in sorted((real_data / "human_full" / family).glob("*.ply"))[::25]:
         assert_same_labels(load_mesh(path), tmp_path)
+
+
+@pytest.mark.parametrize("suffix", [".ply", ".obj", ".glb"])
+@pytest.mark.parametrize("written", [".ply", ".glb"])
+def test_a_colored_scan_keeps_its_colors_beside_those_of_its_labels(suffix: str, written: str, tmp_path: Path) -> None:
+    mesh = figure(np.random.default_rng(3), n_faces=2000)[0]
+    colors = np.random.default_rng(4).integers(0, 256, (mesh.n_vertices, 3))
+    save_mesh(mesh, tmp_path / f"scan{suffix}", vertex_colors=colors)
+    result = Predictor.load("human").predict(tmp_path / f"scan{suffix}")
+    result.save(tmp_path / f"labeled{written}")
+    read = load_mesh(tmp_path / f"labeled{written}")
+    np.testing.assert_array_equal(read.attributes["vertex_own_colors"], colors)
+    np.testing.assert_array_equal(read.attributes["face_labels"], result.labels)
+    np.testing.assert_array_equal(read.attributes["face_colors"], np.array(result.colors)[result.labels])
+    assert "vertex_colors" not in read.attributes  # of two kinds of colors a viewer may show the wrong one
+    assert read.own_colors.keys() == {"vertex_own_colors"}
