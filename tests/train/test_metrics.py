@@ -64,9 +64,9 @@ def test_calibration_by_hand() -> None:
     true = np.array([0, 0, 0, 1, 0, 1, -1])
     counted.add("one", predicted=np.zeros(7, int), true=true, confidence=confidence)
     scores = scores_of(counted.merge([]), element="face", classes=("a", "b"))
-    assert scores.ece == pytest.approx((4 * 0.15 + 2 * 0.1) / 6)
+    assert scores.values["face_calibration_error"] == pytest.approx((4 * 0.15 + 2 * 0.1) / 6)
     assert [row["accuracy"] for row in scores.calibration()] == [0.5, 0.75]
-    assert scores_of(tally(), element="face", classes=CLASSES).ece is None
+    assert "face_calibration_error" not in scores_of(tally(), element="face", classes=CLASSES).values
 
 
 @pytest.mark.parametrize("temperature", [0.6, 1.0, 1.7])
@@ -78,7 +78,7 @@ def test_the_temperature_of_answers_is_found(temperature: float) -> None:
     labels = (sharper.cumsum(axis=1) < rng.random((len(sharper), 1))).sum(axis=1)
     mesh = Mesh(np.eye(3), np.array([[0, 1, 2]]))
     parts = np.array_split(np.arange(len(labels)), 5)
-    answers = [Answer(mesh, labels[part], probabilities[part], None, mesh, np.zeros(3)) for part in parts]
+    answers = [Answer(mesh, labels[part], probabilities[part], None, mesh, np.zeros(16)) for part in parts]
     found = calibrated(tiny_checkpoint("classification"), answers)
     assert found.temperature == pytest.approx(temperature, rel=0.05)
 

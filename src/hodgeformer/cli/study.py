@@ -95,10 +95,10 @@ def robustness(
 
 
 def _mutations(faces: list[int], paper_only: bool) -> list[Mutation]:
-    from hodgeformer.study.mutations import Mutation, further_mutations, paper_mutations, remesh
+    from hodgeformer.study.mutations import further_mutations, paper_mutations, remeshed
 
     known = [mutation for mutation in paper_mutations() if mutation.paper is not None or not paper_only]
-    asked = [Mutation(f"remeshed to {n} faces", remesh(n)) for n in faces if n not in (1000, 2000)]
+    asked = [remeshed(n) for n in faces if n not in (1000, 2000)]
     return [*known, *asked, *([] if paper_only else further_mutations())]
 
 

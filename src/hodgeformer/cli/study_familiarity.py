@@ -33,6 +33,8 @@ def familiarity(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """How many meshes are warned of: those of a split, halves and pairs of them, and whatever else is given."""
+    from functools import partial
+
     from hodgeformer.data.open import open_dataset
     from hodgeformer.errors import ConfigError
     from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
@@ -44,7 +46,7 @@ def familiarity(
         raise ConfigError(f"{model} does not know what is familiar; `evaluate {model} DATA --calibrate` teaches it")
     dataset = open_dataset(data)
     known = [dataset.load(sample)[0] for sample in _spread(dataset.split(split), meshes)]
-    half = Mutation("half", cut_away(0.5))
+    half = Mutation("half", partial(cut_away, share=0.5))
     halves = [half(mesh, seed=seed).mesh for mesh in known]
     pairs = [paired(mesh, known[(i + len(known) // 2) % len(known)]) for i, mesh in enumerate(known)]
     rows = [_row(predictor, f"{dataset.name} {split}", known), _row(predictor, "cut in half", halves)]

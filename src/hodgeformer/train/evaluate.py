@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,17 @@ from scipy.optimize import minimize_scalar
 
 from hodgeformer.checkpoint import Checkpoint
 from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.draw.colormap import Bytes, label_colors
 from hodgeformer.errors import DataError
 from hodgeformer.familiarity import Familiarity, impression
 from hodgeformer.mesh.elements import convert_labels, element_areas
-from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import part_centers, up_from_shape, usual_heights
 from hodgeformer.mesh.prepare import PrepareConfig, to_size
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.predict.inference import Seen, answers, room, see, tempered
+from hodgeformer.predict.inference import Room, Seen, answers, see, tempered
 from hodgeformer.train.distributed import Processes
-from hodgeformer.train.losses import SquaredError
+from hodgeformer.train.learner import SquaredError
 from hodgeformer.train.metrics import Scores, Tally, regression_scores, scores_of
 
 _BATCH_FACES = 12_000
@@ -44,6 +45,25 @@ class Answer:
     areas: FloatArray | None
     working: Mesh
     features: FloatArray
+
+    @property
+    def predicted(self) -> IntArray:
+        """The most probable class of each element."""
+        return np.asarray(self.output.argmax(axis=1))
+
+    def accuracy(self, true: NDArray[Any] | None = None) -> float:
+        """The share of labelled elements that are right, NaN where none is labelled."""
+        true = self.target if true is None else true
+        right = (self.predicted == true)[true >= 0]
+        return float(right.mean()) if right.size else float("nan")
+
+    def face_colors(self, dataset: DataSet, labels: IntArray) -> Bytes:
+        """The colors of labels, of the elements or of the whole mesh, on its faces."""
+        kind = dataset.kind
+        faces = np.full(self.mesh.n_faces, labels[0])
+        if kind is not None:
+            faces = convert_labels(labels, self.mesh, source=kind, to="f")
+        return label_colors(faces, dataset.colors)
 
 
 class Evaluator:
@@ -75,18 +95,21 @@ class Evaluator:
 
     def scores(self, model: HodgeFormer) -> Scores:
         """The scores over the samples of all processes."""
+        return self.scored(self.answers(model))
+
+    def scored(self, answers: Iterable[Answer]) -> Scores:
+        """The scores of the answers that all processes gave."""
         element = self._dataset.element
         if self._dataset.task == "regression":
-            answers = list(self.answers(model))
             parts = self._processes.collect([(answer.output, answer.target.astype(np.float64)) for answer in answers])
             pairs = [pair for part in parts for pair in part]
             predicted, true = (np.concatenate(side) for side in zip(*pairs, strict=True))
             return regression_scores(predicted=predicted, true=true, element=element)
         tally = Tally(len(self._dataset.classes))
-        for answer in self.answers(model):
+        for answer in answers:
             tally.add(
                 answer.mesh.name,
-                predicted=answer.output.argmax(axis=1),
+                predicted=answer.predicted,
                 true=answer.target,
                 areas=answer.areas,
                 confidence=answer.output.max(axis=1),
@@ -98,8 +121,8 @@ class Evaluator:
         """The answer for every sample of this process, in order."""
         kind = self._dataset.kind
         values = None if self._standardized is None else self._standardized.values
-        space = room(model.config, self._config)
-        meshes = (self._seen(sample, space) for sample in self._samples)
+        room = Room(model.config, self._config)
+        meshes = (self._seen(sample, room) for sample in self._samples)
         found = answers(model, meshes, batch_faces=_BATCH_FACES, temperature=self._temperature, values=values)
         for answer in found:
             seen, mesh = answer.seen, answer.seen.mesh
@@ -107,7 +130,7 @@ class Evaluator:
             areas = None if kind is None else element_areas(sized, kind)
             yield Answer(mesh, answer.owner, answer.output, areas, seen.working_mesh, answer.features)
 
-    def _seen(self, sample: Sample, room: int) -> tuple[NDArray[Any], Seen]:
+    def _seen(self, sample: Sample, room: Room) -> tuple[NDArray[Any], Seen]:
         """The target and the prepared mesh."""
         if sample.name in self._remembered:
             return self._remembered[sample.name]
@@ -143,7 +166,7 @@ def calibrated(checkpoint: Checkpoint, answers: Iterable[Answer], *, temperature
         familiarity = Familiarity.fit([impression(*mesh, some) for mesh, some in zip(seen, sure, strict=True)])
     if parts:
         heights = tuple(usual_heights(*(np.stack(column) for column in zip(*parts, strict=True))).round(4).tolist())
-    return replace(checkpoint, temperature=temperature or 1.0, familiarity=familiarity, heights=heights)
+    return checkpoint.replace(temperature=temperature or 1.0, familiarity=familiarity, heights=heights)
 
 
 def _fitted_temperature(probabilities: FloatArray, labels: NDArray[Any]) -> float:

@@ -25,7 +25,6 @@ from hodgeformer.train.evaluate import calibrated
 from hodgeformer.train.listener import Listener, Outcome, TensorBoard
 from hodgeformer.train.loop import Run
 from hodgeformer.train.report import write_report
-from hodgeformer.train.run_folder import RunFolder
 from hodgeformer.train.setup import Setup, set_up
 
 _PICTURED = 6
@@ -47,30 +46,8 @@ def fit(
     (Ctrl-C, a polite kill) saves the run and raises `Stopped`. A run with `train.epochs` that was stopped ends with the
     weights it would have had anyway.
     """
-    setup = open_run(source, out, settings=settings, start=start, processes=processes, listener=listener)
+    setup = set_up(source, out, settings=settings, start=start, processes=processes, listener=listener, create=True)
     return finish(setup, train(setup, start=start, listener=listener))
-
-
-def open_run(
-    source: Source | None,
-    out: Path | str,
-    *,
-    settings: Sequence[str] = (),
-    start: Checkpoint | None = None,
-    processes: Processes | None = None,
-    listener: Listener | None = None,
-) -> Setup:
-    """`set_up`, and make the folder of a new run."""
-    creates = source is not None and (processes is None or processes.is_first)
-    if creates:
-        RunFolder(Path(out)).check_free()
-    setup = set_up(source, out, settings=settings, start=start, processes=processes, listener=listener)
-    if creates:
-        setup.folder.create(setup.config.toml())
-    if source is not None and listener is not None:
-        for reason in setup.reasons(start):
-            listener.planned(reason)
-    return setup
 
 
 def train(setup: Setup, *, start: Checkpoint | None = None, listener: Listener | None = None) -> Run:
@@ -104,7 +81,7 @@ def finish(setup: Setup, run: Run) -> Outcome:
         scores = evaluator.scores(model)
         outcome = replace(outcome, scores=scores)
         named = {f"{split}_{name}": value for name, value in scores.values.items()}
-        chosen = replace(chosen, metrics={**chosen.metrics, **named})
+        chosen = chosen.replace(metrics={**chosen.metrics, **named})
         answers = list(islice(evaluator.answers(model), _PICTURED))
     if setup.processes.is_first:
         save_checkpoint(setup.folder.best, chosen)
@@ -116,9 +93,9 @@ def _calibrated(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpo
     """With what is fitted to the validation split; the temperature may be set by the configuration."""
     given = setup.config.train.temperature
     if "val" not in setup.dataset.splits:
-        return replace(chosen, temperature=given or 1.0)
+        return chosen.replace(temperature=given or 1.0)
     chosen = calibrated(chosen, setup.evaluator("val", in_units=True).answers(model), temperature=given)
-    return replace(chosen, temperature=setup.processes.from_first([chosen.temperature])[0])
+    return chosen.replace(temperature=setup.processes.from_first([chosen.temperature])[0])
 
 
 @contextmanager
