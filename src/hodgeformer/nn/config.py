@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from hodgeformer.containers import KIND_OF, KINDS, Backend, Element, ElementKind, PerElement, Task
 from hodgeformer.mesh.features import PAPER_GROUPS, feature_widths
 from hodgeformer.mesh.prepare import PrepareConfig
-from hodgeformer.ops.star_problem import weights_are_kept
+from hodgeformer.ops.star_attention import weights_are_kept
 from hodgeformer.packed.metric import N_TIMES
 from hodgeformer.settings import Settings
 
