@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -137,7 +138,8 @@ class Loader:
         sampler = self._workers.sampler
         assert isinstance(sampler, _Keys)
         sampler.start = self._at = (epoch, number)
-        self._stream = iter(self._workers)
+        with _without_sigterm():
+            self._stream = iter(self._workers)
 
     def _receive(self) -> Batch:
         assert self._stream is not None
@@ -207,6 +209,20 @@ class _Keys:
 
 def _as_is(value: Any) -> Any:
     return value
+
+
+@contextmanager
+def _without_sigterm() -> Iterator[None]:
+    """Processes that start meanwhile, the server of workers included, never get a SIGTERM: sent to the whole group, as
+    job schedulers do, it is for the main process, which saves its state and then ends its workers."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin_worker(_: int) -> None:
