@@ -10,7 +10,6 @@ familiar. Centers and spreads of features are those of HUMAN itself.
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +58,7 @@ def main() -> None:
     measured = {"distance": distances, "doubt": doubts}
     limits = {name: (float(np.median(x)), _MARGIN * float(np.quantile(x, _PASSED))) for name, x in measured.items()}
     familiarity = final.familiarity.replace(signs={**final.familiarity.signs, **limits})
-    save_checkpoint(arguments.out, replace(final, familiarity=familiarity), half=True)
+    save_checkpoint(arguments.out, final.replace(familiarity=familiarity), half=True)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ from safetensors.torch import save_file
 
 from hodgeformer.checkpoint import (
     Checkpoint,
-    DataStatistics,
     load_checkpoint,
     save_checkpoint,
     write_tensors,
 )
 from hodgeformer.errors import CheckpointError
+from hodgeformer.familiarity import DataStatistics
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
@@ -161,7 +161,7 @@ def test_a_full_disk_leaves_the_file_before_it(
     else:
         monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(CheckpointError, match=r"No space left on device.*unchanged"):
-        save_checkpoint(path, Checkpoint(checkpoint.model, checkpoint.prepare, checkpoint.weights, name="new"))
+        save_checkpoint(path, checkpoint.replace(name="new"))
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
@@ -170,3 +170,16 @@ def test_the_header_is_readable_json(path: Path) -> None:
     length = int.from_bytes(path.read_bytes()[:8], "little")
     header = json.loads(path.read_bytes()[8 : 8 + length])
     assert json.loads(header["__metadata__"]["hodgeformer"])["classes"] == ["a", "b", "ü"]
+
+
+def test_weights_that_are_no_numbers_are_refused(path: Path, checkpoint: Checkpoint) -> None:
+    weights = {**checkpoint.weights, "head.out.bias": torch.tensor([0.0, float("nan"), 0.0])}
+    save_checkpoint(path, checkpoint.replace(weights=weights))
+    with pytest.raises(CheckpointError, match=r"m\.safetensors: 'head\.out\.bias' has weights that are no numbers"):
+        load_checkpoint(path)
+
+
+def test_weights_that_do_not_fit_are_told_with_their_file(path: Path, checkpoint: Checkpoint) -> None:
+    save_checkpoint(path, checkpoint.replace(model=checkpoint.model.replace(d_model=10**6)))
+    with pytest.raises(CheckpointError, match=r"m\.safetensors: the weights do not fit"):
+        load_checkpoint(path).build_model()

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from hodgeformer.checkpoint import Checkpoint, DataStatistics, save_checkpoint
+from hodgeformer.checkpoint import Checkpoint, save_checkpoint
+from hodgeformer.familiarity import DataStatistics
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer

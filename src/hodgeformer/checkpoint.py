@@ -9,23 +9,21 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import torch
+from pydantic import ConfigDict, Field, FiniteFloat, model_validator
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from hodgeformer import __version__
-from hodgeformer.containers import ElementKind
 from hodgeformer.errors import CheckpointError, ConfigError
-from hodgeformer.familiarity import Familiarity
+from hodgeformer.familiarity import DataStatistics, Familiarity
 from hodgeformer.files import write_atomically
-from hodgeformer.mesh.elements import radius, unit_edge_lengths
-from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
@@ -34,76 +32,49 @@ from hodgeformer.settings import Settings
 FORMAT = 1
 _KEY = "hodgeformer"
 _KIND = "model"
+_FITTED = ("temperature", "familiarity", "heights")
 
-# How far a mesh may be from the training meshes before it is worth a word.
-_FACES_FACTOR = 3.0
-_LENGTH_FACTOR = 2.0
-_SIZE_FACTOR = 1000.0  # meshes are scaled to one size, so only an absurd one
+Byte = Annotated[int, Field(ge=0, le=255)]
 
 
-class DataStatistics(Settings):
-    """What the training meshes were like, so that a very different mesh can be told.
-
-    `n` holds minimum, median and maximum of the element counts per kind; `size` the same of the meshes' radius in file
-    units; `edge_length` the 5, 25, 50, 75 and 95 % quantiles of edge lengths on the unit sphere. `shapes` are the first
-    digits of the hash of each mesh, by which it is known again.
-    """
-
-    n_meshes: int
-    n: dict[ElementKind, tuple[float, float, float]]
-    size: tuple[float, float, float]
-    edge_length: tuple[float, float, float, float, float]
-    shapes: tuple[str, ...] = ()
-
-    def unlike(self, mesh: Mesh) -> tuple[str, ...]:
-        """What sets a mesh, as the model gets it, apart from the training meshes, one sentence each."""
-        found = []
-        low, _, high = self.n["f"]
-        if mesh.n_faces > _FACES_FACTOR * high:
-            found.append(
-                f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}; faces = auto simplifies"
-            )
-        elif mesh.n_faces < low / _FACES_FACTOR:
-            found.append(f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}")
-        median = float(np.median(unit_edge_lengths(mesh)))
-        q5, *_, q95 = self.edge_length
-        if not q5 / _LENGTH_FACTOR <= median <= q95 * _LENGTH_FACTOR:
-            found.append(
-                f"edges of median length {median:.3g} of the mesh's radius, those of the training meshes were mostly "
-                f"{q5:.3g} to {q95:.3g}"
-            )
-        smallest, _, largest = self.size
-        if not smallest / _SIZE_FACTOR <= (size := radius(mesh)) <= largest * _SIZE_FACTOR:
-            found.append(
-                f"a radius of {size:.3g}, the training meshes had {smallest:.3g} to {largest:.3g}; "
-                "this is harmless if only the unit differs"
-            )
-        return tuple(found)
-
-
-@dataclass(frozen=True, eq=False)
-class Checkpoint:
+class Checkpoint(Settings):
     """A trained model with all that belongs to it. Task and element are those of `model`.
 
     `prepare` includes pose and the seed of the random connections. `metrics` are named with element and weighting.
     `temperature` makes probabilities mean what they say, `familiarity` knows what meshes the model is for, `heights`
     tell where its classes usually lie over the center of a mesh: all fitted to meshes it has not learned from.
-    `training` is the resolved configuration of the run, `versions` the software that wrote the file.
+    `training` is the resolved configuration of the run, `versions` the software that wrote the file `path`.
     """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     model: ModelConfig
     prepare: PrepareConfig
-    weights: Mapping[str, Tensor]
-    name: str = "model"
+    weights: Mapping[str, Tensor] = Field(exclude=True, repr=False)
+    name: str = Field(default="model", max_length=200)
     classes: tuple[str, ...] = ()
-    colors: tuple[tuple[int, int, int], ...] = ()
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    colors: tuple[tuple[Byte, Byte, Byte], ...] = ()
+    metrics: dict[str, float] = Field(default_factory=dict)
     statistics: DataStatistics | None = None
-    temperature: float = 1.0
+    temperature: float = Field(default=1.0, ge=0.01, le=100.0)
     familiarity: Familiarity | None = None
-    heights: tuple[float, ...] = ()
-    training: Mapping[str, Any] = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=lambda: versions())  # noqa: PLW0108 - defined below
+    heights: tuple[FiniteFloat, ...] = ()
+    training: dict[str, Any] = Field(default_factory=dict)
+    versions: dict[str, str] = Field(default_factory=lambda: versions())  # noqa: PLW0108 - defined below
+    path: Path | None = Field(default=None, exclude=True)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        n = 0 if self.model.task == "regression" else self.model.n_classes
+        for name in ("classes", "colors", "heights"):
+            if (found := len(getattr(self, name))) not in (0, n):
+                raise ValueError(f"{found} {name} for a {self.model.task} of {n} classes")
+        width = self.model.d_model * len(self.model.updated)
+        if self.familiarity and not len(self.familiarity.center) == len(self.familiarity.spread) == width:
+            raise ValueError(f"familiarity of {len(self.familiarity.center)} features for a model that has {width}")
+        if len(self.model.blocks) > len(self.weights):
+            raise ValueError(f"{len(self.model.blocks)} blocks, but only {len(self.weights)} weights")
+        return self
 
     @property
     def turn_axis(self) -> FloatArray | None:
@@ -111,7 +82,7 @@ class Checkpoint:
         augment = self.training.get("augment")
         if not isinstance(augment, dict) or augment.get("rotation") != "axis":
             return None
-        axis: FloatArray = np.eye(3)["xyz".index(augment.get("axis", "y"))]
+        axis: FloatArray = np.eye(3)[{"x": 0, "z": 2}.get(str(augment.get("axis")), 1)]
         return axis
 
     def at(self, faces: Faces | str = "auto") -> PrepareConfig:
@@ -130,18 +101,19 @@ class Checkpoint:
 
     def build_model(self) -> HodgeFormer:
         """The model with these weights, ready to predict."""
-        model = HodgeFormer(self.model)
+        with torch.device("meta"):  # its shapes only, so that settings which lie about them cost nothing
+            model = HodgeFormer(self.model)
         expected, found = model.state_dict(), self.weights
         different = sorted(set(expected) ^ set(found)) or sorted(
             name for name in expected if expected[name].shape != found[name].shape
         )
         if different:
             raise CheckpointError(
-                f"the weights of '{self.name}' do not fit its settings ({len(different)} tensors, first "
+                f"{self.path or self.name}: the weights do not fit the settings ({len(different)} tensors, first "
                 f"'{different[0]}'); it was written by hodgeformer {self.versions.get('hodgeformer', '?')}, "
                 f"this is {__version__}"
             )
-        model.load_state_dict(dict(found))
+        model.load_state_dict({name: weight.clone() for name, weight in found.items()}, assign=True)
         return model.eval()
 
 
@@ -152,23 +124,9 @@ def versions() -> dict[str, str]:
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint, *, half: bool = False) -> None:
     """Write a checkpoint; `half` stores matrices as float16, which are float32 again after reading."""
-    header: dict[str, Any] = {
-        "model": checkpoint.model.model_dump(mode="json"),
-        "prepare": checkpoint.prepare.model_dump(mode="json"),
-        "name": checkpoint.name,
-        "classes": list(checkpoint.classes),
-        "colors": [list(color) for color in checkpoint.colors],
-        "metrics": dict(checkpoint.metrics),
-        "statistics": checkpoint.statistics and checkpoint.statistics.model_dump(mode="json"),
-        "training": dict(checkpoint.training),
-        "versions": dict(checkpoint.versions),
-    }
-    fitted = {
-        "temperature": checkpoint.temperature,
-        "familiarity": checkpoint.familiarity and checkpoint.familiarity.model_dump(mode="json"),
-        "heights": list(checkpoint.heights),
-    }
-    header |= {name: value for name, value in fitted.items() if value not in (1.0, None, [])}
+    # What is fitted later stands there only once it is.
+    header = checkpoint.model_dump(mode="json")
+    header = {name: header[name] for name in header if name not in _FITTED or header[name] not in (1.0, None, [])}
     # Vectors (biases, running statistics) cost little, and a small variance would not survive.
     weights = {
         name: tensor.half() if half and tensor.is_floating_point() and tensor.ndim > 1 else tensor
@@ -180,24 +138,14 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint, *, half: bool = False) -
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read what `save_checkpoint` wrote."""
     tensors, header = read_tensors(path, kind=_KIND)
+    weights = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+    broken = next((name for name, weight in weights.items() if not weight.isfinite().all()), None)
+    if broken is not None:
+        raise CheckpointError(f"{path}: '{broken}' has weights that are no numbers, as training leaves that diverged")
+    settings = {name: header[name] for name in Checkpoint.model_fields if name in header}
     try:
-        statistics, familiarity = header["statistics"], header.get("familiarity")
-        return Checkpoint(
-            model=ModelConfig.parse(header["model"]),
-            prepare=PrepareConfig.parse(header["prepare"]),
-            weights={name: t.float() if t.is_floating_point() else t for name, t in tensors.items()},
-            name=header["name"],
-            classes=tuple(header["classes"]),
-            colors=tuple((r, g, b) for r, g, b in header["colors"]),
-            metrics=header["metrics"],
-            statistics=None if statistics is None else DataStatistics.parse(statistics),
-            temperature=float(header.get("temperature", 1.0)),
-            familiarity=None if familiarity is None else Familiarity.parse(familiarity),
-            heights=tuple(header.get("heights", ())),
-            training=header["training"],
-            versions=header["versions"],
-        )
-    except (KeyError, TypeError, ValueError, ConfigError) as error:
+        return Checkpoint(**{**settings, "weights": weights, "path": path})
+    except ConfigError as error:
         raise CheckpointError(f"{path}: the settings in the checkpoint make no sense ({error})") from None
 
 

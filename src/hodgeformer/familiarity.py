@@ -4,22 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
+from pydantic import Field, FiniteFloat, PositiveFloat
 
-from hodgeformer.mesh.elements import proper_complex
+from hodgeformer.containers import ElementKind
+from hodgeformer.mesh.elements import proper_complex, radius, unit_edge_lengths
 from hodgeformer.mesh.geometry import face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.mesh.topology import pieces
 from hodgeformer.settings import Settings
 
+Sign = Literal["distance", "doubt", "pieces", "opening"]
+Count = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+
 # How far beyond the usual a sign may be at least before it tells anything, however alike the fitted meshes are.
-_LEAST = {"distance": 0.5, "doubt": 0.05, "pieces": 0.9, "opening": 0.35}
+_LEAST: dict[Sign, float] = {"distance": 0.5, "doubt": 0.05, "pieces": 0.9, "opening": 0.35}
 _STRICTNESS = 2.0  # how far the limit is from the usual, in distances of the 95 % quantile
 _PRIOR = 3  # meshes that the mean spread of all features counts as
 _SIZABLE = 0.05  # share of the area from which a piece is one
+
+# How far a mesh may be from the training meshes before it is worth a word.
+_FACES_FACTOR = 3.0
+_LENGTH_FACTOR = 2.0
+_SIZE_FACTOR = 1000.0  # meshes are scaled to one size, so only an absurd one
+
+
+class DataStatistics(Settings):
+    """What the training meshes were like, so that a very different mesh can be told.
+
+    `n` holds minimum, median and maximum of the element counts per kind; `size` the same of the meshes' radius in file
+    units; `edge_length` the 5, 25, 50, 75 and 95 % quantiles of edge lengths on the unit sphere. `shapes` are the first
+    digits of the hash of each mesh, by which it is known again.
+    """
+
+    n_meshes: int
+    n: Annotated[dict[ElementKind, tuple[Count, Count, Count]], Field(min_length=3)]
+    size: tuple[FiniteFloat, FiniteFloat, FiniteFloat]
+    edge_length: tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]
+    shapes: tuple[str, ...] = ()
+
+    def unlike(self, mesh: Mesh) -> tuple[str, ...]:
+        """What sets a mesh, as the model gets it, apart from the training meshes, one sentence each."""
+        found = []
+        low, _, high = self.n["f"]
+        if mesh.n_faces > _FACES_FACTOR * high:
+            found.append(
+                f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}; faces = auto simplifies"
+            )
+        elif mesh.n_faces < low / _FACES_FACTOR:
+            found.append(f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}")
+        median = float(np.median(unit_edge_lengths(mesh)))
+        q5, *_, q95 = self.edge_length
+        if not q5 / _LENGTH_FACTOR <= median <= q95 * _LENGTH_FACTOR:
+            found.append(
+                f"edges of median length {median:.3g} of the mesh's radius, those of the training meshes were mostly "
+                f"{q5:.3g} to {q95:.3g}"
+            )
+        smallest, _, largest = self.size
+        if not smallest / _SIZE_FACTOR <= (size := radius(mesh)) <= largest * _SIZE_FACTOR:
+            found.append(
+                f"a radius of {size:.3g}, the training meshes had {smallest:.3g} to {largest:.3g}; "
+                "this is harmless if only the unit differs"
+            )
+        return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +89,9 @@ class Impression:
 class Familiarity(Settings):
     """What the signs of known meshes are like: (usual, limit) of each, and `center` and `spread` of their features."""
 
-    center: tuple[float, ...]
-    spread: tuple[float, ...]
-    signs: dict[str, tuple[float, float]]
+    center: tuple[FiniteFloat, ...]
+    spread: tuple[PositiveFloat, ...]
+    signs: Annotated[dict[Sign, tuple[FiniteFloat, FiniteFloat]], Field(min_length=4)]
 
     @classmethod
     def fit(cls, impressions: Sequence[Impression]) -> Familiarity:
@@ -50,9 +100,10 @@ class Familiarity(Settings):
         center, spread = _moments(features)
         others = (np.delete(features, i, axis=0) for i in range(len(features)))
         distances = [_distance(x, *_moments(rest)) for x, rest in zip(features, others, strict=True)]
-        found = {"distance": np.array(distances)}
-        found |= {name: np.array([getattr(i, name) for i in impressions]) for name in ("doubt", "pieces", "opening")}
-        signs = {}
+        found: dict[Sign, FloatArray] = {"distance": np.array(distances)}
+        for name in ("doubt", "pieces", "opening"):
+            found[name] = np.array([getattr(impression, name) for impression in impressions])
+        signs: dict[Sign, tuple[float, float]] = {}
         for name, values in found.items():
             usual = float(np.median(values))
             beyond = _STRICTNESS * (float(np.quantile(values, 0.95)) - usual)
@@ -62,12 +113,11 @@ class Familiarity(Settings):
     def judge(self, impression: Impression) -> tuple[float, tuple[str, ...]]:
         """How familiar a mesh is, from 1 to 0, and below 0.5 why not."""
         distance = _distance(impression.features, np.array(self.center), np.array(self.spread))
-        values = {
-            "distance": distance,
-            **{name: getattr(impression, name) for name in self.signs if name != "distance"},
+        values = {name: distance if name == "distance" else getattr(impression, name) for name in self.signs}
+        strange = {
+            name: (values[name] - usual) / ((limit - usual) or 1.0) for name, (usual, limit) in self.signs.items()
         }
-        strange = {name: (values[name] - usual) / (limit - usual) for name, (usual, limit) in self.signs.items()}
-        words = {
+        words: dict[Sign, str] = {
             "distance": "its features are unlike those of the meshes that the model knows",
             "doubt": f"the model is unsure: a mean confidence of {1 - impression.doubt:.0%}, where "
             f"{1 - self.signs['doubt'][0]:.0%} is usual",
@@ -84,11 +134,10 @@ def impression(mesh: Mesh, features: FloatArray, probabilities: NDArray[np.float
     proper, topology = proper_complex(mesh)
     areas = norms(face_vectors(mesh.vertices, mesh.faces))[proper] / 2
     total = float(areas.sum()) or 1.0
-    links = csr_array((np.ones(topology.n.e), topology.edges.T), shape=(mesh.n_vertices, mesh.n_vertices))
-    piece = connected_components(links, directed=False)[1][topology.faces[:, 0]]
+    piece = pieces(topology.faces, mesh.n_vertices)[topology.faces[:, 0]]
     rim = topology.edges[np.bincount(topology.face_edges.ravel(), minlength=topology.n.e) == 1]
     lengths = norms(mesh.vertices[rim[:, 1]] - mesh.vertices[rim[:, 0]])
-    hole = connected_components(csr_array((np.ones(len(rim)), rim.T), shape=links.shape), directed=False)[1]
+    hole = pieces(rim, mesh.n_vertices)
     return Impression(
         features=np.asarray(features, dtype=np.float64),
         doubt=0.0 if probabilities is None else 1 - float(probabilities.max(axis=1).mean()),

@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "patterns that point into another mesh",
-        "_tensor(_concatenate([pattern.indices for pattern in patterns], starts), torch.int32)",
+        "_tensor(concatenated([pattern.indices for pattern in patterns], starts), torch.int32)",
         "_tensor(np.concatenate([pattern.indices for pattern in patterns]), torch.int32)",
         "tests/packed/test_pack.py::test_patterns_are_the_block_diagonal_of_the_single_ones",
     ),

@@ -99,6 +99,19 @@ def test_evaluate_writes_a_table_with_what_it_was_made_of(trained: Path, folder:
     assert record["confusion"] == scores["confusion"] and record["environment"]["versions"]["torch"]
 
 
+def test_evaluate_says_that_a_split_it_was_calibrated_on_is_no_test(
+    trained: Path, folder: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.safetensors"
+    copy.write_bytes((trained / "best.safetensors").read_bytes())
+    assert (
+        "confidence was fitted to train, so" in run("evaluate", copy, folder, "--calibrate", "--split", "train").stdout
+    )
+    scores = json.loads(run("evaluate", copy, folder, "--json", "--calibrate", "--split", "train").stdout)
+    assert scores["calibrated_on"] == "train"
+    assert "fitted to" not in run("evaluate", copy, folder).stdout
+
+
 def test_evaluate_refuses_other_tasks_and_classes(trained: Path, folder: Path, tmp_path: Path) -> None:
     write_folder(shapes(), tmp_path / "shapes")
     refused(run("evaluate", trained, tmp_path / "shapes"), "classification", "segmentation per face")

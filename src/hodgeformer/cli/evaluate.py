@@ -68,15 +68,17 @@ def evaluate(
     evaluator = Evaluator(dataset, samples, prepare, turns=turns, temperature=checkpoint.temperature)
     scores = evaluator.scores(network)
     about = {"model": model, "data": dataset.name, "split": split, "rotations": rotations, "faces": prepare.faces}
-    about |= {"temperature": checkpoint.temperature}
+    about |= {"temperature": checkpoint.temperature, "calibrated_on": split if calibrate else None}
     learned = warn_of_learned(checkpoint, dataset, samples)
     about |= {"n_meshes": len(samples), "n_learned_from": learned, **scores.to_dict()}
     if out is not None:
         save_rows(out.parent, out.stem, score_rows(scores), about)
     if as_json:
         print(json.dumps(about, indent=2))
-    else:
-        print_scores(scores, split)
+        return
+    print_scores(scores, split)
+    if calibrate:
+        print(f"note: confidence was fitted to {split}, so how well it fits there is no test; score another split")
 
 
 def warn_of_learned(checkpoint: Checkpoint, dataset: DataSet, samples: Sequence[Sample]) -> int:

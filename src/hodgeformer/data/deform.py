@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.mesh.distances import EdgeGraph
+from hodgeformer.mesh.features import EdgeGraph
 from hodgeformer.mesh.geometry import face_centers, face_vectors, norms, unit, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import tomli_w
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet
@@ -38,6 +38,8 @@ class TrainConfig(Settings):
     a better validation score. `eval_every` counts epochs, `save_every` minutes between saved states within an epoch.
     `precision` "auto" is bfloat16 autocast where the device is made for it.
     """
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     epochs: int | None = Field(default=None, ge=1)
     minutes: float | None = Field(default=None, gt=0)

@@ -84,7 +84,7 @@ def finish(setup: Setup, run: Run) -> Outcome:
         scores = evaluator.scores(model)
         outcome = replace(outcome, scores=scores)
         named = {f"{split}_{name}": value for name, value in scores.values.items()}
-        chosen = replace(chosen, metrics={**chosen.metrics, **named})
+        chosen = chosen.replace(metrics={**chosen.metrics, **named})
         answers = list(islice(evaluator.answers(model), _PICTURED))
     if setup.processes.is_first:
         save_checkpoint(setup.folder.best, chosen)
@@ -96,9 +96,9 @@ def _calibrated(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpo
     """With what is fitted to the validation split; the temperature may be set by the configuration."""
     given = setup.config.train.temperature
     if "val" not in setup.dataset.splits:
-        return replace(chosen, temperature=given or 1.0)
+        return chosen.replace(temperature=given or 1.0)
     chosen = calibrated(chosen, setup.evaluator("val", in_units=True).answers(model), temperature=given)
-    return replace(chosen, temperature=setup.processes.from_first([chosen.temperature])[0])
+    return chosen.replace(temperature=setup.processes.from_first([chosen.temperature])[0])
 
 
 @contextmanager

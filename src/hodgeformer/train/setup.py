@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hodgeformer.checkpoint import Checkpoint, DataStatistics, save_checkpoint
+from hodgeformer.checkpoint import Checkpoint, save_checkpoint
 from hodgeformer.containers import KINDS
 from hodgeformer.data.census import Census, CountedMesh, take_census
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.loader import Loader
 from hodgeformer.data.open import open_dataset
 from hodgeformer.errors import ConfigError, DataError
+from hodgeformer.familiarity import DataStatistics
 from hodgeformer.memory import GIGABYTE, free_memory
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.model import HodgeFormer

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.upright import UP_AXES, up_from_shape
+from hodgeformer.mesh.pose import UP_AXES, up_from_shape
 from hodgeformer.palette import RGB
 from hodgeformer.viewer.intake import Refusal
 
