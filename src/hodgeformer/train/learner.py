@@ -159,7 +159,8 @@ class Learner:
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         learned = self._gradients(batch.to(self._device))
-        self._processes.sum_gradients(self.model.parameters())
+        if self._processes.count > 1:
+            self._processes.sum_gradients(self.model.parameters())
         if self._config.clip is not None:
             norm = nn.utils.clip_grad_norm_(self.model.parameters(), self._config.clip)
             if not torch.isfinite(norm):
@@ -178,7 +179,8 @@ class Learner:
                 raise DivergedError(f"the outputs became infinite on a batch with '{batch.names[0]}'") from None
         loss = self._loss(output.float(), batch.target)
         mine = torch.stack([loss.total.detach(), loss.weight, *_right(output.detach(), batch.target)]).double()
-        learned = Learned(*self._processes.total(mine).tolist())
+        mine = self._processes.total(mine) if self._processes.count > 1 else mine
+        learned = Learned(*mine.tolist())
         if not np.isfinite(learned.loss):
             raise DivergedError(f"the loss became {learned.loss} on a batch with '{batch.names[0]}'")
         # Of the whole batch: a mean of the means of unequal shares would be another loss.
