@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -63,6 +64,24 @@ def save_rows(folder: Path, name: str, rows: Sequence[Row], about: Row) -> list[
     write_csv(files[0], rows)
     write_json(files[1], {**about, "environment": environment(), "rows": list(rows)})
     return files
+
+
+def tell(rows: Sequence[Row], title: str, files: Sequence[Path], *, as_json: bool, content: Any = None) -> None:
+    """The table and the files it went to; or nothing but JSON, of the rows or of all the content there is."""
+    if as_json:
+        print(json.dumps(rows if content is None else content, indent=2))
+        return
+    print_rows(rows, title)
+    for file in files:
+        print(file)
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """What `save_rows` wrote; nothing where there is no file."""
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
 
 
 def write_json(path: Path, content: Any) -> None:

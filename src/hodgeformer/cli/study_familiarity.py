@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hodgeformer.cli.results import print_rows, save_rows
+from hodgeformer.cli.results import save_rows, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,12 +55,7 @@ def familiarity(
         rows.append(_row(predictor, folder.name, [load_mesh(file) for file in _spread(files, meshes)]))
     out.mkdir(parents=True, exist_ok=True)
     files = save_rows(out, "familiarity", rows, {"model": model, "data": dataset.name, "split": split, "seed": seed})
-    if as_json:
-        print(json.dumps(rows, indent=2))
-        return
-    print_rows(rows, "meshes that are warned of")
-    for file in files:
-        print(file)
+    tell(rows, "meshes that are warned of", files, as_json=as_json)
 
 
 def _spread(items: Any, most: int | None) -> Any:

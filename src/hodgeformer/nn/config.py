@@ -14,7 +14,8 @@ from hodgeformer.packed.metric import N_TIMES
 from hodgeformer.settings import Settings
 
 Stars = Literal["learned", "barycentric", "galerkin"]
-Size = Annotated[int, Field(ge=1)]
+_MOST_BLOCKS = 256
+Size = Annotated[int, Field(ge=1, le=2**20)]
 
 StarName = Literal["star0_inv", "star1", "star1_inv", "star2"]
 STAR_KIND: dict[StarName, ElementKind] = {"star0_inv": "v", "star1": "e", "star1_inv": "e", "star2": "f"}
@@ -70,6 +71,8 @@ class ModelConfig(Settings):
     def _known_blocks(cls, blocks: str) -> str:
         if not blocks or set(blocks) - set("HTD"):
             raise ValueError("write the stack with the letters H, T and D, at least one, such as 'HHHHHHTT' or 'DDDD'")
+        if len(blocks) > _MOST_BLOCKS:
+            raise ValueError(f"{len(blocks):,} blocks are more than any model has; at most {_MOST_BLOCKS}")
         return blocks
 
     @field_validator("updates")
