@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,11 +13,13 @@ import pytest
 from hodgeformer.checkpoint import Checkpoint
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Values
+from hodgeformer.errors import MeshError
+from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.patches import patches
 from hodgeformer.mesh.pose import random_turns
 from hodgeformer.mesh.subdivision import subdivided
-from hodgeformer.predict.inference import answers, room, see
+from hodgeformer.predict.inference import Room, answers, see
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.study.mutations import Mutation, cut_away, paired
 from hodgeformer.train.evaluate import Evaluator, calibrated
@@ -95,7 +100,7 @@ def test_answers_do_not_depend_on_how_finely_a_mesh_is_cut() -> None:
 def test_patches_answer_about_as_the_whole_does(element: str) -> None:
     checkpoint = tiny_checkpoint(element=element, pose="frame_average")
     model, mesh = checkpoint.build_model(), icosphere(4)
-    whole, cut = see(mesh, checkpoint.prepare), see(mesh, checkpoint.prepare, room=2500)
+    whole, cut = see(mesh, checkpoint.prepare), see(mesh, checkpoint.prepare, room=lambda _: 2500)
     assert cut.patched and not whole.patched
     told: list[float] = []
     first = next(answers(model, [(None, whole)], batch_faces=10**6)).output
@@ -108,7 +113,7 @@ def test_patches_answer_about_as_the_whole_does(element: str) -> None:
 
 def test_patches_cover_a_mesh_and_keep_its_features() -> None:
     checkpoint, mesh = tiny_checkpoint(), icosphere(4)
-    view = see(mesh, checkpoint.prepare, room=1500).views[0]
+    view = see(mesh, checkpoint.prepare, room=lambda _: 1500).views[0]
     weight = np.zeros(view.n.e)
     for patch, counts in patches(view, checkpoint.prepare, 1500):
         assert patch.n.f <= 1500
@@ -119,12 +124,40 @@ def test_patches_cover_a_mesh_and_keep_its_features() -> None:
     assert (weight > 0.5).all()
 
 
-def test_room_grows_with_memory() -> None:
-    checkpoint = tiny_checkpoint()
-    small, large = (room(checkpoint.model, checkpoint.prepare, memory) for memory in (10**10, 10**11))
+def test_room_grows_with_memory_and_no_mesh_takes_more() -> None:
+    checkpoint, mesh = tiny_checkpoint(), icosphere(5)
+    small, large = (Room(checkpoint.model, checkpoint.prepare, memory)(mesh) for memory in (10**10, 10**11))
     assert 2000 < small < large
-    assert room(checkpoint.model, checkpoint.prepare, 1) == 2000  # something has to be done
-    assert room(checkpoint.model, checkpoint.prepare) > 0
+    assert Room(checkpoint.model, checkpoint.prepare)(mesh) > 0
+    with pytest.raises(MeshError, match=r"20,480 faces need about .* GB of memory even in patches"):
+        Room(checkpoint.model, checkpoint.prepare, 1)(mesh)
+
+
+PREDICTING = """
+import sys
+from hodgeformer.memory import held_memory, peak_memory
+from hodgeformer.mesh.io import load_mesh
+from hodgeformer.predict.predictor import Predictor
+predictor = Predictor.load("human")
+mesh = load_mesh(sys.argv[1])
+predictor.predict(load_mesh(sys.argv[2]), faces="original")  # what is compiled is not counted
+limit = held_memory() + int(sys.argv[3]) * 2**20
+result = predictor.predict(mesh, faces="original", memory=limit)
+assert result.working_faces == mesh.n_faces
+print((peak_memory() - limit) / 2**20)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is read from /proc")
+def test_a_limit_on_memory_is_kept_with_blocks_that_spread(tmp_path: Path) -> None:
+    """20,000 faces go through in patches within 70 MB, where the whole takes more."""
+    mesh, small = tmp_path / "large.ply", tmp_path / "small.ply"
+    save_mesh(icosphere(5), mesh)
+    save_mesh(icosphere(3), small)
+    words = [sys.executable, "-c", PREDICTING, str(mesh), str(small), "70"]
+    answer = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert float(answer.stdout) <= 0
 
 
 def test_calibration_keeps_labels_and_strange_meshes_are_told() -> None:

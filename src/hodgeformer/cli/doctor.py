@@ -70,21 +70,17 @@ def _machine() -> dict[str, str]:
 
 def _memory() -> dict[str, str]:
     """What there is, and the largest meshes that the default model is estimated to take one at a time."""
-    from hodgeformer.containers import PerElement
     from hodgeformer.mesh.prepare import PrepareConfig
-    from hodgeformer.nn.config import ModelConfig, activation_memory
+    from hodgeformer.nn.config import ModelConfig, bytes_per_face
 
     try:
         page = os.sysconf("SC_PAGE_SIZE")
         total, free = page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return {"memory": "unknown"}
-    n = PerElement(50_000, 150_000, 100_000)  # a closed mesh; rows are at their longest, so memory grows in proportion
-    sizes = PrepareConfig().row_sizes(n)
-    nnz = PerElement.build(lambda kind: n[kind] * sum(sizes[kind]))
     model = ModelConfig(task="segmentation", n_classes=8)
     predicted, trained = (
-        round(free * n.f / activation_memory(model, n, nnz, training=training), -3) for training in (False, True)
+        round(free / bytes_per_face(model, PrepareConfig(), training=training), -3) for training in (False, True)
     )
     return {
         "memory": f"{total / 2**30:.1f} GB, {free / 2**30:.1f} GB free",

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from hodgeformer.containers import KIND_OF, KINDS, Backend, Element, ElementKind, PerElement, Task
 from hodgeformer.mesh.features import PAPER_GROUPS, feature_widths
+from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.ops.star_problem import weights_are_kept
 from hodgeformer.packed.metric import N_TIMES
 from hodgeformer.settings import Settings
@@ -25,6 +26,10 @@ OPERATOR_STARS: dict[ElementKind, tuple[StarName, ...]] = {
 }
 """The stars of L_v, L_e and L_f."""
 BYTES = 4
+# A closed mesh whose patterns have their longest rows: from here on memory grows in proportion.
+_COUNTED = PerElement(50_000, 150_000, 100_000)
+_COPIES = 3  # of patterns and features while a view goes from preparation into the model
+_COMPLEX_BYTES = 1200  # per face: topology, orders, incidences and their transposes
 
 
 class ModelConfig(Settings):
@@ -124,6 +129,14 @@ class ModelConfig(Settings):
     def target_kind(self) -> ElementKind | None:
         """The kind of element that one row of the output belongs to; None for whole meshes."""
         return KIND_OF.get(self.element)
+
+
+def bytes_per_face(model: ModelConfig, config: PrepareConfig, *, training: bool = False) -> float:
+    """What one pass takes for each face of a large mesh, with all that is prepared for it."""
+    n, sizes = _COUNTED, config.row_sizes(_COUNTED)
+    nnz = PerElement.build(lambda kind: n[kind] * sum(sizes[kind]))
+    prepared = BYTES * _COPIES * (sum(nnz) + sum(n[kind] * config.widths[kind] for kind in ("v", "e", "f")))
+    return (activation_memory(model, n, nnz, training=training) + prepared) / n.f + _COMPLEX_BYTES
 
 
 def activation_memory(config: ModelConfig, n: PerElement[int], nnz: PerElement[int], *, training: bool) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -15,36 +15,61 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hodgeformer.containers import ElementKind, PerElement
-from hodgeformer.memory import free_memory, held_memory
+from hodgeformer.containers import ElementKind
+from hodgeformer.errors import MeshError
+from hodgeformer.memory import GIGABYTE, free_memory, held_memory
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.patches import patches
 from hodgeformer.mesh.pose import n_frames
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.simplify import Refined, Simplified, refine, simplify
-from hodgeformer.nn.config import ModelConfig, activation_memory
+from hodgeformer.nn.config import ModelConfig, bytes_per_face
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import pack
 
 T = TypeVar("T")
 Output = NDArray[np.float32]
 
+_UNLIMITED = 10**9
 _SHARE = 0.6  # of the free memory that a prediction may take
-_COUNTED = 100_000  # faces of the mesh that the estimate is made for
-_COPIES = 3  # of patterns and features while a view goes from preparation into the model
-_COMPLEX_BYTES = 1200  # per face: topology, orders, incidences and their transposes
+_SMALL = 20_000  # faces: no estimate is needed for so few
+_WHOLE_BYTES = 1100  # per face, of a view and of the answer, beside their features and classes
 _LEAST_ROOM = 2000  # faces: smaller patches would say little
 
 
-def room(model: ModelConfig, config: PrepareConfig, memory: int | None = None) -> int:
-    """Faces that one pass may have for the process to stay within so many bytes; by default most of what is free."""
-    n = PerElement(_COUNTED // 2, 3 * _COUNTED // 2, _COUNTED)
-    sizes = config.row_sizes(n)
-    nnz = PerElement.build(lambda kind: n[kind] * sum(sizes[kind]))
-    numbers = sum(nnz) + sum(n[kind] * config.widths[kind] for kind in ("v", "e", "f"))
-    bytes_per_face = (activation_memory(model, n, nnz, training=False) + 4 * _COPIES * numbers) / _COUNTED
-    allowed = _SHARE * free_memory() if memory is None else memory - (held_memory() or 0)
-    return max(_LEAST_ROOM, int(allowed / (bytes_per_face + _COMPLEX_BYTES)))
+@dataclass(frozen=True)
+class Room:
+    """How many faces of a mesh one pass may have, for the process to stay within so many bytes of memory.
+
+    By default it may take most of what is free.
+    """
+
+    model: ModelConfig
+    config: PrepareConfig
+    memory: int | None = None
+
+    @cached_property
+    def _allowed(self) -> float:
+        return _SHARE * free_memory() if self.memory is None else self.memory - (held_memory() or 0)
+
+    def __call__(self, mesh: Mesh) -> int:
+        if self.memory is None and mesh.n_faces <= _SMALL:
+            return _UNLIMITED
+        each = bytes_per_face(self.model, self.config)
+        whole = mesh.n_faces * (_WHOLE_BYTES + 4 * sum(self.config.widths) + 16 * self.model.n_classes)
+        faces = (self._allowed - whole) / each
+        if self.memory is not None and faces < min(_LEAST_ROOM, mesh.n_faces):
+            needed = (self.memory - self._allowed + whole + each * _LEAST_ROOM) / GIGABYTE
+            raise MeshError(
+                f"{mesh.name}: {mesh.n_faces:,} faces need about {needed:.1f} GB of memory even in patches, and "
+                f"{self.memory / GIGABYTE:.1f} GB are allowed; allow more, or work on fewer faces"
+            )
+        # In steps, so that a little more or less of free memory does not make other patches and another answer.
+        return int(_LEAST_ROOM * 2 ** (np.log2(max(1.0, faces / _LEAST_ROOM)) * 2 // 1 / 2))
+
+
+def _unlimited(mesh: Mesh) -> int:
+    return _UNLIMITED
 
 
 class _OnDemand(Sequence[PreparedMesh]):
@@ -100,12 +125,12 @@ def see(
     config: PrepareConfig,
     *,
     turns: Sequence[FloatArray] = (),
-    room: int = 10**9,
+    room: Callable[[Mesh], int] = _unlimited,
     n_threads: int | None = None,
 ) -> Seen:
     """Everything that comes before the model, at the resolution of the configuration.
 
-    `turns` are rotations to look from beside that of the file, `room` is how many faces can be worked on at once.
+    `turns` are rotations to look from beside that of the file, `room` tells how many faces can be worked on at once.
     """
     sized: Simplified | Refined | None = None
     if config.most_faces is not None and mesh.n_faces > config.most_faces:
@@ -113,16 +138,17 @@ def see(
     elif 2 * mesh.n_faces < config.least_faces:
         sized = refine(mesh, config.least_faces)
     working = mesh if sized is None else sized.mesh
-    patterned = working.n_faces <= room
+    space = room(working)
+    patterned = working.n_faces <= space
 
     def look(turn: FloatArray | None, frame: int) -> PreparedMesh:
         turned = working if turn is None else working.with_vertices(working.vertices @ turn.T)
         return prepare(turned, config, frame=frame, patterned=patterned, n_threads=n_threads)
 
     makers = [partial(look, turn, frame) for turn in (None, *turns) for frame in range(n_frames(config.pose))]
-    fits = len(makers) * working.n_faces <= room
+    fits = len(makers) * working.n_faces <= space
     views = tuple(make() for make in makers) if fits else _OnDemand(makers)
-    return Seen(mesh, sized, views, config, room)
+    return Seen(mesh, sized, views, config, space)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,19 +183,33 @@ def answers(
     kind, told = model.config.target_kind, report or (lambda share: None)
     is_probability = model.config.task != "regression"
     for batch in _batches(meshes, batch_faces):
-        first = batch[0][0]
-        told(first.n / len(first.seen.views))
-        if first.seen.patched:
-            passes = [_blended(model, batch[0][1], first, values, told)]
-        else:
-            passes = _outputs(model, [view for _, view in batch], values)
-        for (mean, view), (output, features) in zip(batch, passes, strict=True):
-            mean.add(output if kind is None else view.to_file_order(output, kind), features)
-            if mean.n == len(mean.seen.views):
-                told(1.0)
-                answer = mean.seen.on_mesh(mean.total / mean.n, kind)
-                answer = tempered(answer, temperature) if is_probability else answer
-                yield Answered(mean.owner, mean.seen, answer, mean.features / mean.n)
+        told(batch[0][0].n / len(batch[0][0].seen.views))
+        for mean in _added(model, batch, values, told):
+            told(1.0)
+            answer = mean.seen.on_mesh(mean.total / mean.n, kind)
+            answer = tempered(answer, temperature) if is_probability else answer
+            yield Answered(mean.owner, mean.seen, answer, mean.features / mean.n)
+
+
+def _added(
+    model: HodgeFormer,
+    batch: list[tuple[_Mean, PreparedMesh]],
+    values: Callable[[Tensor], Tensor] | None,
+    told: Callable[[float], None],
+) -> list[_Mean]:
+    """The means that the views of a batch complete. It is emptied: a large view is gone before the next one comes."""
+    kind, first = model.config.target_kind, batch[0][0]
+    if first.seen.patched:
+        passes = [_blended(model, batch[0][1], first, values, told)]
+    else:
+        passes = _outputs(model, [view for _, view in batch], values)
+    complete = []
+    for (mean, view), (output, features) in zip(batch, passes, strict=True):
+        mean.add(output if kind is None else view.to_file_order(output, kind), features)
+        if mean.n == len(mean.seen.views):
+            complete.append(mean)
+    batch.clear()
+    return complete
 
 
 def tempered(probabilities: FloatArray, temperature: float) -> FloatArray:

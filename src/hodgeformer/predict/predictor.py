@@ -27,7 +27,7 @@ from hodgeformer.mesh.pose import UpName, random_turns
 from hodgeformer.mesh.prepare import Faces
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.palette import class_colors
-from hodgeformer.predict.inference import Answered, Seen, answers, room, see
+from hodgeformer.predict.inference import Answered, Room, Seen, answers, see
 from hodgeformer.predict.pretrained import PRETRAINED, fetch_pretrained, locate_model, model_card
 from hodgeformer.predict.result import Result
 from hodgeformer.settings import Settings
@@ -144,10 +144,10 @@ class Predictor:
             )
         return chosen
 
-    def _room(self, options: PredictOptions) -> int:
-        return room(self.checkpoint.model, self.checkpoint.prepare, options.memory)
+    def _room(self, options: PredictOptions) -> Room:
+        return Room(self.checkpoint.model, self.checkpoint.prepare, options.memory)
 
-    def _see(self, given: MeshLike, options: PredictOptions, room: int, n_threads: int | None = None) -> Seen:
+    def _see(self, given: MeshLike, options: PredictOptions, room: Room, n_threads: int | None = None) -> Seen:
         return see(
             given if isinstance(given, Mesh) else load_mesh(given),
             self.checkpoint.at(options.faces),

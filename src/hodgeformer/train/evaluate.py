@@ -20,7 +20,7 @@ from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import part_centers, up_from_shape, usual_heights
 from hodgeformer.mesh.prepare import PrepareConfig, to_size
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.predict.inference import Seen, answers, room, see, tempered
+from hodgeformer.predict.inference import Room, Seen, answers, see, tempered
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.learner import SquaredError
 from hodgeformer.train.metrics import Scores, Tally, regression_scores, scores_of
@@ -121,8 +121,8 @@ class Evaluator:
         """The answer for every sample of this process, in order."""
         kind = self._dataset.kind
         values = None if self._standardized is None else self._standardized.values
-        space = room(model.config, self._config)
-        meshes = (self._seen(sample, space) for sample in self._samples)
+        room = Room(model.config, self._config)
+        meshes = (self._seen(sample, room) for sample in self._samples)
         found = answers(model, meshes, batch_faces=_BATCH_FACES, temperature=self._temperature, values=values)
         for answer in found:
             seen, mesh = answer.seen, answer.seen.mesh
@@ -130,7 +130,7 @@ class Evaluator:
             areas = None if kind is None else element_areas(sized, kind)
             yield Answer(mesh, answer.owner, answer.output, areas, seen.working_mesh, answer.features)
 
-    def _seen(self, sample: Sample, room: int) -> tuple[NDArray[Any], Seen]:
+    def _seen(self, sample: Sample, room: Room) -> tuple[NDArray[Any], Seen]:
         """The target and the prepared mesh."""
         if sample.name in self._remembered:
             return self._remembered[sample.name]
