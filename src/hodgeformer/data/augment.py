@@ -34,8 +34,8 @@ _FOLDS, _FOLD_LENGTHS = 6, (0.09, 0.43)  # waves of the surface along its normal
 class AugmentConfig(Settings):
     """How a training mesh is changed, each time anew.
 
-    A mesh that is finer than the working resolution is simplified to that times a factor in [1 / resolution,
-    resolution]. Then the shape. `bend`: `joints` parts of the surface turn by up to this many degrees, as limbs do.
+    A mesh that is finer than the working resolution is simplified to that times a factor in [1 / `resolution`,
+    `resolution`]. Then the shape. `bend`: `joints` parts of the surface turn by up to this many degrees, as limbs do.
     `grow`: as many parts grow or shrink by up to a factor exp(grow). `warp`: space moves in long waves, standard
     deviation in sizes of the mesh. `swell`: the surface moves along its normals in waves, up to this standard deviation
     in sizes of the mesh. `slide`: vertices move along a random edge by up to this share of it, with
