@@ -117,7 +117,7 @@ def ablation(
         list[str] | None, typer.Option("--row", help="Only this row; repeatable.", show_default=False)
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, counted from --first-seed.")] = 3,
-    first_seed: Annotated[int, typer.Option("--first-seed", min=0)] = 0,
+    first_seed: Annotated[int, typer.Option("--first-seed", min=0, help="The first of them.")] = 0,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Of every run.", show_default=False)] = None,
     minutes: Annotated[
         float | None, typer.Option("--minutes", help="Of every run, in place of epochs.", show_default=False)
