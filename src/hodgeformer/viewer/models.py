@@ -17,6 +17,7 @@ from hodgeformer.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.predict.inference import Seen, see
 from hodgeformer.predict.predictor import Predictor, Report
 from hodgeformer.predict.pretrained import bundled_models
 from hodgeformer.viewer.intake import Refusal
@@ -62,6 +63,10 @@ class ViewerModel:
     @property
     def preparation(self) -> PrepareConfig:
         return self._predictor.checkpoint.prepare
+
+    def see(self, mesh: Mesh) -> Seen:
+        """The mesh as the model sees it."""
+        return see(mesh, self._predictor.checkpoint.at(self._faces))
 
     def predict(self, mesh: Mesh, report: Report) -> Prediction:
         """The answer for every face; `report` is told the fraction of the work that is done."""

@@ -1,4 +1,4 @@
-"""What a model has learned, as layers: where the attention of the clicked place goes, and learned eigenfunctions."""
+"""What a model has learned, as layers: what the clicked place attends to or spreads to, and learned eigenfunctions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from hodgeformer.nn.config import ModelConfig, StarName
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import pack
+from hodgeformer.packed.surface import TIMES
+from hodgeformer.predict.inference import Seen
 from hodgeformer.study.eigen import Eigenpairs, eigenpairs
 from hodgeformer.study.operators import features_at, head_operators, hodge_attention, stars_of
+from hodgeformer.study.spread import spread_from, time_shares
 from hodgeformer.viewer.fields import MAX_KEPT, Choice, Pick, ScalarField
 from hodgeformer.viewer.intake import Refusal
 from hodgeformer.viewer.models import Recent, Shelf, ViewerModel
@@ -77,6 +80,49 @@ class Attention:
         values = on_faces(seen.prepared, weights, star.kind)
         note = f"Weight of each neighbor of the {ELEMENT_NAMES[star.kind]} in {_title(key, star)}"
         return ScalarField(values.astype(np.float32), "face", signed=False, note=note)
+
+
+class Spreading:
+    """How far the clicked vertex reads in the D blocks of the model that predicted the mesh, at its resolution."""
+
+    name, title, picks = "spread", "Spread", True
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._seen: Recent[tuple[str, str], Seen] = Recent(MAX_KEPT, shelf.inside)
+
+    def choices(self, opened: OpenMesh) -> tuple[Choice, ...] | None:
+        if opened.prediction is None:
+            return None
+        network = self._shelf.model(opened.prediction.model).network
+        blocks = list(time_shares(network))[::-1]
+        if not blocks:
+            return None
+        times = tuple((str(i), f"{time:.2g} of the area") for i, time in enumerate(TIMES))
+        return (
+            Choice("block", "Block", tuple((str(b), f"{b} of {len(network.config.blocks)}") for b in blocks)),
+            Choice("time", "Time", (("all", "all, as the block mixes them"), *times)),
+        )
+
+    def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
+        choices = self.choices(opened)
+        if choices is None or opened.prediction is None or pick is None:
+            raise Refusal(400, "Predict with a model that has D blocks, then click a face.")
+        block, time = (choice.answer(chosen) for choice in choices)
+        model = self._shelf.model(opened.prediction.model)
+        seen = self._seen.get((opened.id, opened.prediction.model), lambda: model.see(opened.mesh))
+        vertex = int(np.linalg.norm(seen.working_mesh.vertices - pick.point, axis=1).argmin())
+        found = spread_from(model.network, seen.views[0], vertex)
+        share = found.blocks[int(block)]
+        if time == "all":
+            heat, note = found.heat @ share, f"What block {block} reads around the clicked vertex"
+        else:
+            i = int(time)
+            heat = found.heat[:, i]
+            note = f"Read at time {TIMES[i]:.2g}: {found.area[i]:.1%} of the surface; {share[i]:.0%} of block {block}"
+        # Over two powers of ten to either side of the mean of the mesh.
+        values = np.log10(np.clip(seen.on_mesh(heat[:, None], "v")[:, 0], 1e-2, 1e2))
+        return ScalarField(values.astype(np.float32), "vertex", signed=True, note=f"{note} (powers of ten)")
 
 
 class LearnedEigenfunctions:
