@@ -27,7 +27,7 @@ from hodgeformer.viewer.app import Viewer, create_app
 from hodgeformer.viewer.fields import Eigenfunctions, Pick, ScalarField, smoothest_functions
 from hodgeformer.viewer.messages import decode, face_neighbors
 from hodgeformer.viewer.models import Shelf, offered_models
-from hodgeformer.viewer.open_meshes import OpenMesh
+from hodgeformer.viewer.open_meshes import OpenMesh, Prediction
 from hodgeformer.viewer.operators import Attention, LearnedEigenfunctions, Spreading, nearest_element
 from hodgeformer.viewer.outbox import Outbox
 from meshes import icosphere
@@ -123,7 +123,7 @@ def test_what_a_vertex_reads_spreads_with_time(tmp_path: Path) -> None:
     scene = OpenMesh(ball)
     assert source.choices(scene) is None
     model = shelf.model("tiny")
-    scene.prediction = model.predict(ball, lambda share: None)
+    scene.prediction = Prediction("tiny", model.predict(ball, lambda share: None))
     choices = source.choices(scene)
     assert choices is not None and [choice.key for choice in choices] == ["block", "time"]
     pick = Pick(7, tuple(ball.vertices[ball.faces[7, 0]]))
@@ -145,7 +145,7 @@ def test_attention_is_the_row_of_the_learned_star(tiny: Path, star: str) -> None
     shelf = Shelf(offered_models(str(tiny), faces="original"))
     model = shelf.model("tiny")
     ball = icosphere(2)
-    scene = OpenMesh(ball, prediction=model.predict(ball, lambda fraction: None))
+    scene = OpenMesh(ball, prediction=Prediction("tiny", model.predict(ball, lambda fraction: None)))
     pick = Pick(40, tuple(ball.vertices[ball.faces[40]].mean(axis=0)))
     found = Attention(shelf).field(scene, {"layer": "1", "head": "2", "star": star}, pick)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hodgeformer.cli.results import UpOption, print_rows, table_console, write_json
+from hodgeformer.cli.results import JsonOption, ModelArgument, UpOption, print_rows, table_console, write_json
 
 if TYPE_CHECKING:
     from hodgeformer.checkpoint import Checkpoint
@@ -22,7 +22,7 @@ _LIKENESS = {"r entries": "entries", "r |entries|": "absolute_entries", "r diago
 
 
 def operators(
-    model: Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")],
+    model: ModelArgument,
     mesh: Annotated[Path, typer.Argument(help="The mesh to look at.")],
     layer: Annotated[
         int | None, typer.Option("--layer", help="Block, counted from 1; default the last H.", show_default=False)
@@ -43,7 +43,7 @@ def operators(
     ] = "largest",
     up: UpOption = "auto",
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("operators"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Attention around an element, reach of the stars, eigenfunctions of L_v, L_e, L_f beside the cotangent ones.
 

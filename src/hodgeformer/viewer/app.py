@@ -101,14 +101,9 @@ class Viewer:
 
     async def prediction(self, request: Request) -> Response:
         opened = self._mesh(request)
-        found = opened.prediction
-        if found is None:
+        if opened.prediction is None:
             raise Refusal(404, "There is no prediction for this mesh yet.")
-        arrays = {"probabilities": found.probabilities, "labels": found.labels.astype(np.int32)}
-        names = ("model", "task", "classes", "colors", "warnings", "familiarity")
-        about = {name: getattr(found, name) for name in names}
-        about["up"] = opened.up(self.up).tolist()
-        return await self._arrays(partial(messages.encode, about, arrays))
+        return await self._arrays(partial(messages.encoded_prediction, opened.prediction, opened.up(self.up)))
 
     async def fields(self, request: Request) -> Response:
         opened = self._mesh(request)
