@@ -10,9 +10,9 @@ import platform
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from hodgeformer.cli.results import JsonOption
 
 _NEEDED = (
     "torch", "numpy", "scipy", "numba", "pydantic", "typer", "rich", "safetensors",
@@ -22,7 +22,7 @@ _EXTRAS = {"view": ("starlette", "uvicorn"), "hub": ("huggingface_hub",), "track
 _VARIABLES = ("HODGEFORMER_DATA", "HODGEFORMER_OFFLINE", "OMP_NUM_THREADS", "NO_COLOR")
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False) -> None:
+def doctor(as_json: JsonOption = False) -> None:
     """Show versions, devices, threads, memory, extras and folders, and whether a model runs here."""
     report = {
         "versions": _versions(),

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from hodgeformer.data.isosurface import isosurface
 from hodgeformer.mesh.elements import majority
@@ -19,7 +17,7 @@ from hodgeformer.mesh.geometry import face_centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import rotation_about
 from hodgeformer.mesh.simplify import simplify
-from hodgeformer.mesh.topology import MeshComplex
+from hodgeformer.mesh.topology import MeshComplex, pieces
 
 PARTS = ("head", "hand", "lower_arm", "upper_arm", "torso", "upper_leg", "lower_leg", "foot")
 
@@ -184,8 +182,7 @@ def _without_islands(labels: IntArray, topology: MeshComplex) -> IntArray:
     sides = np.argsort(topology.face_edges.ravel(), kind="stable").reshape(-1, 2)  # the two of every edge
     one, other = (sides // 3).T
     same = labels[one] == labels[other]
-    links = csr_array((np.ones(same.sum()), (one[same], other[same])), shape=(len(labels), len(labels)))
-    piece = connected_components(links, directed=False)[1]
+    piece = pieces(np.stack([one[same], other[same]], axis=1), len(labels))
     size = np.bincount(piece)[piece]
     largest = np.zeros(len(PARTS), dtype=np.int64)
     np.maximum.at(largest, labels, size)
