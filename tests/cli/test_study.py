@@ -24,6 +24,7 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.study import efficiency, mutations
 from hodgeformer.train.evaluate import HASH_DIGITS, learned_from
 from meshes import icosphere
+from tiny_models import write_tiny
 
 
 @pytest.fixture
@@ -87,6 +88,20 @@ def test_operators_write_pictures_and_numbers(
     for name in ("attention", "eigenfunctions"):
         with Image.open(tmp_path / f"{name}.png") as picture:
             assert len(np.unique(np.asarray(picture).reshape(-1, 3), axis=0)) > 50
+
+
+def test_operators_of_blocks_that_spread(run: Callable[..., Result], data: Path, tmp_path: Path) -> None:
+    mesh = data / "meshes" / "one.ply"
+    model = write_tiny(tmp_path, blocks="DD")
+    told = run("study", "operators", model, mesh, "--pick", 3, "--out", tmp_path, "--json")
+    assert told.exit_code == 0, told.output
+    found = json.loads(told.stdout)["spread"]
+    assert found["picked"] == 3
+    assert [row["area_percent"] for row in found["times"]] == sorted(row["area_percent"] for row in found["times"])
+    assert sum(row["block_2_percent"] for row in found["times"]) == pytest.approx(100, abs=0.1)
+    assert (tmp_path / "spread.png").stat().st_size > 5000
+    assert run("study", "operators", model, mesh, "--layer", 2, "--out", tmp_path).exit_code == 2
+    assert run("study", "operators", model, mesh, "--pick", 5000, "--out", tmp_path).exit_code == 2
 
 
 def test_operators_as_json_and_wrong_choices(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hodgeformer.cli.results import FacesOption, save_rows
+from hodgeformer.cli.results import FacesOption, JsonOption, save_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ def evaluate(
         Path | None,
         typer.Option("--out", help="Also write a table here, as CSV, and all there is beside it.", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Score a model: accuracy per element, weighted by area, per mesh, per class, mean IoU, confusion, calibration.
 

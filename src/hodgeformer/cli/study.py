@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,12 +9,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hodgeformer.cli.evaluate import warn_of_learned
-from hodgeformer.cli.results import FacesOption, UpOption, print_rows, read_rows, save_rows, tell
-from hodgeformer.cli.study_familiarity import familiarity
+from hodgeformer.cli.results import (
+    DataArgument,
+    FacesOption,
+    JsonOption,
+    ModelArgument,
+    SettingsOption,
+    UpOption,
+    conclude,
+    mesh_files,
+    read_rows,
+    save_rows,
+)
 from hodgeformer.cli.study_operators import operators
 from hodgeformer.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hodgeformer.mesh.mesh import Mesh
+    from hodgeformer.predict.predictor import Predictor
     from hodgeformer.study.ablation import PlannedRun, RunResult
     from hodgeformer.study.mutations import Mutation
 
@@ -28,13 +41,12 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(operators)
-app.command()(familiarity)
 
 
 @app.command()
 def robustness(
-    model: Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")],
-    data: Annotated[str, typer.Argument(help="A data-set folder, the name of a data set, or a TOML with [data].")],
+    model: ModelArgument,
+    data: DataArgument,
     split: Annotated[str, typer.Option("--split", help="The split to mutate: train, val or test.")] = "test",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Draws all mutations.")] = 0,
     meshes: Annotated[
@@ -48,7 +60,7 @@ def robustness(
     paper_only: Annotated[bool, typer.Option("--paper-only", help="Only what the paper has figures for.")] = False,
     up: UpOption = "auto",
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("robustness"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Noise, remeshing, holes, cut-away parts, and changes of the file that leave the shape as it is.
 
@@ -90,7 +102,69 @@ def robustness(
     files = save_rows(out, "robustness", table, about)
     files.append(save_robustness_picture(results, dataset, out / "robustness.png", up=up))
     title = f"{about['score'].replace('_', ' ')} in percent, {len(samples)} meshes of {dataset.name} {split}"
-    tell(table, title, files, as_json=as_json, content={**about, "rows": table})
+    conclude({**about, "rows": table}, {title: table}, files, as_json=as_json)
+
+
+@app.command()
+def familiarity(
+    model: ModelArgument,
+    data: DataArgument,
+    split: Annotated[str, typer.Option("--split", help="The split of meshes that should be familiar.")] = "test",
+    strange: Annotated[
+        list[Path] | None,
+        typer.Option("--strange", help="A folder of meshes that should not be; repeatable.", show_default=False),
+    ] = None,
+    meshes: Annotated[
+        int | None, typer.Option("--meshes", min=2, help="At most so many of each.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the planes that cut.")] = 0,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("familiarity"),
+    as_json: JsonOption = False,
+) -> None:
+    """How many meshes are warned of: those of a split, halves and pairs of them, and whatever else is given."""
+    from functools import partial
+
+    from hodgeformer.data.open import open_dataset
+    from hodgeformer.mesh.io import load_mesh
+    from hodgeformer.predict.predictor import Predictor
+    from hodgeformer.study.mutations import Mutation, cut_away, paired
+
+    predictor = Predictor.load(model)
+    if predictor.checkpoint.familiarity is None:
+        raise ConfigError(f"{model} does not know what is familiar; `evaluate {model} DATA --calibrate` teaches it")
+    dataset = open_dataset(data)
+    known = [dataset.load(sample)[0] for sample in _spread(dataset.split(split), meshes)]
+    half = Mutation("half", partial(cut_away, share=0.5))
+    halves = [half(mesh, seed=seed).mesh for mesh in known]
+    pairs = [paired(mesh, known[(i + len(known) // 2) % len(known)]) for i, mesh in enumerate(known)]
+    rows = [_row(predictor, f"{dataset.name} {split}", known), _row(predictor, "cut in half", halves)]
+    rows.append(_row(predictor, "pairs", pairs))
+    for folder in strange or []:
+        strangers = [load_mesh(file) for file in _spread(mesh_files(folder), meshes)]
+        rows.append(_row(predictor, folder.name, strangers))
+    out.mkdir(parents=True, exist_ok=True)
+    files = save_rows(out, "familiarity", rows, {"model": model, "data": dataset.name, "split": split, "seed": seed})
+    conclude(rows, {"meshes that are warned of": rows}, files, as_json=as_json)
+
+
+def _spread(items: Any, most: int | None) -> Any:
+    """At most so many of the items, from all over the list."""
+    return items if most is None else items[:: -(-len(items) // most)]
+
+
+def _row(predictor: Predictor, name: str, meshes: Iterable[Mesh]) -> dict[str, Any]:
+    import numpy as np
+
+    results = list(predictor.predict_many(meshes))
+    scores = np.array([result.familiarity for result in results])
+    return {
+        "meshes": name,
+        "count": len(results),
+        "warned_percent": round(100 * float(np.mean(scores < 0.5)), 1),
+        "median_familiarity": round(float(np.median(scores)), 3),
+        "lowest": round(float(scores.min()), 3),
+        "highest": round(float(scores.max()), 3),
+    }
 
 
 def _mutations(faces: list[int], paper_only: bool) -> list[Mutation]:
@@ -117,20 +191,17 @@ def ablation(
         list[str] | None, typer.Option("--row", help="Only this row; repeatable.", show_default=False)
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, counted from --first-seed.")] = 3,
-    first_seed: Annotated[int, typer.Option("--first-seed", min=0)] = 0,
+    first_seed: Annotated[int, typer.Option("--first-seed", min=0, help="The first of them.")] = 0,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Of every run.", show_default=False)] = None,
     minutes: Annotated[
         float | None, typer.Option("--minutes", help="Of every run, in place of epochs.", show_default=False)
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A setting of all runs such as model.d_model=64; repeatable.", show_default=False),
-    ] = None,
+    settings: SettingsOption = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder of the runs; default runs/STUDY.", show_default=False)
     ] = None,
     results: Annotated[Path, typer.Option("--results", help="Folder of the tables.")] = Path("results"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Train every row of a study with several seeds and write results/STUDY.csv.
 
@@ -160,15 +231,15 @@ def ablation(
             table = sorted([*kept, *study_table(loaded, found)], key=lambda row: order.index(row["row"]))
             save_rows(results, name, table, about)
     table = study_table(loaded, found)
-    if table or as_json:
-        title = loaded.title if data is None else f"{loaded.title} ({data})"
-        tell(table, title, [results / f"{name}.csv"], as_json=as_json, content={**about, "rows": table})
+    title = loaded.title if data is None else f"{loaded.title} ({data})"
+    shown, files = ({title: table}, [results / f"{name}.csv"]) if found else ({}, [])
+    conclude({**about, "rows": table}, shown, files, as_json=as_json)
 
 
 @app.command()
 def table(
     results: Annotated[Path, typer.Option("--results", help="The folder that studies write to.")] = Path("results"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """The paper's main table: its figures, ours with its settings and with our recipe, and how to fill what is missing.
 
@@ -179,7 +250,7 @@ def table(
     name, study = load_study("main")
     rows = main_table(study, results, name)
     files = save_rows(results, "table", rows, {"study": name})
-    tell(rows, study.title, files, as_json=as_json)
+    conclude(rows, {study.title: rows}, files, as_json=as_json)
 
 
 def _carry_out(run: PlannedRun, found: _Results, place: str) -> None:
@@ -213,12 +284,9 @@ def efficiency(
     capped: Annotated[bool, typer.Option("--capped", help="Our caps on neighbors in place of sqrt(n).")] = False,
     batches: Annotated[int, typer.Option("--batches", min=1, help="Training batches to measure.")] = 3,
     meshes: Annotated[int, typer.Option("--meshes", min=1, help="Test meshes to measure.")] = 8,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A setting of the runtime table such as train.batch_size=4.", show_default=False),
-    ] = None,
+    settings: SettingsOption = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("results"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Time and peak memory by mesh size, and per epoch and batch, each measured in a process of its own.
 
@@ -234,13 +302,8 @@ def efficiency(
         runtime = _runtime(data, settings or [], batches, meshes)
     about = {"data": data or "figures", "capped": capped, "settings": settings or []}
     files = [*save_rows(out, "sizes", sizes, about), *save_rows(out, "runtime", runtime, about)]
-    if as_json:
-        print(json.dumps({**about, "sizes": sizes, "runtime": runtime}, indent=2))
-        return
-    print_rows(sizes, "one-layer model, d = 256, updates v")
-    print_rows(runtime, f"Human model on {about['data']}")
-    for file in files:
-        print(file)
+    tables = {"one-layer model, d = 256, updates v": sizes, f"Human model on {about['data']}": runtime}
+    conclude({**about, "sizes": sizes, "runtime": runtime}, tables, files, as_json=as_json)
 
 
 def _sizes(exponents: range, capped: bool) -> list[dict[str, Any]]:

@@ -42,6 +42,8 @@ class PrepareConfig(Settings):
     `n_neighbors`: "sqrt", one number, or one per kind {"v": 32, "e": 48, "f": 32}. `max_neighbors` caps "sqrt"; None
     for no cap. `random_share` of each row are random connections. `seed` draws them.
     `size`: scaled to the unit sphere, or to the area of the unit disk, which no pose changes.
+    `pose`: as in the file, in the frame of the principal axes, or averaged over the signs of these axes.
+    `order`: the space-filling curve, or search, along which elements are numbered.
     `winding`: as in the file, or turned outward, so that a reversed file gets the same answer.
     `features`: the paper's "coords", "normals" and "areas"; "distances" along the surface help where poses differ.
     """

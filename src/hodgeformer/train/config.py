@@ -30,13 +30,17 @@ class TrainConfig(Settings):
     """How the weights are found. What is None is planned from the data.
 
     A run ends after `epochs`, or after `minutes` of training; either way with a learning rate of zero. `batch_size`
-    meshes make a batch, and at most `batch_faces` faces. `warmup` is the share of the run in which the rate rises.
-    `class_weights` weighs classes by inverse frequency, or by a power of it, such as 0.5. `ema` is the decay of a
-    running average of the weights that is evaluated in their place. `freeze` leaves the embedding as it is, or the
-    whole encoder too, or only so many of its first blocks. `temperature` divides the outputs before they become
-    probabilities; by default it is fitted to the validation split. `early_stop` ends a run after so many epochs without
-    a better validation score. `eval_every` counts epochs, `save_every` minutes between saved states within an epoch.
-    `precision` "auto" is bfloat16 autocast where the device is made for it.
+    meshes make a batch, and at most `batch_faces` faces. `warmup` is the share of the run in which the rate rises to
+    `lr`; then it falls as a cosine. `optimizer` takes the steps, with `weight_decay`, and `clip` bounds the norm of
+    their gradients. `label_smoothing` is the share of a label that goes to all classes. `class_weights` weighs classes
+    by inverse frequency, or by a power of it, such as 0.5. `ema` is the decay of a running average of the weights that
+    is evaluated in their place. `freeze` leaves the embedding as it is, or the whole encoder too, or only so many of
+    its first blocks. `temperature` divides the outputs before they become probabilities; by default it is fitted to the
+    validation split. `early_stop` ends a run after so many epochs without a better validation score. `eval_every`
+    counts epochs, `save_every` minutes between saved states within an epoch. `precision` "auto" is bfloat16 autocast
+    where the device is made for it. `seed` draws weights, batches and changes of shape. `workers` are processes that
+    prepare batches; 0 prepares them in between. `device` is "auto", "cpu", "cuda", "cuda:1". `skip_bad` leaves out
+    meshes that cannot be used. `tensorboard` writes its files into the run folder too.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
