@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from scipy.spatial import ConvexHull, QhullError
 
 from hodgeformer.errors import MeshError
 from hodgeformer.mesh.geometry import face_centers, face_vectors, norms
@@ -176,6 +175,8 @@ def _mean_heights(centers: FloatArray, shares: FloatArray, ups: FloatArray) -> F
 
 def _stands(points: FloatArray, up: FloatArray) -> bool:
     """Whether the origin, the center of the mesh, lies over the hull of what touches the ground."""
+    from scipy.spatial import ConvexHull, QhullError
+
     height = points @ up
     base = points[height < height.min() + _BASE * np.ptp(height)]
     flat = base[:, np.abs(up) < 0.5]
