@@ -147,7 +147,7 @@ def test_damaged_meshes(n: int | None, tmp_path: Path) -> None:
     n = int(os.environ.get("HODGEFORMER_ATTACK_FILES", "30000")) if n is None else n
     seed = int(os.environ.get("HODGEFORMER_ATTACK_SEED", "0"))
     outcomes = attack("attack.test_readers:use", whole_files(tmp_path), n=n, seed=seed, folder=tmp_path)
-    print(f"\n{n} damaged meshes\n{outcomes.table}")
+    sys.stdout.write(f"\n{n} damaged meshes\n{outcomes.table}\n")
     assert not outcomes.failures, f"{outcomes.table}\n{[str(path) for path in outcomes.failures]}"
     for kind, counts in outcomes.counts.items():
         assert counts["accepted"], f"no {kind} survives: too much damage to look behind the door"
