@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,8 @@ from hodgeformer.data.labels import Values
 from hodgeformer.errors import MeshError
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.patches import patches
 from hodgeformer.mesh.pose import random_turns
-from hodgeformer.mesh.prepare import patches
 from hodgeformer.mesh.subdivision import subdivided
 from hodgeformer.predict.inference import Room, answers, see
 from hodgeformer.predict.predictor import Predictor
@@ -177,5 +178,5 @@ def test_calibration_keeps_labels_and_strange_meshes_are_told() -> None:
     strange = Predictor(checkpoint).predict(paired(known[0], known[1]))
     assert strange.familiarity is not None and strange.familiarity < 0.5
     assert any("2 large pieces" in warning for warning in strange.warnings)
-    half = Predictor(checkpoint).predict(Mutation("half", cut_away(0.5))(known[0]).mesh)
+    half = Predictor(checkpoint).predict(Mutation("half", partial(cut_away, share=0.5))(known[0]).mesh)
     assert any("hole" in warning for warning in half.warnings)

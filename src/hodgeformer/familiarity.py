@@ -9,13 +9,12 @@ from typing import Annotated, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat, PositiveFloat
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from hodgeformer.containers import ElementKind
 from hodgeformer.mesh.elements import proper_complex, radius, unit_edge_lengths
 from hodgeformer.mesh.geometry import face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.mesh.topology import pieces
 from hodgeformer.settings import Settings
 
 Sign = Literal["distance", "doubt", "pieces", "opening"]
@@ -133,11 +132,10 @@ def impression(mesh: Mesh, features: FloatArray, probabilities: NDArray[np.float
     proper, topology = proper_complex(mesh)
     areas = norms(face_vectors(mesh.vertices, mesh.faces))[proper] / 2
     total = float(areas.sum()) or 1.0
-    links = csr_array((np.ones(topology.n.e), topology.edges.T), shape=(mesh.n_vertices, mesh.n_vertices))
-    piece = connected_components(links, directed=False)[1][topology.faces[:, 0]]
+    piece = pieces(topology.faces, mesh.n_vertices)[topology.faces[:, 0]]
     rim = topology.edges[np.bincount(topology.face_edges.ravel(), minlength=topology.n.e) == 1]
     lengths = norms(mesh.vertices[rim[:, 1]] - mesh.vertices[rim[:, 0]])
-    hole = connected_components(csr_array((np.ones(len(rim)), rim.T), shape=links.shape), directed=False)[1]
+    hole = pieces(rim, mesh.n_vertices)
     return Impression(
         features=np.asarray(features, dtype=np.float64),
         doubt=0.0 if probabilities is None else 1 - float(probabilities.max(axis=1).mean()),

@@ -93,7 +93,7 @@ def test_human_families_validate(bodies: Path) -> None:
     dataset = open_dataset(DataConfig(name="human", path=bodies, hold_out=("scape", "faust")))
     assert {split: len(members) for split, members in dataset.splits.items()} == {"train": 1, "test": 1, "val": 2}
     with pytest.raises(DataError, match="takes 0 of 3"):
-        open_human(bodies, hold_out=["nobody"])
+        open_dataset(DataConfig(name="human", path=bodies, hold_out=("nobody",)))
 
 
 def test_people_that_few_meshes_show_are_shown_more_often() -> None:
@@ -117,13 +117,71 @@ def test_coseg_layouts(octahedron: Mesh, tmp_path: Path, layout: str) -> None:
             write_labels(root / "sseg" / f"{i}.seseg", np.zeros(12))
         else:
             write_labels(root / "seg" / f"{i}.txt", np.arange(8) % 3 + 1)
-    for dataset in (open_coseg(tmp_path / "coseg", part="chairs", test_fraction=0.25), open_dataset(root)):
+    part = DataConfig(name="coseg", path=tmp_path / "coseg", part="chairs", test_fraction=0.25)
+    for dataset in (open_dataset(part), open_dataset(root)):
         assert len(dataset.classes) == 3
         assert sum(map(len, dataset.splits.values())) == 8
         assert "test" in dataset.splits
         assert take_census(dataset).problems == ()
     with pytest.raises(DataError, match="which of vases, chairs, aliens"):
         open_coseg(tmp_path / "coseg")
+
+
+@pytest.fixture
+def dual_labels(octahedron: Mesh, tmp_path: Path) -> Path:
+    """PLY meshes, and in `seg/` files called .eseg with one label per face, counted from zero."""
+    root = tmp_path / "coseg_vases"
+    for i in range(20):
+        write_mesh(octahedron, root / ("train" if i < 14 else "test") / f"{i}.ply")
+        write_labels(root / "seg" / f"{i}.eseg", (np.arange(8) + i) % (3 if i else 4))
+    return root
+
+
+def test_face_labels_by_the_name_of_edge_labels(dual_labels: Path) -> None:
+    dataset = open_dataset(dual_labels)
+    sample = next(sample for sample in dataset.samples if sample.name == "2")
+    assert dataset.load(sample)[1].tolist() == [2, 0, 1, 2, 0, 1, 2, 0]
+    assert take_census(dataset).problems == ()
+    with pytest.raises(DataError, match=r"8 labels for mesh '2', which has 12 edge .*one per face"):
+        edges = open_coseg(dual_labels, labels="edge", element="edge")
+        edges.load(next(sample for sample in edges.samples if sample.name == "2"))
+
+
+def test_a_description_wins_over_suffix_and_layout(dual_labels: Path) -> None:
+    (dual_labels / "dataset.toml").write_text(
+        'task = "segmentation"\nelement = "face"\nfirst_label = 0\nclasses = ["a", "b", "c", "d"]\n'
+        'meshes = "."\nlabels = "seg"\n'
+    )
+    dataset = open_dataset(dual_labels)
+    assert dataset.classes == ("a", "b", "c", "d")
+    assert {split: len(members) for split, members in dataset.splits.items()} == {"train": 14, "test": 6}
+    assert all(dataset.load(sample)[1].tolist().count(-1) == 0 for sample in dataset.samples)
+    write_labels(dual_labels / "seg" / "3.eseg", np.zeros(7))
+    with pytest.raises(DataError, match=r"3\.eseg: 7 labels for mesh 'train/3', which has 12 edge elements .*8 faces"):
+        dataset.load(next(sample for sample in dataset.samples if sample.name == "train/3"))
+
+
+def test_a_test_share_pools_all_folders(dual_labels: Path) -> None:
+    def names(seed: int, **options: float) -> dict[str, set[str]]:
+        config = DataConfig(name="coseg", path=dual_labels, part="vases", seed=seed, **options)
+        return {split: {s.name for s in samples} for split, samples in open_dataset(config).splits.items()}
+
+    as_distributed = names(0)
+    assert as_distributed == names(1) and len(as_distributed["test"]) == 6
+    drawn = names(0, test_fraction=0.15)
+    assert {split: len(members) for split, members in drawn.items()} == {"train": 17, "test": 3}
+    assert drawn["test"] != names(1, test_fraction=0.15)["test"]
+    assert set.union(*drawn.values()) == set.union(*as_distributed.values())
+    assert {split: len(members) for split, members in names(0, test_fraction=0.15, val_fraction=0.1).items()} == {
+        "train": 15, "test": 3, "val": 2,
+    }  # fmt: skip
+
+
+def test_classes_that_are_missing_are_told(class_folders: Path) -> None:
+    config = DataConfig(name="cubes", path=class_folders)
+    note = f"found 2 of the 22 classes of Cube Engraving in {class_folders}"
+    assert note in take_census(open_dataset(config)).warnings
+    assert open_dataset(class_folders).notes == ()
 
 
 def test_rna_numbers_become_classes(octahedron: Mesh, tmp_path: Path) -> None:

@@ -20,8 +20,11 @@ def cross_of_tubes() -> Mesh:
     return ball.with_vertices(ball.vertices * stretch)
 
 
-def test_sliding_stays_on_edges_within_its_share(octahedron: Mesh) -> None:
-    moved = slide_along_edges(octahedron.vertices, octahedron.faces, 0.1, np.random.default_rng(1))
+@pytest.mark.parametrize("back", [False, True])
+def test_sliding_stays_on_edges_within_its_share(octahedron: Mesh, back: bool) -> None:
+    moved = slide_along_edges(octahedron.vertices, octahedron.faces, 0.1, np.random.default_rng(1), back=back)
+    # Towards a neighbor is inward on a convex surface.
+    assert (np.linalg.norm(moved, axis=1) > 1).any() == back
     steps = moved - octahedron.vertices
     # All edges of the octahedron have length sqrt(2).
     lengths = np.linalg.norm(steps, axis=1)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -157,6 +158,8 @@ def test_colors_from_the_file(figure_folder: Path) -> None:
         ('test = [\n    "figure', 'test = [\n    "fugure', "no such mesh"),
         ('val = [\n    "figure_val_0000', 'val = [\n    "figure_train_0000', "occurs twice"),
         ("[split]", "[split", "not a TOML file"),
+        ('labels = "labels"', 'labels = "ply:label"\nfirst_label = -1', "first_label"),
+        ('"head",', '"head", "head",', "class names must differ"),
     ],
 )
 def test_mistakes_in_the_file(figure_folder: Path, old: str, new: str, message: str) -> None:
@@ -165,8 +168,9 @@ def test_mistakes_in_the_file(figure_folder: Path, old: str, new: str, message: 
         names = [path.stem for path in (figure_folder / "meshes").iterdir()]
         (figure_folder / "labels.csv").write_text("".join(f"{name},head\n" for name in names))
     edit(figure_folder, old, new)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=message) as raised:
         open_folder(figure_folder)
+    assert str(figure_folder) in str(raised.value)
 
 
 def test_an_empty_split(figure_folder: Path) -> None:
@@ -208,3 +212,15 @@ def test_a_tenth_validates_where_enough_train(tmp_path: Path) -> None:
     assert len(dataset.split("train")) == 27
     (tmp_path / "dataset.toml").write_text(spec + "val = 0\n")
     assert set(open_folder(tmp_path).splits) == {"train"}
+
+
+def test_many_files_are_listed_in_seconds(tmp_path: Path) -> None:
+    """A folder is walked once, not once for every mesh and suffix."""
+    (tmp_path / "dataset.toml").write_text('task = "segmentation"\nclasses = ["a", "b"]\n[split]\ntrain = 1.0\n')
+    for kind, suffix in (("meshes", ".ply"), ("labels", ".eseg")):
+        (tmp_path / kind).mkdir()
+        for i in range(5000):
+            (tmp_path / kind / f"{i}{suffix}").touch()
+    before = time.process_time()
+    assert len(open_folder(tmp_path).samples) == 5000
+    assert time.process_time() - before < 1.5

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ from hodgeformer.data.labels import (
     LabelFile,
     ValueFile,
     WholeMesh,
-    label_file,
+    label_files,
     read_integers,
     read_numbers,
 )
@@ -44,6 +46,54 @@ def test_bad_text_is_named(tmp_path: Path, text: str, message: str) -> None:
     path.write_text(text)
     with pytest.raises(DataError, match=message):
         read_integers(path)
+
+
+@pytest.mark.parametrize("label", [2**63, 2**64 - 1, 10**30, -(10**30)])
+def test_labels_that_no_integer_holds_are_refused(tmp_path: Path, label: int) -> None:
+    """A cast would make them negative, and negative is unlabelled."""
+    path = tmp_path / "a.txt"
+    path.write_text(f"1\n{label}\n")
+    with pytest.raises(DataError, match=r"a\.txt: label .* at element 1 is .* far too large"):
+        read_integers(path)
+    np.save(tmp_path / "a.npy", np.array([1, 2**63], dtype=np.uint64))
+    with pytest.raises(DataError, match=r"a\.npy: label 9223372036854775808 at element 1"):
+        read_integers(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("label", [1.5, 1e30, float("nan")])
+def test_labels_of_a_mesh_file_are_whole(strip: Mesh, label: float) -> None:
+    mesh = replace(strip, attributes={"face_labels": np.array([1.0, 1.0, label, 1.0])})
+    with pytest.raises(DataError, match="at element 2 is not a whole number"):
+        FileAttribute("f", Codes.counted_from(1, 2)).read(mesh)
+
+
+@pytest.mark.parametrize("shape", ["(1000000000000,)", "(10000000000000000000000000000000,)", "(-1,)", "(4,", "('a',)"])
+def test_numpy_headers_that_lie(tmp_path: Path, shape: str) -> None:
+    header = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    path = tmp_path / "a.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(32))
+    with pytest.raises(DataError, match=r"a\.npy"):
+        read_integers(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes")
+def test_a_pipe_is_no_label_file(tmp_path: Path) -> None:
+    for name in ("a.txt", "a.npy"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(DataError, match=f"{name}: this is no file"):
+            read_integers(tmp_path / name)
+
+
+def test_the_strongest_of_soft_labels_counts(strip: Mesh, tmp_path: Path) -> None:
+    path = tmp_path / "strip.seseg"
+    shares = np.zeros((9, 2))
+    shares[:4, 0], shares[4:8] = 1, (0.25, 0.75)
+    np.savetxt(path, shares)
+    soft = LabelFile(path, "e", "e", Codes.counted_from(1, 2)).read(strip)
+    assert soft.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, -1]
+    np.savetxt(path, np.ones((9, 3)))
+    with pytest.raises(DataError, match=r"strip\.seseg: 3 soft labels per element for 2 classes"):
+        LabelFile(path, "e", "e", Codes.counted_from(1, 2)).read(strip)
 
 
 def test_codes_renumber_and_keep_unlabelled() -> None:
@@ -114,6 +164,6 @@ def test_label_files_are_found_by_path_then_stem(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x.1.npy").touch()
     (tmp_path / "y.eseg").touch()
-    assert label_file(tmp_path, "a/x.1") == tmp_path / "a" / "x.1.npy"
-    assert label_file(tmp_path, "b/y") == tmp_path / "y.eseg"
-    assert label_file(tmp_path, "z") is None
+    (tmp_path / "a" / "x.1.eseg").touch()
+    (tmp_path / "notes.md").touch()
+    assert label_files(tmp_path) == {"a/x.1": tmp_path / "a" / "x.1.npy", "y": tmp_path / "y.eseg"}

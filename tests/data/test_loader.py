@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -191,6 +192,22 @@ if __name__ == "__main__":
         for _ in loader.batches(epoch):
             print("batch", flush=True)
 """
+
+
+def test_workers_leave_stopping_to_the_main_process(figures: DataSet, two_epochs: list[Batch]) -> None:
+    """A signal to the whole group, as schedulers send it, must not look like a lack of memory."""
+    with training(figures, n_workers=1) as loader:
+        stream = loader.batches(0)
+        assert same(next(stream), two_epochs[0])
+        for process in multiprocessing.active_children():
+            process.terminate()
+        assert same(next(stream), two_epochs[1])
+
+
+def test_a_loader_that_is_not_closed_lets_its_process_end(tmp_path: Path) -> None:
+    script = tmp_path / "leaving.py"
+    script.write_text(ENDLESS.replace('print("batch", flush=True)', "raise SystemExit(7)"))
+    assert subprocess.run([sys.executable, str(script)], timeout=120, check=False).returncode == 7
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")

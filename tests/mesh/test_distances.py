@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse.csgraph import dijkstra
 
-from hodgeformer.mesh.distances import N_DISTANCES, RADII, SPREAD, TYPICAL, EdgeGraph, distance_features
+from hodgeformer.mesh.features import N_DISTANCES, RADII, SPREAD, TYPICAL, EdgeGraph, distance_features
 from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare

@@ -10,8 +10,8 @@ from scipy.sparse.csgraph import shortest_path
 
 import meshes
 from hodgeformer.containers import KINDS, ElementKind, SparsityPattern
+from hodgeformer.mesh.geometry import centers as centers_of
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.patterns import centers as centers_of
 from hodgeformer.mesh.patterns import pattern_sizes, sparsity_pattern
 from hodgeformer.mesh.topology import MeshComplex
 from soups import soups, usable

@@ -169,7 +169,7 @@ def test_labels_of_pieces_come_back_exactly(kind: ElementKind) -> None:
     small = result.labels_over(labels, kind)
     np.testing.assert_array_equal(small, (centers(result.mesh, kind)[:, 0] > 2.5).astype(int) * 7 + 1)
     np.testing.assert_allclose(result.values_back(small, kind), labels)
-    shares = result.shares_over(labels, 9, kind)
+    shares = result.values_over(np.eye(9)[labels], kind)
     np.testing.assert_array_equal(shares, np.eye(9)[small])
 
 
@@ -180,7 +180,7 @@ def test_a_border_within_one_piece_comes_back_where_it_was(kind: ElementKind) ->
     result = simplify(mesh, 500)
     back = result.values_back(np.eye(2)[result.labels_over(labels, kind)], kind).argmax(axis=1)
     assert (back == labels).mean() > 0.97
-    back = result.values_back(result.shares_over(labels, 2, kind), kind).argmax(axis=1)
+    back = result.values_back(result.values_over(np.eye(2)[labels], kind), kind).argmax(axis=1)
     assert (back == labels).mean() > 0.985
 
 
@@ -221,7 +221,7 @@ def test_the_larger_area_wins_and_a_tie_takes_the_smaller_label() -> None:
     onto = Simplified(mesh, Mesh(vertices[:3], np.array([[0, 1, 2]])), np.array([0, 1, 2, 0, 2, 0]))
     assert onto.labels_over([8, 5, 5, 8], "f").tolist() == [5]  # tie: both cover half
     assert onto.labels_over([8, 8, 5, 8], "f").tolist() == [8]
-    np.testing.assert_allclose(onto.shares_over([2, 0, -1, -1], 3, "f"), [[0.6, 0, 0.4]])
+    np.testing.assert_allclose(onto.values_over([[9.0], [0.0], [0.0], [0.0]], "f"), [[2.0]])  # 2/9 of the area
 
 
 def test_a_small_enough_mesh_comes_back_itself() -> None:
@@ -234,7 +234,7 @@ def test_a_small_enough_mesh_comes_back_itself() -> None:
             values = np.arange(len(centers(mesh, kind)))
             np.testing.assert_array_equal(result.labels_over(values, kind), values)
             np.testing.assert_array_equal(result.values_back(values, kind), values)
-            np.testing.assert_array_equal(result.shares_over(values, len(values), kind), np.eye(len(values)))
+            np.testing.assert_array_equal(result.values_over(np.eye(len(values)), kind), np.eye(len(values)))
 
 
 @pytest.mark.parametrize("kind", KINDS)

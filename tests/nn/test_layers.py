@@ -13,7 +13,7 @@ from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.heads import ElementHead, MeshHead
 from hodgeformer.nn.laplacians import LAPLACIANS
 from hodgeformer.nn.model import Encoder, NeighborEmbedding, PlainEmbedding
-from hodgeformer.ops.elementwise import normalized
+from hodgeformer.ops.rows import normalized
 from hodgeformer.packed.metric import inverse
 from hodgeformer.packed.pack import Batch, pack
 from meshes import all_kinds, icosphere, open_grid

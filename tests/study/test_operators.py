@@ -13,8 +13,8 @@ from hodgeformer.mesh.prepare import PreparedMesh, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import pack
+from hodgeformer.study.operator_report import attention_around, compare_stars, correlation, reach_of
 from hodgeformer.study.operators import HeadOperators, head_operators
-from hodgeformer.study.reach import attention_around, compare_stars, correlation, reach_of
 from meshes import icosphere, two_components
 
 D_HEAD = 4

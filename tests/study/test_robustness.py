@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -47,18 +49,18 @@ def model() -> HodgeFormer:
 
 
 def test_a_change_of_the_file_alone_drops_nothing(model: HodgeFormer, spheres: DataSet) -> None:
-    same = [Mutation("renumbered", renumbering()), Mutation("scaled", scale(0.5, 2.0))]
+    same = [Mutation("renumbered", renumbering), Mutation("scaled", partial(scale, low=0.5, high=2.0))]
     original, renumbered, scaled = robustness(model, spheres, spheres.split("test"), PrepareConfig(), same)
     assert renumbered.row(original)["drop"] == 0
     assert scaled.row(original)["drop"] == pytest.approx(0, abs=0.2)
     turned = list(
-        robustness(model, spheres, spheres.split("test"), PrepareConfig(pose="frame"), [Mutation("r", rotation())])
+        robustness(model, spheres, spheres.split("test"), PrepareConfig(pose="frame"), [Mutation("r", rotation)])
     )
     assert turned[1].row(turned[0])["drop"] == pytest.approx(0, abs=1.0)
 
 
 def test_rows_repeat_and_have_the_papers_figures(model: HodgeFormer, spheres: DataSet) -> None:
-    noise = Mutation("noise", gaussian_noise(0.02), 81.1)
+    noise = Mutation("noise", partial(gaussian_noise, level=0.02), 81.1)
     tables = []
     for _ in range(2):
         original, noisy = robustness(model, spheres, spheres.split("test"), PrepareConfig(), [noise], seed=4)
@@ -70,7 +72,7 @@ def test_rows_repeat_and_have_the_papers_figures(model: HodgeFormer, spheres: Da
     assert noisy.example.mesh.name == "a"
 
 
-@pytest.mark.parametrize("change", [face_removal(0.3), subdivision(), rotation()])
+@pytest.mark.parametrize("change", [partial(face_removal, share=0.3), subdivision, rotation])
 def test_nearest_labels_are_those_of_the_faces_themselves(spheres: DataSet, change: object) -> None:
     sample = spheres.split("test")[0]
     mutated, own = mutated_sample(spheres, sample, Mutation("m", change), seed=0)  # type: ignore[arg-type]
@@ -86,7 +88,7 @@ def test_nearest_labels_are_those_of_the_faces_themselves(spheres: DataSet, chan
 def test_labels_of_vertices_and_edges(kind: str) -> None:
     mesh = icosphere(1)
     labels = convert_labels(octants(mesh), mesh, source="f", to=kind)  # type: ignore[arg-type]
-    renumbered = renumbering()(mesh, np.random.default_rng(0)).mesh
+    renumbered = renumbering(mesh, np.random.default_rng(0)).mesh
     carried = nearest_labels(mesh, labels, renumbered, kind)  # type: ignore[arg-type]
     at, before = element_centers(renumbered, kind), element_centers(mesh, kind)  # type: ignore[arg-type]
     for position, label in zip(at, carried, strict=True):
@@ -99,7 +101,7 @@ def test_whole_meshes_keep_their_class() -> None:
     dataset = DataSet("two", "classification", "mesh", {"test": samples}, ("a", "b"))
     torch.manual_seed(0)
     config = ModelConfig(task="classification", n_classes=2, blocks="T", d_model=8, d_hidden=8, n_heads=2)
-    noise = Mutation("noise", gaussian_noise(0.01))
+    noise = Mutation("noise", partial(gaussian_noise, level=0.01))
     rows = list(robustness(HodgeFormer(config).eval(), dataset, samples, PrepareConfig(), [noise]))
     assert rows[1].scores.element == "mesh"
     assert rows[1].own_accuracy is None

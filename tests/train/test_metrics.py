@@ -64,9 +64,9 @@ def test_calibration_by_hand() -> None:
     true = np.array([0, 0, 0, 1, 0, 1, -1])
     counted.add("one", predicted=np.zeros(7, int), true=true, confidence=confidence)
     scores = scores_of(counted.merge([]), element="face", classes=("a", "b"))
-    assert scores.ece == pytest.approx((4 * 0.15 + 2 * 0.1) / 6)
+    assert scores.values["face_calibration_error"] == pytest.approx((4 * 0.15 + 2 * 0.1) / 6)
     assert [row["accuracy"] for row in scores.calibration()] == [0.5, 0.75]
-    assert scores_of(tally(), element="face", classes=CLASSES).ece is None
+    assert "face_calibration_error" not in scores_of(tally(), element="face", classes=CLASSES).values
 
 
 @pytest.mark.parametrize("temperature", [0.6, 1.0, 1.7])

@@ -71,8 +71,7 @@ def _machine() -> dict[str, str]:
 def _memory() -> dict[str, str]:
     """What there is, and the largest meshes that the default model is estimated to take one at a time."""
     from hodgeformer.mesh.prepare import PrepareConfig
-    from hodgeformer.nn.config import ModelConfig
-    from hodgeformer.nn.memory import bytes_per_face
+    from hodgeformer.nn.config import ModelConfig, bytes_per_face
 
     try:
         page = os.sysconf("SC_PAGE_SIZE")

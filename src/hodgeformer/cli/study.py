@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -128,7 +129,7 @@ def familiarity(
         raise ConfigError(f"{model} does not know what is familiar; `evaluate {model} DATA --calibrate` teaches it")
     dataset = open_dataset(data)
     known = [dataset.load(sample)[0] for sample in _spread(dataset.split(split), meshes)]
-    half = Mutation("half", cut_away(0.5))
+    half = Mutation("half", partial(cut_away, share=0.5))
     halves = [half(mesh, seed=seed).mesh for mesh in known]
     pairs = [paired(mesh, known[(i + len(known) // 2) % len(known)]) for i, mesh in enumerate(known)]
     rows = [_row(predictor, f"{dataset.name} {split}", known), _row(predictor, "cut in half", halves)]
@@ -162,10 +163,10 @@ def _row(predictor: Predictor, name: str, meshes: Iterable[Mesh]) -> dict[str, A
 
 
 def _mutations(faces: list[int], paper_only: bool) -> list[Mutation]:
-    from hodgeformer.study.mutations import Mutation, further_mutations, paper_mutations, remesh
+    from hodgeformer.study.mutations import further_mutations, paper_mutations, remeshed
 
     known = [mutation for mutation in paper_mutations() if mutation.paper is not None or not paper_only]
-    asked = [Mutation(f"remeshed to {n} faces", remesh(n)) for n in faces if n not in (1000, 2000)]
+    asked = [remeshed(n) for n in faces if n not in (1000, 2000)]
     return [*known, *asked, *([] if paper_only else further_mutations())]
 
 

@@ -27,12 +27,12 @@ class AugmentConfig(Settings):
     resolution]. Then the shape. `bend`: `joints` parts of the surface turn by up to this many degrees, as limbs do.
     `grow`: as many parts grow or shrink by up to a factor exp(grow). `warp`: space moves in long waves, standard
     deviation in sizes of the mesh. `swell`: the surface moves along its normals in waves, up to this standard deviation
-    in sizes of the mesh. `slide`: vertices move along a random edge by up to this share of it. `noise`: up to this
-    standard deviation in mean edge lengths. `cut`: with probability `cut_chance` a plane takes up to this share of the
-    faces away. Then the pose is taken, and in it: `scale`: each axis by a factor in [1 - scale, 1 + scale]. `mirror`:
-    the probability of a mirror image across `mirror_axis`; `swap` lists pairs of classes that it exchanges, such as
-    left and right. `rotation`: none, uniform on SO(3), or any angle about `axis`. `tilt`: then up to this many degrees
-    about a random axis.
+    in sizes of the mesh. `slide`: vertices move along a random edge by up to this share of it, with
+    `slide_back` to either side. `noise`: up to this standard deviation in mean edge lengths. `cut`: with probability
+    `cut_chance` a plane takes up to this share of the faces away. Then the pose is taken, and in it: `scale`: each axis
+    by a factor in [1 - scale, 1 + scale]. `mirror`: the probability of a mirror image across `mirror_axis`, `swap` the
+    pairs of classes that it exchanges, such as left and right. `rotation`: none, uniform on SO(3), or any angle about
+    `axis`. `tilt`: then up to this many degrees about a random axis.
     """
 
     resolution: float = Field(default=1.0, ge=1.0)
@@ -45,6 +45,7 @@ class AugmentConfig(Settings):
     axis: Axis = "y"
     tilt: float = Field(default=0.0, ge=0.0, le=180.0)
     slide: float = Field(default=0.1, ge=0.0, le=0.5)
+    slide_back: bool = False
     scale: float = Field(default=0.0, ge=0.0, lt=1.0)
     mirror: float = Field(default=0.0, ge=0.0, le=1.0)
     mirror_axis: Axis = "x"
@@ -92,7 +93,7 @@ def deformed(
     if config.swell:
         vertices = swell(vertices, mesh.faces, config.swell, swells)
     if config.slide:
-        vertices = slide_along_edges(vertices, mesh.faces, config.slide, slides)
+        vertices = slide_along_edges(vertices, mesh.faces, config.slide, slides, back=config.slide_back)
     if config.noise:
         vertices = add_noise(vertices, mesh.faces, noise.uniform(0, config.noise), noise)
     mesh = mesh.with_vertices(vertices)

@@ -1,4 +1,4 @@
-"""The public benchmarks, each from the folder layout in which it is distributed."""
+"""The public benchmarks, each from the folder layout in which it is distributed, in the splits of the distribution."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from hodgeformer.containers import KIND_OF, Element, ElementKind
+from hodgeformer.containers import KIND_OF, Element
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
-from hodgeformer.data.labels import Codes, LabelFile, WholeMesh, read_integers
-from hodgeformer.data.splits import Splits, by_folder, by_fractions, by_number
+from hodgeformer.data.labels import COUNTED, Codes, LabelFile, WholeMesh, read_integers
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.io import MESH_SUFFIXES
 
@@ -20,65 +19,68 @@ HUMAN_FAMILIES = ("MIT_animation", "adobe", "faust", "scape", "shrec")
 CosegPart = Literal["vases", "chairs", "aliens"]
 COSEG_PARTS: dict[CosegPart, int] = {"vases": 4, "chairs": 3, "aliens": 4}
 LabelVersion = Literal["face", "edge"]
-_MESH_FOLDERS = {"shapes": "train"}  # some distributions do not split: everything is for training
+# Per-face labels first; .eseg files of the same archive hold them per edge, or in some per face too.
+_FACE_LABELS = ("fseg/{}.fseg", "seg/{}.seg", "seg/{}.txt", "seg/{}.fseg", "seg/{}.eseg")
 
 
-def open_shrec11(root: Path, *, train_per_class: int | None = 10, val_per_class: int = 0, seed: int = 0) -> DataSet:
-    """SHREC11: 30 classes of 20 shapes. Split-n: n meshes of each class, drawn with the seed, train, val_per_class
-    validate and the rest tests.
-
-    The folders train and test of the distribution are merged first; with train_per_class = None they are the splits.
-    """
-    classes, samples = _class_folders(root)
-    if train_per_class is None:
-        splits = _own_splits(samples, root)
-    else:
-        numbers = {"train": train_per_class} | ({"val": val_per_class} if val_per_class else {})
-        splits = by_number(samples, numbers, rest="test", seed=seed)
-    return DataSet("SHREC11", "classification", "mesh", splits, classes)
+def open_shrec11(root: Path) -> DataSet:
+    """SHREC11: 30 classes of 20 shapes."""
+    return _class_folders(root, "SHREC11", 30)
 
 
-def open_cubes(root: Path, *, val_fraction: float = 0.0, seed: int = 0) -> DataSet:
-    """Cube Engraving: cubes with one of 22 shapes pressed into a side; the splits are those of the distribution.
-
-    `val_fraction` of the training meshes, drawn with the seed from every class, are set aside to validate.
-    """
-    classes, samples = _class_folders(root)
-    splits = _with_validation(_own_splits(samples, root), val_fraction, seed)
-    return DataSet("Cube Engraving", "classification", "mesh", splits, classes)
+def open_cubes(root: Path) -> DataSet:
+    """Cube Engraving: cubes with one of 22 shapes pressed into a side."""
+    return _class_folders(root, "Cube Engraving", 22)
 
 
-def open_human(
-    root: Path,
-    *,
-    labels: LabelVersion = "face",
-    element: Element = "face",
-    hold_out: Sequence[str] = (),
-    val_fraction: float = 0.0,
-    even_people: bool = False,
-    seed: int = 0,
+def open_human(root: Path, *, labels: LabelVersion = "face", element: Element = "face") -> DataSet:
+    """Human: bodies from several sources with eight parts, labels per edge or per face."""
+    return _part_labels(root, "Human", HUMAN_PARTS, labels, element)
+
+
+def open_coseg(
+    root: Path, *, part: CosegPart | None = None, labels: LabelVersion = "face", element: Element = "face"
 ) -> DataSet:
-    """Human: bodies from several sources with eight parts, labels per edge or per face; the splits of the distribution.
+    """COSEG: vases, chairs or aliens with three or four parts, labels per edge or per face.
 
-    A validation split is cut from the training meshes if asked for. `hold_out` names families, or longer beginnings of
-    names such as one motion, that validate; `val_fraction` draws from all of them. The first is the honest estimate:
-    frames of one motion are nearly copies of each other. `even_people` repeats the training meshes of people that are
-    shown rarely.
+    `root` is the folder of one of them, or the one above it (`coseg_vases`, `vases`, ...).
     """
-    splits = _part_labels(root, n_classes=len(HUMAN_PARTS), labels=labels, element=element)
-    if hold_out and val_fraction:
-        raise DataError("give hold_out or val_fraction, not both")
-    if hold_out:
-        train = splits.get("train", ())
-        held = tuple(sample for sample in train if sample.name.startswith(tuple(hold_out)))
-        if not held or len(held) == len(train):
-            found = sorted({human_family(sample.name) for sample in train})
-            raise DataError(f"hold_out = {list(hold_out)} takes {len(held)} of {len(train)} meshes; there are {found}")
-        splits |= {"train": tuple(sample for sample in train if sample not in held), "val": held}
-    splits = _with_validation(splits, val_fraction, seed)
-    if even_people:
-        splits |= {"train": evened(splits["train"])}
-    return DataSet("Human", "segmentation", element, splits, HUMAN_PARTS)
+    part = part or coseg_part(root)
+    if part is None:
+        raise DataError(f"{root}: which of {', '.join(COSEG_PARTS)}? Set `part`, or name the folder after it")
+    candidates = (root, root / f"coseg_{part}", root / part, root / f"coseg-{part}")
+    folder = next((folder for folder in candidates if is_part_labels(folder)), None)
+    if folder is None:
+        raise DataError(f"{root}: expected train/, test/ and seg/ here or in coseg_{part}/ or {part}/")
+    classes = tuple(f"part_{i + 1}" for i in range(COSEG_PARTS[part]))
+    return _part_labels(folder, f"COSEG {part}", classes, labels, element)
+
+
+def coseg_part(root: Path) -> CosegPart | None:
+    """Which of the sets a folder is named after."""
+    return next((part for part in COSEG_PARTS if part in root.resolve().name.lower()), None)
+
+
+def open_rna(root: Path) -> DataSet:
+    """RNA surfaces: one label per vertex, about 260 classes of which a molecule shows a part, -1 is unlabelled.
+
+    `off/*.off`, `labels/*.txt`, and the lists `train.txt` and `test.txt`. The classes are the numbers that occur in the
+    label files, named by them.
+    """
+    label_paths = sorted((root / "labels").glob("*.txt"))
+    if not label_paths:
+        raise DataError(f"{root / 'labels'}: no label files (*.txt) found")
+    codes = Codes(tuple(sorted({int(c) for path in label_paths for c in set(read_integers(path).tolist()) if c >= 0})))
+
+    def sample(stem: str) -> Sample:
+        return Sample(stem, root / "off" / f"{stem}.off", LabelFile(root / "labels" / f"{stem}.txt", "v", "v", codes))
+
+    lists = {split: root / f"{split}.txt" for split in ("train", "test")}
+    stems = {split: path.read_text(encoding="utf-8").split() for split, path in lists.items() if path.is_file()}
+    splits = {split: tuple(sample(Path(name).stem) for name in names) for split, names in stems.items() if names}
+    if not splits:
+        raise DataError(f"{root}: train.txt (one file name per line) is missing or empty")
+    return DataSet("RNA", "segmentation", "vertex", splits, tuple(str(code) for code in codes.codes))
 
 
 def human_family(name: str) -> str:
@@ -112,62 +114,6 @@ def evened(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     )
 
 
-def open_coseg(
-    root: Path,
-    *,
-    part: CosegPart | None = None,
-    labels: LabelVersion = "face",
-    element: Element = "face",
-    val_fraction: float = 0.0,
-    test_fraction: float = 0.15,
-    seed: int = 0,
-) -> DataSet:
-    """COSEG: vases, chairs or aliens with three or four parts, labels per edge or per face.
-
-    `root` is the folder of one of them, or the one above it (`coseg_vases`, `vases`, ...). A distribution without a
-    test folder has test_fraction of its meshes drawn for it with the seed.
-    """
-    part = part or coseg_part(root)
-    if part is None:
-        raise DataError(f"{root}: which of {', '.join(COSEG_PARTS)}? Set `part`, or name the folder after it")
-    candidates = (root, root / f"coseg_{part}", root / part, root / f"coseg-{part}")
-    folder = next((folder for folder in candidates if is_part_labels(folder)), None)
-    if folder is None:
-        raise DataError(f"{root}: expected train/, test/ and seg/ here or in coseg_{part}/ or {part}/")
-    splits = _part_labels(folder, n_classes=COSEG_PARTS[part], labels=labels, element=element)
-    splits = _with_validation(_with_test(splits, test_fraction, seed), val_fraction, seed)
-    classes = tuple(f"part_{i + 1}" for i in range(COSEG_PARTS[part]))
-    return DataSet(f"COSEG {part}", "segmentation", element, splits, classes)
-
-
-def coseg_part(root: Path) -> CosegPart | None:
-    """Which of the sets a folder is named after."""
-    return next((part for part in COSEG_PARTS if part in root.resolve().name.lower()), None)
-
-
-def open_rna(root: Path, *, val_fraction: float = 0.0, test_fraction: float = 0.2, seed: int = 0) -> DataSet:
-    """RNA surfaces: one label per vertex, about 260 classes of which a molecule shows a part, -1 is unlabelled.
-
-    `off/*.off`, `labels/*.txt`, and the lists `train.txt` and `test.txt`. The classes are the numbers that occur in the
-    label files, named by them. Without a list of test meshes, test_fraction of the training meshes is drawn for it with
-    the seed.
-    """
-    label_paths = sorted((root / "labels").glob("*.txt"))
-    if not label_paths:
-        raise DataError(f"{root / 'labels'}: no label files (*.txt) found")
-    codes = Codes(tuple(sorted({int(c) for path in label_paths for c in set(read_integers(path).tolist()) if c >= 0})))
-    splits: Splits = {}
-    for split in ("train", "test"):
-        path = root / f"{split}.txt"
-        stems = [Path(name).stem for name in path.read_text(encoding="utf-8").split()] if path.is_file() else []
-        if stems:
-            splits[split] = tuple(_rna_sample(root, stem, codes) for stem in stems)
-    if not splits:
-        raise DataError(f"{root}: train.txt (one file name per line) is missing or empty")
-    splits = _with_validation(_with_test(splits, test_fraction, seed), val_fraction, seed)
-    return DataSet("RNA", "segmentation", "vertex", splits, tuple(str(code) for code in codes.codes))
-
-
 def is_part_labels(root: Path) -> bool:
     """Whether a folder is laid out as Human and COSEG are."""
     return (root / "seg").is_dir() or (root / "fseg").is_dir()
@@ -182,41 +128,41 @@ def is_class_folders(root: Path) -> bool:
     return root.is_dir() and any((child / split).is_dir() for child in root.iterdir() for split in SPLITS)
 
 
-def _part_labels(root: Path, *, n_classes: int, labels: LabelVersion, element: Element) -> Splits:
+def _part_labels(root: Path, name: str, classes: tuple[str, ...], labels: LabelVersion, element: Element) -> DataSet:
     """The layout of Human and COSEG: meshes in `train/` and `test/`, one label file per mesh beside them.
 
-    Labels per edge are `seg/*.eseg`, per face `fseg/*.fseg` or any text file in `seg/`; those of version `labels` are
-    carried to `element` by majority. The soft edge labels of `sseg/` are not used: they are a way to score, not a
-    ground truth. Labels count from one.
+    Labels of version `labels` are carried to `element` by majority. The soft edge labels of `sseg/` are not used: they
+    are a way to score, not a ground truth. Labels count from one, or from zero where a zero occurs.
     """
-    codes = Codes.counted_from(1, n_classes)
-    splits: Splits = {}
-    for folder, split in ({name: name for name in SPLITS} | _MESH_FOLDERS).items():
-        paths = [path for path in sorted((root / folder).glob("*")) if path.suffix.lower() in MESH_SUFFIXES]
-        samples = []
-        for path in paths:
-            file, stored = _label_file(root, path.stem, labels)
-            samples.append(Sample(path.stem, path, LabelFile(file, stored, KIND_OF[element], codes)))
-        if samples:
-            splits[split] = (*splits.get(split, ()), *samples)
-    if not splits:
-        raise DataError(f"{root}: no meshes in {', '.join([*SPLITS, *_MESH_FOLDERS])}; give the folder above them")
-    return splits
+    # Some distributions do not split: everything is for training.
+    meshes = [(folder, path) for folder in (*SPLITS, "shapes") for path in _meshes(root / folder)]
+    if not meshes:
+        raise DataError(f"{root}: no meshes in {', '.join(SPLITS)} or shapes; give the folder above them")
+    files = [_label_file(root, path.stem, labels) for _, path in meshes]
+    codes = Codes.counted_from(0 if any(map(_has_zero, files)) else 1, len(classes))
+    splits: dict[str, list[Sample]] = {}
+    for (folder, path), file in zip(meshes, files, strict=True):
+        target = LabelFile(file, COUNTED.get(file.suffix, "f"), KIND_OF[element], codes)
+        splits.setdefault(folder if folder in SPLITS else "train", []).append(Sample(path.stem, path, target))
+    divided = {split: tuple(samples) for split, samples in splits.items()}
+    return DataSet(name, "segmentation", element, divided, classes)
 
 
-def _label_file(root: Path, stem: str, labels: LabelVersion) -> tuple[Path, ElementKind]:
-    """The file and what it counts. Where it is missing, the name it should have: reading it says so."""
-    edges = root / "seg" / f"{stem}.eseg"
-    if labels == "edge":
-        return edges, "e"
-    candidates = [root / "fseg" / f"{stem}.fseg", *(root / "seg" / f"{stem}{end}" for end in (".seg", ".txt", ".fseg"))]
-    found = next((path for path in candidates if path.is_file()), None)
-    if found is not None:
-        return found, "f"
-    return (edges, "e") if edges.is_file() else (candidates[0], "f")
+def _label_file(root: Path, stem: str, labels: LabelVersion) -> Path:
+    """Where it is missing, the name it should have: reading it says so."""
+    names = _FACE_LABELS if labels == "face" else _FACE_LABELS[-1:]
+    candidates = [root / name.format(stem) for name in names]
+    return next((path for path in candidates if path.is_file()), candidates[0])
 
 
-def _class_folders(root: Path) -> tuple[tuple[str, ...], list[Sample]]:
+def _has_zero(path: Path) -> bool:
+    try:
+        return bool((read_integers(path) == 0).any())
+    except DataError:  # which is told with its mesh
+        return False
+
+
+def _class_folders(root: Path, name: str, n_classes: int) -> DataSet:
     """The layout `<class>/{train,test}/*.obj`: class names (the folders, sorted), and meshes named `<class>/<stem>`."""
     if not root.is_dir():
         raise DataError(f"{root}: there is no such folder")
@@ -225,33 +171,19 @@ def _class_folders(root: Path) -> tuple[tuple[str, ...], list[Sample]]:
         raise DataError(
             f"{root}: expected folders <class>/train and <class>/test with meshes; give the folder above them"
         )
-    samples = []
-    for label, folder in enumerate(folders):
-        for split in SPLITS:
-            for path in sorted((folder / split).glob("*")):
-                if path.suffix.lower() in MESH_SUFFIXES:
-                    samples.append(Sample(f"{folder.name}/{path.stem}", path, WholeMesh(label)))
-    return tuple(folder.name for folder in folders), samples
+    splits = {
+        split: tuple(
+            Sample(f"{folder.name}/{path.stem}", path, WholeMesh(label))
+            for label, folder in enumerate(folders)
+            for path in _meshes(folder / split)
+        )
+        for split in SPLITS
+    }
+    found = {split: samples for split, samples in splits.items() if samples}
+    few = f"found {len(folders)} of the {n_classes} classes of {name} in {root}"
+    notes = (few,) if len(folders) < n_classes else ()
+    return DataSet(name, "classification", "mesh", found, tuple(folder.name for folder in folders), notes=notes)
 
 
-def _own_splits(samples: list[Sample], root: Path) -> Splits:
-    """The splits of the distribution, as far as they are there."""
-    splits = by_folder(samples, root, {split: split for split in SPLITS})
-    return {name: members for name, members in splits.items() if members}
-
-
-def _with_test(splits: Splits, fraction: float, seed: int) -> Splits:
-    if "test" in splits:
-        return splits
-    return splits | by_fractions(splits["train"], {"train": 1 - fraction, "test": fraction}, seed)
-
-
-def _with_validation(splits: Splits, fraction: float, seed: int) -> Splits:
-    if not fraction or "train" not in splits:
-        return splits
-    return splits | by_fractions(splits["train"], {"train": 1 - fraction, "val": fraction}, seed)
-
-
-def _rna_sample(root: Path, stem: str, codes: Codes) -> Sample:
-    labels = LabelFile(root / "labels" / f"{stem}.txt", "v", "v", codes)
-    return Sample(stem, root / "off" / f"{stem}.off", labels)
+def _meshes(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob("*")) if path.suffix.lower() in MESH_SUFFIXES]

@@ -108,7 +108,7 @@ class Census:
     def warnings(self) -> tuple[str, ...]:
         """What is no mistake in itself but is worth knowing: leaks, copies, classes that cannot be learned."""
         leaks = self.leaks
-        found = [f"the same shape is in several splits: {_listed(group)}" for group in leaks]
+        found = [*self.dataset.notes, *(f"the same shape is in several splits: {_listed(group)}" for group in leaks)]
         found += [
             f"the same shape occurs more than once: {_listed(group)}" for group in self.copies if group not in leaks
         ]

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.containers import KIND_OF, Element, ElementKind, Task
-from hodgeformer.data.labels import Target
+from hodgeformer.data.labels import Target, check_count
 from hodgeformer.errors import DataError, MeshError
-from hodgeformer.mesh.elements import UNLABELLED, element_counts
+from hodgeformer.mesh.elements import UNLABELLED
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.palette import RGB, class_colors
@@ -40,7 +39,7 @@ class DataSet:
     """What is to be learned from which meshes.
 
     `element` is what a target belongs to; "mesh" for a class or a value of the whole mesh. `classes` are the class
-    names in label order, empty for a regression, which has `n_values` columns instead.
+    names in label order, empty for a regression, which has `n_values` columns instead. `notes` are worth knowing.
     """
 
     name: str
@@ -50,6 +49,7 @@ class DataSet:
     classes: tuple[str, ...] = ()
     colors: tuple[RGB, ...] = ()
     n_values: int = 1
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.task == "classification" and self.element != "mesh":
@@ -64,21 +64,13 @@ class DataSet:
         if len(colors) != len(self.classes):
             raise DataError(f"{self.name}: {len(colors)} colors for {len(self.classes)} classes; give one for each")
         object.__setattr__(self, "colors", tuple(colors))
-        object.__setattr__(self, "splits", MappingProxyType({k: tuple(v) for k, v in self.splits.items()}))
-        self._check_names()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A mapping proxy cannot be pickled; worker processes receive data sets.
-        values = (
-            self.name,
-            self.task,
-            self.element,
-            dict(self.splits),
-            self.classes,
-            self.colors,
-            self.n_values,
-        )
-        return type(self), values
+        seen: set[str] = set()
+        for sample in self.samples:
+            if sample.name in seen:
+                raise DataError(
+                    f"{self.name}: mesh '{sample.name}' occurs twice; a mesh belongs to one split, under its own name"
+                )
+            seen.add(sample.name)
 
     @property
     def kind(self) -> ElementKind | None:
@@ -142,33 +134,20 @@ class DataSet:
         splits = {split: tuple(renumbered(s) for s in members) for split, members in self.splits.items()}
         return replace(self, classes=classes, colors=colors, splits=splits)
 
-    def _check_names(self) -> None:
-        seen: set[str] = set()
-        for sample in self.samples:
-            if sample.name in seen:
-                raise DataError(
-                    f"{self.name}: mesh '{sample.name}' occurs twice; a mesh belongs to one split, under its own name"
-                )
-            seen.add(sample.name)
-
     def _check_target(self, target: NDArray[Any], mesh: Mesh, sample: Sample) -> None:
-        kind = self.kind
-        expected = 1 if kind is None else element_counts(mesh)[kind]
-        if len(target) != expected:
-            raise DataError(
-                f"{sample.where}: {len(target)} targets, expected {expected} (one per {self.element}); "
-                f"the mesh has {mesh.n_vertices} vertices and {mesh.n_faces} faces"
-            )
+        if self.kind is not None:
+            check_count(target, mesh, self.kind, sample.where)
+        elif len(target) != 1:
+            raise DataError(f"{sample.where}: {len(target)} targets for one mesh, expected 1")
         if self.task == "regression":
-            if target.ndim != 2 or target.shape[1] != self.n_values:
-                raise DataError(
-                    f"{sample.where}: targets of shape {target.shape}, expected ({expected}, {self.n_values})"
-                )
+            expected = (len(target), self.n_values)
+            if target.shape != expected:
+                raise DataError(f"{sample.where}: targets of shape {target.shape}, expected {expected}")
             return
-        if target.size and (target.min() < UNLABELLED or target.max() >= len(self.classes)):
-            at = int(np.flatnonzero((target < UNLABELLED) | (target >= len(self.classes)))[0])
+        bad = np.flatnonzero((target < UNLABELLED) | (target >= len(self.classes)))
+        if bad.size:
             raise DataError(
-                f"{sample.where}: label {int(target[at])} at {self.element} {at} is outside the "
+                f"{sample.where}: label {target[bad[0]]} at {self.element} {bad[0]} is outside the "
                 f"{len(self.classes)} classes"
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.mesh.distances import EdgeGraph
+from hodgeformer.mesh.features import EdgeGraph
 from hodgeformer.mesh.geometry import face_centers, face_vectors, norms, unit, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
@@ -17,14 +17,16 @@ _LONGEST, _SHORTEST = 2.0, 0.5  # wave lengths in sizes of the body
 _FOLDS, _FOLD_LENGTHS = 6, (0.09, 0.43)  # waves of the surface along its normals
 
 
-def slide_along_edges(vertices: FloatArray, faces: IntArray, share: float, rng: np.random.Generator) -> FloatArray:
-    """Each vertex moves towards a random neighbor by up to `share` of the edge between them."""
+def slide_along_edges(
+    vertices: FloatArray, faces: IntArray, share: float, rng: np.random.Generator, *, back: bool = False
+) -> FloatArray:
+    """Each vertex moves towards (with `back` also from) a random neighbor by up to `share` of the edge between them."""
     start, end = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
     start, end = np.concatenate([start, end]), np.concatenate([end, start])
     neighbor = np.arange(len(vertices))
     order = rng.permutation(len(start))
     neighbor[start[order]] = end[order]  # the last write wins, which after a shuffle is any neighbor
-    amount = rng.uniform(0, share, (len(vertices), 1))
+    amount = rng.uniform(-share if back else 0.0, share, (len(vertices), 1))
     return vertices + amount * (vertices[neighbor] - vertices)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import glob
+import math
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +14,16 @@ from hodgeformer.containers import KIND_OF, ElementKind
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, SplitRules, TableValue, read_spec
 from hodgeformer.data.labels import (
+    COUNTED,
     Codes,
     FileAttribute,
     LabelFile,
     Target,
     ValueFile,
     WholeMesh,
-    label_file,
+    label_files,
     read_numbers,
+    read_text,
 )
 from hodgeformer.data.splits import Splits, by_folder, by_fractions, by_name
 from hodgeformer.errors import DataError
@@ -27,40 +31,41 @@ from hodgeformer.mesh.io import MESH_SUFFIXES, save_mesh
 from hodgeformer.palette import hex_color
 from hodgeformer.settings import Table
 
-# What a label file counts, whatever the data set says.
-_COUNTED: dict[str, ElementKind] = {".eseg": "e", ".fseg": "f"}
 _ENOUGH = 30  # training meshes, to spare some for validation
 
 
 def open_folder(root: Path) -> DataSet:
     """The data set described by `root/dataset.toml`."""
     spec = read_spec(root)
+    try:
+        return _described(root, spec)
+    except DataError as error:
+        raise (error if str(root) in str(error) else DataError(f"{root / FILE_NAME}: {error}")) from None
+
+
+def _described(root: Path, spec: FolderSpec) -> DataSet:
     meshes = _find_meshes(root, spec.meshes)
+    classes, n_values = spec.classes, 1
     if spec.task == "classification":
         classes, targets = _class_targets(root, spec, meshes)
     elif spec.task == "segmentation":
-        classes, targets = spec.classes, _label_targets(root, spec, meshes)
+        targets = _label_targets(root, spec, meshes)
     else:
         classes, targets = (), _value_targets(root, spec, meshes)
+        n_values = _n_values(targets)
     samples = [Sample(name, path, targets[name]) for name, path in meshes.items()]
-    return DataSet(
-        name=spec.name or root.resolve().name,
-        task=spec.task,
-        element=spec.target_element,
-        classes=classes,
-        colors=spec.colors,
-        n_values=_n_values(targets) if spec.task == "regression" else 1,
-        splits=_with_validation(_split(samples, spec.split, root), spec.split),
-    )
+    splits = _with_validation(_split(samples, spec.split, root), spec.split)
+    name = spec.name or root.resolve().name
+    return DataSet(name, spec.task, spec.target_element, splits, classes, spec.colors, n_values)
 
 
 def _find_meshes(root: Path, where: str) -> dict[str, Path]:
     """Name -> file. A name is the path below the folder (or the fixed part of the glob) without the suffix."""
     parts = Path(where).parts
-    fixed = next((i for i, part in enumerate(parts) if any(sign in part for sign in "*?[")), len(parts))
+    fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     base, pattern = root.joinpath(*parts[:fixed]), "/".join(parts[fixed:]) or "**/*"
     if not base.is_dir():
-        raise DataError(f"{root / FILE_NAME}: meshes = '{where}', but there is no folder {base}")
+        raise DataError(f"meshes = '{where}', but there is no folder {base}")
     meshes: dict[str, Path] = {}
     for path in sorted(base.glob(pattern)):
         if path.suffix.lower() not in MESH_SUFFIXES or not path.is_file():
@@ -78,7 +83,7 @@ def _class_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> tup
     """Classes, and the class of every mesh: from a table, or from the sub-folder that is named like a class."""
     if spec.labels is not None:
         table = _table(root, spec)
-        class_of = {name: str(_look_up(table, name, root)) for name in meshes}
+        class_of = {name: str(_look_up(table, name)) for name in meshes}
     else:
         split_names = {rule for rule in spec.split.given.values() if isinstance(rule, str)} | set(SPLITS)
         class_of = {name: _folder_class(name, path, spec.classes, split_names) for name, path in meshes.items()}
@@ -104,24 +109,24 @@ def _folder_class(name: str, path: Path, classes: tuple[str, ...], split_names: 
 
 def _label_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dict[str, Target]:
     if not spec.classes:
-        raise DataError(f"{root / FILE_NAME}: a segmentation needs `classes`, the names in label order")
-    kind = _kind(root, spec)
+        raise DataError("a segmentation needs `classes`, the names in label order")
+    kind = _kind(spec)
     codes = Codes.counted_from(spec.first_label, len(spec.classes))
     if spec.labels == "ply:label":
         return dict.fromkeys(meshes, FileAttribute(kind, codes))
     return {
-        name: LabelFile(path, _COUNTED.get(path.suffix, kind), kind, codes)
+        name: LabelFile(path, COUNTED.get(path.suffix, kind), kind, codes)
         for name, path in _label_files(root, spec, meshes).items()
     }
 
 
 def _value_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dict[str, Target]:
     if spec.target_element != "mesh":
-        kind = _kind(root, spec)
+        kind = _kind(spec)
         return {name: ValueFile(path, kind) for name, path in _label_files(root, spec, meshes).items()}
     if isinstance(spec.labels, dict) or str(spec.labels).endswith((".csv", ".tsv")):
         table = _table(root, spec)
-        return {name: WholeMesh(_numbers(_look_up(table, name, root), name)) for name in meshes}
+        return {name: WholeMesh(_numbers(_look_up(table, name), name)) for name in meshes}
     files = _label_files(root, spec, meshes)
     return {name: WholeMesh(tuple(read_numbers(path).ravel().tolist())) for name, path in files.items()}
 
@@ -129,9 +134,10 @@ def _value_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dic
 def _label_files(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dict[str, Path]:
     folder = root / (spec.labels if isinstance(spec.labels, str) else "labels")
     if not folder.is_dir():
-        raise DataError(f"{root / FILE_NAME}: there is no folder of labels {folder}; set `labels`")
+        raise DataError(f"there is no folder of labels {folder}; set `labels`")
     # A missing file is reported when the mesh is read, so that a check can list all of them at once.
-    files = {name: label_file(folder, name) or folder / f"{name}.txt" for name in meshes}
+    found = label_files(folder)
+    files = {name: found.get(name) or found.get(Path(name).name) or folder / f"{name}.txt" for name in meshes}
     owners: dict[Path, str] = {}
     for name, path in files.items():
         if owners.setdefault(path, name) != name:
@@ -141,11 +147,10 @@ def _label_files(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dict[
     return files
 
 
-def _kind(root: Path, spec: FolderSpec) -> ElementKind:
-    kind = KIND_OF.get(spec.target_element)
-    if kind is None:
-        raise DataError(f"{root / FILE_NAME}: in a {spec.task} `element` is face, vertex or edge")
-    return kind
+def _kind(spec: FolderSpec) -> ElementKind:
+    if spec.target_element not in KIND_OF:
+        raise DataError(f"in a {spec.task} `element` is face, vertex or edge")
+    return KIND_OF[spec.target_element]
 
 
 def _table(root: Path, spec: FolderSpec) -> dict[str, TableValue]:
@@ -153,23 +158,23 @@ def _table(root: Path, spec: FolderSpec) -> dict[str, TableValue]:
     if isinstance(spec.labels, dict):
         return spec.labels
     path = root / str(spec.labels)
-    if not path.is_file():
-        raise DataError(f"{root / FILE_NAME}: labels = '{spec.labels}', but there is no file {path}")
-    with path.open(encoding="utf-8", newline="") as stream:
-        delimiter = "\t" if path.suffix == ".tsv" else ","
-        rows = [[cell.strip() for cell in row] for row in csv.reader(stream, delimiter=delimiter) if row]
+    lines = csv.reader(read_text(path).splitlines(), delimiter="\t" if path.suffix == ".tsv" else ",")
+    try:
+        rows = [[cell.strip() for cell in row] for row in lines if row]
+    except csv.Error as error:
+        raise DataError(f"{path}: not a table ({error})") from None
     short = next((i for i, row in enumerate(rows) if len(row) < 2), None)
     if short is not None:
         raise DataError(f"{path}: row {short + 1} has no value; every line is name,value")
     return {row[0]: row[1] if len(row) == 2 else [_number(cell, row[0]) for cell in row[1:]] for row in rows}
 
 
-def _look_up(table: dict[str, TableValue], name: str, root: Path) -> TableValue:
+def _look_up(table: dict[str, TableValue], name: str) -> TableValue:
     names = name, Path(name).name
     for key in (*names, *(f"{own}{suffix}" for own in names for suffix in MESH_SUFFIXES)):
         if key in table:
             return table[key]
-    raise DataError(f"{root}: the table of labels has no line for mesh '{name}'")
+    raise DataError(f"the table of labels has no line for mesh '{name}'")
 
 
 def _numbers(value: TableValue, name: str) -> tuple[float, ...]:
@@ -179,9 +184,12 @@ def _numbers(value: TableValue, name: str) -> tuple[float, ...]:
 
 def _number(value: str | float, name: str) -> float:
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
-        raise DataError(f"the target of '{name}' is not a number: {value!r}") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise DataError(f"the target of '{name}' is not a finite number: {value!r}")
+    return number
 
 
 def _n_values(targets: dict[str, Target]) -> int:
@@ -211,7 +219,7 @@ def _split(samples: list[Sample], rules: SplitRules, root: Path) -> Splits:
         splits.pop("val")
     for name, members in splits.items():
         if not members:
-            raise DataError(f"{root / FILE_NAME}: split '{name}' = {given[name]!r} is empty; it has no meshes")
+            raise DataError(f"split '{name}' = {given[name]!r} is empty; it has no meshes")
     return {name: splits[name] for name in SPLITS if name in splits}
 
 

@@ -6,23 +6,16 @@ one starts.
 
 from __future__ import annotations
 
-import multiprocessing
-import multiprocessing.connection
-import os
-import signal
-import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-import torch
-from torch.utils.data import DataLoader
 
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet
-from hodgeformer.data.source import BatchSource, Failure, Key, stream_seed
-from hodgeformer.data.wire import unwrap
+from hodgeformer.data.source import BatchSource, Key, Worker, stream_seed
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.packed.pack import Batch
@@ -58,12 +51,11 @@ class Loader:
         self._seed = seed
         self._rank, self._world_size = rank, world_size
         self._n_workers, self._prefetch = n_workers, prefetch
-        self._source = BatchSource(
-            dataset, self.samples, prepare=prepare, augment=augment, seed=seed, n_workers=n_workers
-        )
+        self._source = BatchSource(dataset, self.samples, prepare=prepare, augment=augment, seed=seed)
         self._epochs: dict[int, list[Key]] = {}
-        self._workers: DataLoader[Any] | None = None
-        self._stream: Iterator[Any] | None = None
+        self._workers: list[Worker] = []
+        self._asked: deque[Worker] = deque()  # in the order of the batches
+        self._ahead: Iterator[Key] = iter(())
         self._at: tuple[int, int] | None = None
 
     def n_batches(self, epoch: int = 0) -> int:
@@ -80,9 +72,9 @@ class Loader:
 
     def close(self) -> None:
         """End the workers. They come back when they are needed."""
-        self._stream = None
-        self._workers = None
-        self._at = None
+        for worker in self._workers:
+            worker.close()
+        self._workers, self._asked, self._at = [], deque(), None
 
     def __enter__(self) -> Self:
         return self
@@ -108,55 +100,35 @@ class Loader:
     def _next(self, epoch: int, number: int) -> Batch:
         if self._n_workers == 0:
             return self._source.batch(self.keys(epoch)[number])
-        if self._at != (epoch, number) or self._stream is None:
+        if self._at != (epoch, number):
             self._start(epoch, number)
-        batch = self._receive()
+        worker = self._asked.popleft()
+        answer = worker.answer()
+        if isinstance(answer, Exception):
+            self.close()
+            raise answer
+        self._ask(worker)
         self._at = (epoch, number + 1) if number + 1 < self.n_batches(epoch) else (epoch + 1, 0)
-        return batch
+        return answer
 
     def _start(self, epoch: int, number: int) -> None:
         """Let the workers begin at a batch. They run on into the next epochs."""
-        if self._workers is None:
-            methods = multiprocessing.get_all_start_methods()
-            context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-            if "forkserver" in methods:
-                context.set_forkserver_preload([__name__])
-            self._workers = DataLoader(
-                self._source,
-                sampler=_Keys(self),
-                batch_size=None,
-                collate_fn=_as_is,
-                num_workers=self._n_workers,
-                prefetch_factor=self._prefetch,
-                persistent_workers=True,
-                multiprocessing_context=context,
-                worker_init_fn=_begin_worker,
-                # Its own generator: else every start would draw from the one that drives dropout.
-                generator=torch.Generator(),
-            )
-        sampler = self._workers.sampler
-        assert isinstance(sampler, _Keys)
-        sampler.start = self._at = (epoch, number)
-        self._stream = iter(self._workers)
+        self._workers = self._workers or [Worker(self._source) for _ in range(self._n_workers)]
+        for worker in self._asked:
+            worker.answer()  # no longer wanted
+        self._asked.clear()
+        self._ahead = self._keys_from(epoch, number)
+        for worker in self._workers * self._prefetch:
+            self._ask(worker)
 
-    def _receive(self) -> Batch:
-        assert self._stream is not None
-        try:
-            received = next(self._stream)
-        except RuntimeError as error:
-            if "DataLoader worker" not in str(error):
-                raise
-            at = [self.samples[i].where for i in self._source.at.tolist() if i >= 0]
-            self.close()
-            raise DataError(
-                f"a data worker was killed while preparing {' or '.join(at) or 'a batch'}, for lack of memory perhaps; "
-                "use fewer workers (0 works without any), smaller batches, or take the mesh out"
-            ) from None
-        if isinstance(received, Failure):
-            self.close()
-            raise received.error()
-        batch: Batch = unwrap(received)
-        return batch
+    def _ask(self, worker: Worker) -> None:
+        worker.ask(next(self._ahead))
+        self._asked.append(worker)
+
+    def _keys_from(self, epoch: int, number: int) -> Iterator[Key]:
+        while True:
+            yield from self.keys(epoch)[number:]
+            epoch, number = epoch + 1, 0
 
 
 def epoch_order(n: int, seed: int, epoch: int) -> list[int]:
@@ -189,37 +161,3 @@ def _evened(members: list[int], size: int, n_faces: Sequence[int]) -> list[list[
     cuts = range(max(1, len(members) - size), min(size, len(members) - 1) + 1)
     best = min(cuts, key=lambda cut: abs(total - 2 * sum(n_faces[i] for i in members[:cut])))
     return [members[:best], members[best:]]
-
-
-class _Keys:
-    """The keys that the workers are given, from a place on."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-        self.start = (0, 0)
-
-    def __iter__(self) -> Iterator[Key]:
-        epoch, number = self.start
-        while True:
-            yield from self._loader.keys(epoch)[number:]
-            epoch, number = epoch + 1, 0
-
-
-def _as_is(value: Any) -> Any:
-    return value
-
-
-def _begin_worker(_: int) -> None:
-    """One thread each, and an interrupt from the keyboard is for the main process, which then ends its workers."""
-    os.environ["OMP_NUM_THREADS"] = "1"
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """A main process that is killed cannot end its workers, and torch watches only the server they were forked from."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)

@@ -16,6 +16,8 @@ from hodgeformer.data.benchmarks import (
     CosegPart,
     LabelVersion,
     coseg_part,
+    evened,
+    human_family,
     is_class_folders,
     is_part_labels,
     is_rna,
@@ -28,6 +30,7 @@ from hodgeformer.data.benchmarks import (
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import open_folder
 from hodgeformer.data.folder_spec import FILE_NAME, read_spec
+from hodgeformer.data.splits import Splits, by_fractions, by_number
 from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
 from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.settings import Settings, read_toml
@@ -44,13 +47,23 @@ _USUAL_FOLDERS: dict[str, tuple[str, ...]] = {
 }
 
 
+_SPLIT_N = 10  # meshes per class that train in SHREC11, as usual
+_TEST_SHARES = {"coseg": 0.15, "rna": 0.2}  # drawn where a distribution has no test meshes
+
+
 class DataConfig(Settings):
     """Which data, and how it is divided. Keys that a data set does not know must be left out.
 
     `name`: a benchmark, a synthetic set (figures, synthetic_cubes), or folder, anyone's data with a dataset.toml.
-    `path`: its folder; by default a usual one below HODGEFORMER_DATA. `train_per_class`: split-n of SHREC11, 0 for the
-    folders as distributed. `hold_out`: families of Human that validate. `even_people`: people of Human that
-    few meshes show are shown more often. `labels`: the version of the ground truth.
+    `path`: its folder; by default a usual one below HODGEFORMER_DATA. `seed` draws what is drawn at random.
+    `train_per_class`: split-n of SHREC11: all meshes are pooled and n of each class train, `val_per_class` validate,
+    the rest tests; 0 for the folders as distributed. `test_fraction`: all meshes are pooled and this share of them
+    tests, whatever folders there are. `val_fraction`: this share of the training meshes validates. `hold_out`: families
+    of Human, or longer beginnings of names such as one motion, that validate; the honest estimate, as frames of one
+    motion are nearly copies of each other. `even_people`: people of Human that few meshes show are shown more often.
+    `labels`: the version of the ground truth. `element`: what labels are carried to. `part`: which set of COSEG.
+    `n_classes`, `n_train`, `n_val`, `n_test`: how many classes and meshes of a synthetic set. `n_faces`: how many faces
+    these have, or between which numbers.
     """
 
     name: DataName = "folder"
@@ -78,10 +91,11 @@ class DataConfig(Settings):
         return {key: value for key, value in values.items() if value is not None}
 
 
+_DIVIDING = ("train_per_class", "val_per_class", "val_fraction", "test_fraction", "hold_out", "even_people")
 _OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
     "shrec11": (open_shrec11, ("train_per_class", "val_per_class")),
-    "cubes": (open_cubes, ("val_fraction",)),
-    "human": (open_human, ("labels", "element", "hold_out", "val_fraction", "even_people")),
+    "cubes": (open_cubes, ("val_fraction", "test_fraction")),
+    "human": (open_human, ("labels", "element", "hold_out", "val_fraction", "test_fraction", "even_people")),
     "coseg": (open_coseg, ("part", "labels", "element", "val_fraction", "test_fraction")),
     "rna": (open_rna, ("val_fraction", "test_fraction")),
     "figures": (synthetic_figures, ("n_train", "n_val", "n_test", "n_faces")),
@@ -103,11 +117,45 @@ def open_dataset(spec: DataConfig | str | Path) -> DataSet:
     unknown = [key for key in options if key not in known]
     if unknown:
         raise ConfigError(f"data.{unknown[0]} has no meaning for '{config.name}', which knows {', '.join(known)}")
-    if config.name == "shrec11" and options.get("train_per_class") == 0:
-        options["train_per_class"] = None
-    if config.name in _USUAL_FOLDERS:
-        return opener(_folder_of(config), **options, seed=config.seed)
-    return opener(**options, seed=config.seed)
+    if config.name not in _USUAL_FOLDERS:
+        return opener(**options, seed=config.seed)
+    reading = {key: value for key, value in options.items() if key not in _DIVIDING}
+    dataset = opener(_folder_of(config), **reading)
+    return dataset.with_splits(_divided(dataset, config))
+
+
+def _divided(dataset: DataSet, config: DataConfig) -> Splits:
+    """The splits that the settings ask for; those of the distribution where they ask for nothing."""
+    splits, seed = dict(dataset.splits), config.seed
+    per_class = config.train_per_class
+    if per_class is None and config.name == "shrec11":
+        per_class = _SPLIT_N
+    if per_class:
+        numbers = {"train": per_class, **({"val": config.val_per_class} if config.val_per_class else {})}
+        splits = by_number(dataset.samples, numbers, rest="test", seed=seed)
+    elif config.test_fraction is not None:
+        test = config.test_fraction
+        splits = by_fractions(dataset.samples, {"train": 1 - test, "test": test}, seed)
+    elif "test" not in splits and config.name in _TEST_SHARES:
+        test = _TEST_SHARES[config.name]
+        splits |= by_fractions(splits["train"], {"train": 1 - test, "test": test}, seed)
+    if config.hold_out and config.val_fraction:
+        raise ConfigError("give data.hold_out or data.val_fraction, not both")
+    train = splits.get("train", ())
+    if config.hold_out:
+        held = {sample.name for sample in train if sample.name.startswith(config.hold_out)}
+        if not 0 < len(held) < len(train):
+            found = sorted({human_family(sample.name) for sample in train})
+            raise DataError(
+                f"hold_out = {list(config.hold_out)} takes {len(held)} of {len(train)} meshes; there are {found}"
+            )
+        splits["train"] = tuple(sample for sample in train if sample.name not in held)
+        splits["val"] = tuple(sample for sample in train if sample.name in held)
+    if config.val_fraction and train:
+        splits |= by_fractions(train, {"train": 1 - config.val_fraction, "val": config.val_fraction}, seed)
+    if config.even_people:
+        splits["train"] = evened(splits["train"])
+    return splits
 
 
 def _config_of(spec: str | Path) -> DataConfig:
@@ -137,7 +185,7 @@ def _open_path(config: DataConfig) -> DataSet:
         read_spec(path)  # raises, and shows what a dataset.toml looks like
     options = {"train_per_class": 0} if name == "shrec11" else {}
     dataset = open_dataset(config.replace(name=name, **{**options, **config.options}))
-    return replace(dataset, name=path.resolve().name)
+    return replace(dataset, name=path.resolve().name, notes=())  # it may be another set of that layout
 
 
 def _recognized(path: Path) -> str | None:

@@ -1,20 +1,26 @@
-"""What a data worker does: read meshes, change them at random, prepare and pack them."""
+"""Batches by key: read meshes, change them at random, prepare and pack them; here, or in a worker process."""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import multiprocessing
+import os
+import shutil
+import signal
 import traceback
-from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import Dataset, get_worker_info
+from torch import Tensor
 
 from hodgeformer.data.augment import AugmentConfig, augmented, deformed
 from hodgeformer.data.dataset import DataSet, Sample
-from hodgeformer.data.wire import Parcel, wrap
-from hodgeformer.errors import HodgeFormerError
+from hodgeformer.errors import DataError, HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import n_frames, posed
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
@@ -26,6 +32,9 @@ Purpose = Literal["order", "shape", "connections", "triangulation"]
 _PURPOSES: tuple[Purpose, ...] = ("order", "shape", "connections", "triangulation")
 _TRIANGULATIONS = 8  # of a mesh that is finer than the working resolution, a new one each epoch and then again
 _MEMORY = 512 << 20  # bytes of meshes that one worker keeps after reading them
+_ALIGNMENT = 64
+_SHARED_MEMORY = Path("/dev/shm")
+_HEADROOM = 4  # batches of this size that must still fit into shared memory
 
 
 def stream_seed(purpose: Purpose, seed: int, *place: int) -> np.random.SeedSequence:
@@ -40,21 +49,7 @@ class Key(NamedTuple):
     members: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Failure:
-    """Why a batch could not be made: one of our errors, or the traceback of one that nobody expected."""
-
-    sample: str
-    message: str
-    kind: type[HodgeFormerError] | None
-
-    def error(self) -> Exception:
-        if self.kind is None:
-            return RuntimeError(f"preparing {self.sample} failed in a data worker\n{self.message}")
-        return self.kind(self.message if self.sample in self.message else f"{self.sample}: {self.message}")
-
-
-class BatchSource(Dataset[Any]):
+class BatchSource:
     """Batches by key, the same in every process: all randomness is drawn from (seed, epoch, position)."""
 
     def __init__(
@@ -65,40 +60,17 @@ class BatchSource(Dataset[Any]):
         prepare: PrepareConfig,
         augment: AugmentConfig | None,
         seed: int,
-        n_workers: int,
     ) -> None:
+        self.samples = samples
         self._dataset = dataset
-        self._samples = samples
         self._prepare = prepare
         self._augment = augment
         self._swapped = None if augment is None else augment.swapped(dataset.classes)
         self._seed = seed
-        # The position that each worker is at, for the error message when one is killed.
-        self.at = torch.full((max(n_workers, 1),), -1, dtype=torch.int64)
-        if n_workers:
-            self.at.share_memory_()  # type: ignore[no-untyped-call]
         self._memory: dict[tuple[int, int | None], tuple[Mesh, NDArray[Any]]] = {}
         self._memory_left = _MEMORY
 
-    def __getitem__(self, key: Key) -> Parcel | Failure:
-        """For workers: the batch as a parcel, or the reason why there is none, which must not kill the worker."""
-        position = key.members[0]
-        info = get_worker_info()
-        try:
-            prepared = []
-            for position in key.members:
-                self.at[info.id if info else 0] = position
-                prepared.append(self.prepared(position, key.epoch, n_threads=1))
-            batch = pack(prepared, transpose=True)
-            self.at[info.id if info else 0] = -1
-            return wrap(batch)
-        except HodgeFormerError as error:
-            return Failure(self._samples[position].where, str(error), type(error))
-        except Exception:
-            return Failure(self._samples[position].where, traceback.format_exc(), None)
-
     def batch(self, key: Key) -> Batch:
-        """For this process: the batch itself."""
         return pack([self.prepared(i, key.epoch, n_threads=None) for i in key.members], transpose=True)
 
     def prepared(self, position: int, epoch: int, *, n_threads: int | None) -> PreparedMesh:
@@ -125,7 +97,7 @@ class BatchSource(Dataset[Any]):
         known = next((key for key in ((position, None), (position, number)) if key in self._memory), None)
         if known is not None:
             return self._memory[known]
-        loaded = self._dataset.load(self._samples[position])
+        loaded = self._dataset.load(self.samples[position])
         mesh, target = working = self._simplified(*loaded, stream_seed("triangulation", self._seed, position, number))
         size = mesh.vertices.nbytes + mesh.faces.nbytes + target.nbytes
         if size <= self._memory_left:
@@ -147,3 +119,97 @@ class BatchSource(Dataset[Any]):
             return small.mesh, target
         down = small.values_over if self._dataset.task == "regression" else small.labels_over
         return small.mesh, down(target, kind)
+
+
+class Worker:
+    """A process that makes the batches it is asked for, in this order, and ends with the one that started it."""
+
+    def __init__(self, source: BatchSource) -> None:
+        self._samples = source.samples
+        methods = multiprocessing.get_all_start_methods()
+        context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+        if "forkserver" in methods:
+            context.set_forkserver_preload([__name__])
+        self._pipe, other_end = context.Pipe()
+        context.Process(target=_work, args=(source, other_end), daemon=True).start()
+        other_end.close()
+        atexit.register(self.close)  # else leaving would wait for it
+
+    def ask(self, key: Key) -> None:
+        with contextlib.suppress(BrokenPipeError):  # that it is dead is told when it should answer
+            self._pipe.send(key)
+
+    def answer(self) -> Batch | Exception:
+        """The next batch, or why there is none."""
+        where = "a batch"
+        try:
+            while isinstance(answer := self._pipe.recv(), int):
+                where = self._samples[answer].where
+        except (EOFError, OSError):
+            return DataError(
+                f"a data worker was killed while preparing {where}, for lack of memory perhaps; "
+                "use fewer workers (0 works without any), smaller batches, or take the mesh out"
+            )
+        return answer.map(torch.as_tensor) if isinstance(answer, Batch) else answer
+
+    def close(self) -> None:
+        """Let the process end after the batch it is at."""
+        atexit.unregister(self.close)
+        self._pipe.close()
+
+
+def _work(source: BatchSource, pipe: Connection) -> None:
+    """Answer keys until the other end of the pipe is closed, or its process gone."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+    # Signals are often sent to the whole group, but for the main process, which then ends its workers.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            pipe.send(_answer(source, pipe.recv(), pipe))
+
+
+def _answer(source: BatchSource, key: Key, pipe: Connection) -> Batch | Exception:
+    """The batch, or the reason why there is none. Each mesh is announced, so that a sudden death has a name."""
+    position = key.members[0]
+    try:
+        prepared = []
+        for position in key.members:
+            pipe.send(position)
+            prepared.append(source.prepared(position, key.epoch, n_threads=1))
+        return in_one_block(pack(prepared, transpose=True))
+    except HodgeFormerError as error:
+        where, message = source.samples[position].where, str(error)
+        return type(error)(message if where in message else f"{where}: {message}")
+    except Exception:
+        where = source.samples[position].where
+        return RuntimeError(f"preparing {where} failed in a data worker\n{traceback.format_exc()}")
+
+
+def in_one_block(batch: Batch) -> Batch:
+    """The batch with its tensors in one block of shared memory, or as arrays where that is short.
+
+    A batch holds some fifty tensors; sent one by one each costs a file descriptor and a mapping. Those of one block
+    are sent as views of it, and nothing is copied twice.
+    """
+    n_bytes = 0
+
+    def count(tensor: Tensor) -> Tensor:
+        nonlocal n_bytes
+        n_bytes += -(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT
+        return tensor
+
+    batch.map(count)
+    if _SHARED_MEMORY.is_dir() and shutil.disk_usage(_SHARED_MEMORY).free < _HEADROOM * n_bytes:
+        return batch.map(Tensor.numpy)  # type: ignore[arg-type]
+    storage = torch.UntypedStorage._new_shared(max(n_bytes, 1))  # type: ignore[no-untyped-call]
+    block, start = torch.empty(0, dtype=torch.uint8).set_(storage), 0
+
+    def placed(tensor: Tensor) -> Tensor:
+        nonlocal start
+        view = block[start : start + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+        start += -(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT
+        return view.copy_(tensor)
+
+    return batch.map(placed)

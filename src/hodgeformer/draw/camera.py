@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.mesh import FloatArray, Mesh
-from hodgeformer.mesh.upright import UP_AXES, up_from_shape
+from hodgeformer.mesh.pose import UP_AXES, up_from_shape
 
 Up = str | FloatArray
 """What points up in a file: an axis, any direction, or "auto", found from how the shape would stand."""

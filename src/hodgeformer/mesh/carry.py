@@ -104,16 +104,6 @@ def majority(labels: NDArray[Any], target: IntArray, weights: FloatArray, n_targ
     return winners
 
 
-def shares(labels: NDArray[Any], target: IntArray, weights: FloatArray, n_targets: int, n_classes: int) -> FloatArray:
-    """(n_targets, n_classes) the share of each class in the weight that is labelled, from zero up."""
-    known = labels >= 0
-    places = target[known] * n_classes + labels[known]
-    table = np.bincount(places, weights[known], n_targets * n_classes).reshape(n_targets, n_classes)
-    sums = table.sum(axis=1, keepdims=True)
-    result: FloatArray = np.divide(table, sums, out=np.zeros_like(table), where=sums > 0)
-    return result
-
-
 def _mix(weights: FloatArray, members: IntArray, values: NDArray[Any]) -> NDArray[Any]:
     """Row i is the sum of weights[i, j] values[members[i, j]]."""
     n, k = members.shape

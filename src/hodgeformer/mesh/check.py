@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from hodgeformer.mesh.geometry import face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
+from hodgeformer.mesh.topology import MeshComplex, pieces, repeats_a_vertex
 
 # Twice the area over the square of the longest side: below this a triangle is a line for float64.
 FLAT = 1e-12
@@ -104,7 +102,7 @@ def check_mesh(mesh: Mesh) -> MeshReport:
         n_vertices=mesh.n_vertices,
         n_edges=topology.n.e,
         n_faces=mesh.n_faces,
-        n_components=_components(topology),
+        n_components=len(np.unique(pieces(topology.edges, mesh.n_vertices)[topology.edges[:, 0]])),
         n_boundary_edges=int((faces_of_edge == 1).sum()),
         n_nonmanifold_edges=int((faces_of_edge > 2).sum()),
         n_flipped_edges=int(((faces_of_edge == 2) & (turns != 0)).sum()),
@@ -118,15 +116,6 @@ def check_mesh(mesh: Mesh) -> MeshReport:
         center=_triple(low / 2 + high / 2),
         notes=mesh.notes,
     )
-
-
-def _components(topology: MeshComplex) -> int:
-    """Pieces that hang together by shared vertices."""
-    tail, head = topology.edges.T
-    n = topology.n.v
-    graph = csr_array((np.ones(len(tail), dtype=np.int8), (tail, head)), shape=(n, n))
-    label = connected_components(graph, directed=False)[1]
-    return len(np.unique(label[tail]))
 
 
 def _duplicates(faces: IntArray) -> int:

@@ -14,12 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from hodgeformer.mesh.geometry import cross, face_vectors, norms, unit
 from hodgeformer.mesh.mesh import FloatArray, IntArray
-from hodgeformer.mesh.topology import MeshComplex
+from hodgeformer.mesh.topology import MeshComplex, pieces
 
 Int32Array = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
@@ -109,9 +107,7 @@ class Surface(NamedTuple):
     def _leave_out_small_pieces(self, n_faces: int) -> None:
         """Take away pieces smaller than an average face of the result, the smallest first, as many as needed."""
         faces = self.faces[self.alive].astype(np.int64)
-        n = len(self.points)
-        graph = csr_array((np.ones(2 * len(faces)), (faces[:, [0, 0]].ravel(), faces[:, 1:].ravel())), shape=(n, n))
-        piece = connected_components(graph, directed=False)[1][faces[:, 0]]
+        piece = pieces(faces, len(self.points))[faces[:, 0]]
         _, piece, sizes = np.unique(piece, return_inverse=True, return_counts=True)
         areas = np.bincount(piece, norms(face_vectors(self.points, faces)))
         order = np.argsort(areas, kind="stable")
@@ -197,46 +193,42 @@ def _minimum(q: FloatArray, r: FloatArray, at: FloatArray) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _factor(a: int, b: int, seed: np.uint64, spread: float) -> float:
-    """By how much a seed raises the cost of an edge: a hash of the seed and its ends."""
+def _cost(surface: Surface, edge: int | np.int64, seed: np.uint64, spread: float, at: FloatArray) -> float:
+    """What the collapse of an edge costs, and `at` which place. A seed raises it by a hash of itself and the ends."""
+    a, b = surface.edges[edge, 0], surface.edges[edge, 1]
+    least = _minimum(surface.quadrics[a], surface.quadrics[b], at)
     if spread == 0.0:
-        return 1.0
+        return least
     mixed = (seed << np.uint64(32)) ^ (np.uint64(a) * np.uint64(0x9E3779B97F4A7C15)) ^ np.uint64(b)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return 1.0 + spread * float(mixed >> np.uint64(40)) / float(1 << 24)
+    return (1.0 + spread * float(mixed >> np.uint64(40)) / float(1 << 24)) * least
 
 
 @njit(cache=True, nogil=True)
 def _collapse_edges(
     surface: Surface, n_wanted: int, seed: np.uint64, spread: float, unfolded: bool, linked: bool
 ) -> None:
-    edges, gone, quadrics = surface.edges, surface.gone, surface.quadrics
-    n_alive = 0
-    for f in range(len(surface.alive)):
-        n_alive += surface.alive[f]
+    edges, gone = surface.edges, surface.gone
+    n_alive = surface.alive.sum()
     at = np.empty(3)
     mark, stamp = np.zeros(len(surface.points), dtype=np.int32), 0
     twin = np.empty(len(edges), dtype=np.int32)
-    # When vertices were moved and costs computed, counted in collapses.
-    moved, computed, clock = np.zeros(len(surface.points), dtype=np.int32), np.zeros(len(edges), dtype=np.int32), 0
     queued = np.ones(len(edges), dtype=np.bool_)
     heap: list[tuple[float, Any]] = [(0.0, np.int64(0)) for _ in range(0)]
     for i in range(len(edges)):
         if not gone[i]:
-            a, b = edges[i, 0], edges[i, 1]
-            heap.append((_factor(a, b, seed, spread) * _minimum(quadrics[a], quadrics[b], at), np.int64(i)))
+            heap.append((_cost(surface, i, seed, spread, at), np.int64(i)))
     heapify(heap)
     while n_alive > n_wanted and len(heap) > 0:
-        e = heappop(heap)[1]
+        lower_bound, e = heappop(heap)
         if gone[e]:
             continue
-        a, b = edges[e, 0], edges[e, 1]
-        cost = _minimum(quadrics[a], quadrics[b], at)
-        if max(moved[a], moved[b]) > computed[e]:
-            computed[e] = clock
-            heappush(heap, (_factor(a, b, seed, spread) * cost, e))
+        cost = _cost(surface, e, seed, spread, at)
+        if cost > lower_bound:
+            heappush(heap, (cost, e))
             continue
+        a, b = edges[e, 0], edges[e, 1]
         queued[e] = False
         stamp += 2
         n_shared = _n_shared(surface, a, b, mark, stamp, linked)
@@ -244,8 +236,6 @@ def _collapse_edges(
             continue
         _merge(surface, a, b, at, twin)
         n_alive -= n_shared
-        clock += 1
-        moved[a] = clock
         # What was forbidden around here may be allowed now.
         corner = surface.first[a]
         while corner >= 0:
@@ -253,9 +243,7 @@ def _collapse_edges(
                 side = np.int64(surface.face_edges[corner // 3, i])
                 if not queued[side]:
                     queued[side] = True
-                    computed[side] = clock
-                    v, w = edges[side, 0], edges[side, 1]
-                    heappush(heap, (_factor(v, w, seed, spread) * _minimum(quadrics[v], quadrics[w], at), side))
+                    heappush(heap, (_cost(surface, side, seed, spread, at), side))
             corner = surface.following[corner]
 
 

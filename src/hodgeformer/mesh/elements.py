@@ -5,6 +5,7 @@ A face that repeats a vertex is counted, but its sides are no edges and it touch
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,14 @@ _SHARPNESS = 0.15  # 1 - cosine of the bend at which an edge lets through 1/e of
 
 
 def proper_complex(mesh: Mesh) -> tuple[IntArray, MeshComplex]:
-    """The numbers of the faces that have edges, and their complex."""
+    """The numbers of the faces that have edges, and their complex; its edges in the order a walk over the faces of the
+    file first meets them."""
     kept = np.flatnonzero(~repeats_a_vertex(mesh.faces))
     if not kept.size:
         raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")
-    return kept, MeshComplex.from_faces(mesh.faces[kept], mesh.n_vertices)
+    topology = MeshComplex.from_faces(mesh.faces[kept], mesh.n_vertices)
+    order = edges_by_first_appearance(topology.face_edges, topology.n.e)
+    return kept, replace(topology, edges=topology.edges[order], face_edges=inverse(order)[topology.face_edges])
 
 
 def element_counts(mesh: Mesh) -> PerElement[int]:
@@ -40,29 +44,22 @@ def element_counts(mesh: Mesh) -> PerElement[int]:
 
 
 def file_edges(mesh: Mesh) -> IntArray:
-    """(n_e, 2) vertices of the edges in the order a walk over the faces of the file first meets them."""
-    _, topology = proper_complex(mesh)
-    return topology.edges[edges_by_first_appearance(topology.face_edges, topology.n.e)]
-
-
-def face_sides(mesh: Mesh) -> tuple[IntArray, IntArray]:
-    """The numbers of the faces that have edges, and the file's numbers (n, 3) of their edges."""
-    kept, topology = proper_complex(mesh)
-    return kept, inverse(edges_by_first_appearance(topology.face_edges, topology.n.e))[topology.face_edges]
+    """(n_e, 2) vertices of the edges in the file's order."""
+    return proper_complex(mesh)[1].edges
 
 
 def mirrored_edge_order(mesh: Mesh) -> IntArray:
     """`order[i]` is the number in the file of edge i after all faces are turned over to corners (0, 2, 1)."""
-    sides = face_sides(mesh)[1]
+    topology = proper_complex(mesh)[1]
     # The sides (0, 2), (2, 1), (1, 0) of a turned face are its old ones from last to first.
-    return edges_by_first_appearance(sides[:, ::-1], int(sides.max()) + 1)
+    return edges_by_first_appearance(topology.face_edges[:, ::-1], topology.n.e)
 
 
 def element_centers(mesh: Mesh, kind: ElementKind) -> FloatArray:
     """Vertices, middles of edges, or centers of faces."""
-    if kind == "v":
-        return mesh.vertices
-    return face_centers(mesh.vertices, mesh.faces) if kind == "f" else edge_centers(mesh.vertices, file_edges(mesh))
+    if kind == "e":
+        return edge_centers(mesh.vertices, file_edges(mesh))
+    return mesh.vertices if kind == "v" else face_centers(mesh.vertices, mesh.faces)
 
 
 def element_areas(mesh: Mesh, kind: ElementKind) -> FloatArray:
@@ -90,12 +87,11 @@ def unit_edge_lengths(mesh: Mesh) -> FloatArray:
 
 def incidences(mesh: Mesh, source: ElementKind, to: ElementKind) -> tuple[IntArray, IntArray]:
     """All incident pairs of two kinds as (elements of kind `source`, elements of kind `to`)."""
+    kept, topology = proper_complex(mesh)
     if {source, to} == {"v", "e"}:
-        edges = file_edges(mesh)
-        columns = {"v": edges, "e": np.arange(len(edges))[:, None]}
+        columns = {"v": topology.edges, "e": np.arange(topology.n.e)[:, None]}
     else:
-        kept, sides = face_sides(mesh)
-        columns = {"v": mesh.faces[kept], "e": sides, "f": kept[:, None]}
+        columns = {"v": topology.faces, "e": topology.face_edges, "f": kept[:, None]}
     sources, receivers = np.broadcast_arrays(columns[source], columns[to])
     return sources.ravel(), receivers.ravel()
 
@@ -187,7 +183,7 @@ def _adjacent(mesh: Mesh, kind: ElementKind) -> tuple[IntArray, IntArray, FloatA
         first, second = topology.edges.T
         return first, second, np.ones(len(first))
     if kind == "e":
-        sides = face_sides(mesh)[1]
+        sides = topology.face_edges
         return sides.ravel(), np.roll(sides, -1, axis=1).ravel(), np.ones(sides.size)
     order = np.argsort(topology.face_edges.ravel(), kind="stable")
     counts = np.bincount(topology.face_edges.ravel(), minlength=topology.n.e)

@@ -1,4 +1,4 @@
-"""Areas, normals, lengths, opposite vertices, unit sphere: pure functions of positions and connectivity."""
+"""Areas, normals, lengths, opposite vertices, unit sphere, winding: pure functions of positions and connectivity."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hodgeformer.containers import ElementKind
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex
+
+_HOLLOW = 1e-3  # volume over area ** 1.5 below which a piece has no inside
 
 
 def face_vectors(vertices: FloatArray, faces: IntArray) -> FloatArray:
@@ -51,6 +54,13 @@ def face_centers(vertices: FloatArray, faces: IntArray) -> FloatArray:
 
 def edge_centers(vertices: FloatArray, edges: IntArray) -> FloatArray:
     return (vertices[edges[:, 0]] + vertices[edges[:, 1]]) / 2
+
+
+def centers(kind: ElementKind, topology: MeshComplex, vertices: FloatArray) -> FloatArray:
+    """Where the elements are: vertices, middles of edges, centers of faces."""
+    if kind == "v":
+        return vertices
+    return edge_centers(vertices, topology.edges) if kind == "e" else face_centers(vertices, topology.faces)
 
 
 def is_used(faces: IntArray, n_vertices: int) -> NDArray[np.bool_]:
@@ -146,3 +156,68 @@ def _opposite_corners(
                         place = 1 - place
                     sides[e, place] = faces[f, (side + 2) % 3]
     return sides[:, 0].copy(), sides[:, 1].copy()
+
+
+def outward(vertices: FloatArray, faces: IntArray) -> IntArray:
+    """Faces turned so that neighbors agree and normals point outward, piece by piece, over edges with two faces.
+
+    Outward is where the volume about the center of the piece is positive, also for one that is cut open. A piece that
+    encloses nothing keeps the winding of most of its area; one that cannot be oriented keeps the file's.
+    """
+    topology = MeshComplex.from_faces(faces, len(vertices))
+    piece, turned, orientable = _agreeing(topology.face_edges, topology.face_signs, topology.n.e)
+    vectors = face_vectors(vertices, faces) * np.where(turned, -1.0, 1.0)[:, None]
+    areas, centers, n = norms(vectors) / 2, face_centers(vertices, faces), len(orientable)
+
+    def sums(values: FloatArray) -> FloatArray:
+        return np.bincount(piece, weights=values, minlength=n).astype(np.float64)
+
+    area = sums(areas)
+    safe = np.where(area > 0, area, 1.0)
+    middle = np.stack([sums(areas * centers[:, axis]) / safe for axis in range(3)], axis=1)
+    volume = sums(np.einsum("fi,fi->f", centers - middle[piece], vectors) / 6)
+    hollow = np.abs(volume) > _HOLLOW * area**1.5
+    inside_out = np.where(hollow, volume < 0, sums(areas * turned) > area / 2)
+    turned = (turned ^ inside_out[piece]) & orientable[piece]
+    return np.where(turned[:, None], faces[:, [0, 2, 1]], faces)
+
+
+@njit(cache=True, nogil=True)
+def _agreeing(
+    face_edges: IntArray, face_signs: NDArray[np.int8], n_edges: int
+) -> tuple[IntArray, NDArray[np.bool_], NDArray[np.bool_]]:
+    """The piece of each face, whether it must turn to agree with the first face of it, and which pieces can agree."""
+    n = len(face_edges)
+    count, pair = np.zeros(n_edges, dtype=np.int64), np.zeros((n_edges, 2), dtype=np.int64)
+    for f in range(n):
+        for side in range(3):
+            e = face_edges[f, side]
+            if count[e] < 2:
+                pair[e, count[e]] = 3 * f + side
+            count[e] += 1
+    piece, turned = np.full(n, -1), np.zeros(n, dtype=np.bool_)
+    orientable, stack = np.ones(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
+    n_pieces = 0
+    for start in range(n):
+        if piece[start] >= 0:
+            continue
+        piece[start] = n_pieces
+        stack[0], height = start, 1
+        while height > 0:
+            height -= 1
+            f = stack[height]
+            for side in range(3):
+                e = face_edges[f, side]
+                if count[e] != 2:
+                    continue
+                other = pair[e, 0] if pair[e, 1] == 3 * f + side else pair[e, 1]
+                g = other // 3
+                turn = turned[f] ^ (face_signs[f, side] == face_signs[g, other % 3])
+                if piece[g] < 0:
+                    piece[g], turned[g] = n_pieces, turn
+                    stack[height] = g
+                    height += 1
+                elif turned[g] != turn:
+                    orientable[n_pieces] = False
+        n_pieces += 1
+    return piece, turned, orientable[:n_pieces]

@@ -12,10 +12,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from hodgeformer.mesh.geometry import is_used
 from hodgeformer.mesh.mesh import FloatArray, IntArray
+from hodgeformer.mesh.topology import pieces
 
 OrderName = Literal["morton", "rcm"]
 
@@ -96,8 +97,7 @@ def _order_coincident(rank: IntArray, faces: IntArray) -> IntArray:
     leaves equal are mirror copies of each other, for which either order gives the same mesh.
     """
     rank = _refined(rank, faces)
-    component = _components(faces, len(rank))
-    rank = _refined(_dense_rank(rank, component), faces)
+    rank = _refined(_dense_rank(rank, pieces(faces, len(rank))), faces)
     for _ in range(_MAX_SPLITS):
         order = np.argsort(rank, kind="stable")
         tied = np.flatnonzero(rank[order[1:]] == rank[order[:-1]])
@@ -137,19 +137,10 @@ def _dense_rank(first: IntArray, second: NDArray[np.int64] | NDArray[np.uint64])
     return rank
 
 
-def _adjacency(faces: IntArray, n_vertices: int) -> csr_array:
-    start, end = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
-    ones = np.ones(2 * len(start), dtype=np.int8)
-    pairs = (np.concatenate([start, end]), np.concatenate([end, start]))
-    return csr_array((ones, pairs), shape=(n_vertices, n_vertices))
-
-
-def _components(faces: IntArray, n_vertices: int) -> IntArray:
-    return np.asarray(connected_components(_adjacency(faces, n_vertices), directed=False)[1], np.int64)
-
-
 def _cuthill_mckee(faces: IntArray, n_vertices: int) -> IntArray:
-    graph = _adjacency(faces, n_vertices)
+    start, end = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
+    pairs = np.concatenate([start, end]), np.concatenate([end, start])
+    graph = csr_array((np.ones(2 * len(start), dtype=np.int8), pairs), shape=(n_vertices, n_vertices))
     graph.sum_duplicates()
     graph.sort_indices()
     return np.asarray(reverse_cuthill_mckee(graph, symmetric_mode=True), np.int64)

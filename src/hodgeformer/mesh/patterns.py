@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hodgeformer.containers import ElementKind, PerElement, SparsityPattern
-from hodgeformer.mesh.geometry import edge_centers, face_centers
+from hodgeformer.mesh.geometry import centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex, incidence_lists
 from hodgeformer.threads import for_row_ranges
@@ -86,13 +86,6 @@ def _connections(kind: ElementKind, topology: MeshComplex) -> tuple[IntArray, In
     owner = np.repeat(np.arange(topology.n.v), np.diff(offsets))
     neighbors = topology.edges[edges].sum(axis=1) - owner
     return np.arange(topology.n.v)[:, None], offsets, neighbors.astype(np.int32)
-
-
-def centers(kind: ElementKind, topology: MeshComplex, vertices: FloatArray) -> FloatArray:
-    """Where the elements are: vertices, middles of edges, centers of faces."""
-    if kind == "v":
-        return vertices
-    return edge_centers(vertices, topology.edges) if kind == "e" else face_centers(vertices, topology.faces)
 
 
 @njit(cache=True, nogil=True)

@@ -1,16 +1,27 @@
-"""How a mesh is turned before anything is measured: as in the file, or in the frame of its principal axes."""
+"""How a mesh is turned: as in the file, in the frame of its principal axes, at random; and which way is up."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 import numpy as np
+from scipy.spatial import ConvexHull, QhullError
 
 from hodgeformer.errors import MeshError
 from hodgeformer.mesh.geometry import face_centers, face_vectors, norms
-from hodgeformer.mesh.mesh import FloatArray, IntArray
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 PoseName = Literal["file", "frame", "frame_average"]
+UpName = Literal["auto", "x", "y", "z", "-x", "-y", "-z"]
+UP_AXES: dict[str, tuple[int, int, int]] = {
+    "y": (0, 1, 0), "z": (0, 0, 1), "x": (1, 0, 0), "-y": (0, -1, 0), "-z": (0, 0, -1), "-x": (-1, 0, 0),
+}  # fmt: skip
+"""Directions a file may hold up, the commonest first."""
+
+_BASE = 0.03  # of the height: what is this near to the ground stands on it
+_ROUNDS = 5
+_LEAST_FIT = 0.3  # share of the heights that a direction has to explain
+_SNAP = np.cos(np.radians(30))  # files hold their axes straight even where a body bends
 
 # The proper sign choices of two principal axes; the third axis follows as their cross product.
 _SIGNS = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
@@ -80,3 +91,90 @@ def random_turns(n: int, axis: FloatArray | None, *, seed: int = 0) -> tuple[Flo
     return tuple(
         random_rotation(rng) if axis is None else rotation_about(axis, rng.uniform(0, 2 * np.pi)) for _ in range(n)
     )
+
+
+def up_from_shape(mesh: Mesh) -> FloatArray:
+    """The first of y, z and x along which the mesh stands without falling over; y if there is none.
+
+    Few files are upside down, but many shapes could stand on their heads: the opposite directions are not tried.
+    """
+    double_areas = norms(face_vectors(mesh.vertices, mesh.faces))
+    if not double_areas.any():
+        return np.array(UP_AXES["y"], dtype=np.float64)
+    center = double_areas / double_areas.sum() @ face_centers(mesh.vertices, mesh.faces)
+    points = mesh.vertices[np.unique(mesh.faces)] - center
+    for axis in (UP_AXES[name] for name in "yzx"):
+        if _stands(points, np.array(axis, dtype=np.float64)):
+            return np.array(axis, dtype=np.float64)
+    return np.array(UP_AXES["y"], dtype=np.float64)
+
+
+def part_centers(mesh: Mesh, labels: IntArray, n_classes: int) -> tuple[FloatArray, FloatArray]:
+    """Where the parts are (n_classes, 3) and their shares of the area, in roots of the area around the center.
+
+    `labels` are those of the faces; below zero is no part.
+    """
+    areas = norms(face_vectors(mesh.vertices, mesh.faces)) / 2
+    centers = face_centers(mesh.vertices, mesh.faces)
+    total = areas.sum() or 1.0
+    known = labels >= 0
+    shares = np.bincount(labels[known], areas[known], n_classes) / total
+    sums = [np.bincount(labels[known], (areas * column)[known], n_classes) / total for column in centers.T]
+    middle = areas @ centers / total
+    found = np.stack(sums, axis=1) / np.where(shares > 0, shares, 1)[:, None]
+    return np.where(shares[:, None] > 0, (found - middle) / np.sqrt(total), 0.0), shares
+
+
+def usual_heights(centers: FloatArray, shares: FloatArray, ups: FloatArray) -> FloatArray:
+    """How high each part is over the center in most of many meshes, (n_classes,): what a data set holds up.
+
+    `centers` (n, n_classes, 3) and `shares` (n, n_classes) as from `part_centers`, `ups` (n, 3) a first guess. Meshes
+    that lie or stand on their heads are turned to agree with the others.
+    """
+    for _ in range(_ROUNDS):
+        heights = _mean_heights(centers, shares, ups)
+        each = zip(centers, shares, ups, strict=True)
+        ups = np.stack([up_from_parts(at, share, heights, otherwise=up) for at, share, up in each])
+    return _mean_heights(centers, shares, ups)
+
+
+def up_from_parts(centers: FloatArray, shares: FloatArray, heights: FloatArray, *, otherwise: FloatArray) -> FloatArray:
+    """The direction along which the parts lie as high as they usually do; `otherwise` where none does.
+
+    An axis of the file is taken if it is near.
+    """
+    weights = shares / (shares.sum() or 1.0)
+    offsets, wanted = centers - weights @ centers, heights - weights @ heights
+    # Where the heights rise, not where they are met best: a few parts may lie almost in a line.
+    direction: FloatArray = (weights * wanted) @ offsets
+    length = np.linalg.norm(direction)
+    if length == 0:
+        return otherwise
+    direction = direction / length
+    along = offsets @ direction
+    fit = (weights @ (along * wanted)) / np.sqrt(float(weights @ along**2) * float(weights @ wanted**2) + 1e-24)
+    if fit < _LEAST_FIT:
+        return otherwise
+    axes = np.array(list(UP_AXES.values()), dtype=np.float64)
+    nearest = axes[np.argmax(axes @ direction)]
+    result: FloatArray = nearest if nearest @ direction > _SNAP else direction
+    return result
+
+
+def _mean_heights(centers: FloatArray, shares: FloatArray, ups: FloatArray) -> FloatArray:
+    heights = np.einsum("nci,ni->nc", centers, ups)
+    present = shares > 0
+    means: FloatArray = (heights * present).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
+    return means
+
+
+def _stands(points: FloatArray, up: FloatArray) -> bool:
+    """Whether the origin, the center of the mesh, lies over the hull of what touches the ground."""
+    height = points @ up
+    base = points[height < height.min() + _BASE * np.ptp(height)]
+    flat = base[:, np.abs(up) < 0.5]
+    try:
+        hull = ConvexHull(flat)
+    except (QhullError, ValueError):  # too few points, or all on a line
+        return False
+    return bool((hull.equations[:, -1] < 0).all())

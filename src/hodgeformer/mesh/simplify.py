@@ -13,13 +13,14 @@ from scipy.spatial import cKDTree
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.errors import MeshError
-from hodgeformer.mesh.carry import Places, locate, majority, shares
+from hodgeformer.mesh.carry import Places, locate, majority
 from hodgeformer.mesh.collapse import Surface
+from hodgeformer.mesh.elements import proper_complex
 from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms, unit, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
-from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
+from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
 
 _TINY = np.finfo(np.float64).tiny  # what has no size still counts among its like
 
@@ -47,20 +48,10 @@ class Simplified:
         source, target, weights = self.votes(kind)
         return majority(array[source], target, weights, self.count(self.mesh, kind))
 
-    def shares_over(self, labels: ArrayLike, n_classes: int, kind: ElementKind) -> FloatArray:
-        """(n, n_classes) how much of each small element every class covers; zero where all of it is unlabelled."""
-        array = _per(labels, self.count(self.original, kind), kind)
-        source, target, weights = self.votes(kind)
-        return shares(array[source], target, weights, self.count(self.mesh, kind), n_classes)
-
     def values_over(self, values: ArrayLike, kind: ElementKind) -> NDArray[np.float32]:
         """(n, columns) numbers of the original elements as their mean over each small one, by area or length."""
         array = _per(values, self.count(self.original, kind), kind)
-        source, target, weights = self.votes(kind)
-        n = self.count(self.mesh, kind)
-        total = np.bincount(target, weights, n)
-        columns = [np.bincount(target, weights * column[source], n) / total for column in array.T]
-        return np.stack(columns, axis=1).astype(np.float32)
+        return _means(array, *self.votes(kind), self.count(self.mesh, kind)).astype(np.float32)
 
     def values_back(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
         """Probabilities or other numbers of the small elements at every original element, interpolated.
@@ -95,11 +86,11 @@ class Simplified:
 
     @cached_property
     def _fine(self) -> MeshComplex:
-        return _file_complex(self.original)
+        return proper_complex(self.original)[1]
 
     @cached_property
     def _small(self) -> MeshComplex:
-        return _file_complex(self.mesh)
+        return proper_complex(self.mesh)[1]
 
     def count(self, mesh: Mesh, kind: ElementKind) -> int:
         """How many elements of a kind the original or the smaller mesh has."""
@@ -154,10 +145,7 @@ class Refined:
     def values_back(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
         """The mean over the pieces of each original element, by their size."""
         array = _per(values, self._undone.count(self.mesh, kind), kind)
-        source, target, weights = self._undone.votes(kind)
-        n = self._undone.count(self.original, kind)
-        shares = weights / np.bincount(target, weights, n)[target]
-        mean: NDArray[Any] = csr_array((shares, (target, source)), shape=(n, len(array))) @ array
+        mean = _means(array, *self._undone.votes(kind), self._undone.count(self.original, kind))
         return mean.astype(array.dtype if array.dtype.kind == "f" else np.float64)
 
     @cached_property
@@ -247,11 +235,11 @@ def _box(vertices: FloatArray) -> tuple[FloatArray, float]:
     return low, float((vertices.max(axis=0) - low).max()) or 1.0
 
 
-def _file_complex(mesh: Mesh) -> MeshComplex:
-    """The complex of the faces that repeat no vertex, its edges in the file's order."""
-    topology = MeshComplex.from_faces(mesh.faces[~repeats_a_vertex(mesh.faces)], mesh.n_vertices)
-    order = edges_by_first_appearance(topology.face_edges, topology.n.e)
-    return replace(topology, edges=topology.edges[order], face_edges=inverse(order)[topology.face_edges])
+def _means(values: NDArray[Any], source: IntArray, target: IntArray, weights: FloatArray, n: int) -> NDArray[Any]:
+    """For each of n targets the mean of the rows that speak for it, by their weights."""
+    shares = weights / np.bincount(target, weights, n)[target]
+    mean: NDArray[Any] = csr_array((shares, (target, source)), shape=(n, len(values))) @ values
+    return mean
 
 
 def _per(values: ArrayLike, n: int, kind: ElementKind) -> NDArray[Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from hodgeformer.containers import PerElement
 from hodgeformer.errors import MeshError
@@ -66,6 +67,13 @@ class MeshComplex:
 def repeats_a_vertex(faces: IntArray) -> NDArray[np.bool_]:
     a, b, c = faces.T
     return np.asarray((a == b) | (b == c) | (c == a), np.bool_)
+
+
+def pieces(links: IntArray, n_vertices: int) -> IntArray:
+    """For each vertex the number of its piece: faces or edges (n, k) hang their vertices together."""
+    first, others = np.broadcast_arrays(links[:, :1], links[:, 1:])
+    graph = csr_array((np.ones(first.size, dtype=np.int8), (first.ravel(), others.ravel())), shape=(n_vertices,) * 2)
+    return np.asarray(connected_components(graph, directed=False)[1], np.int64)
 
 
 def edges_by_first_appearance(face_edges: IntArray, n_edges: int) -> IntArray:

@@ -11,9 +11,8 @@ from torch.nn import functional
 
 from hodgeformer.containers import ElementKind, PerElement
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.nn.feed_forward import linear
-from hodgeformer.ops.elementwise import dropout
 from hodgeformer.ops.linear_attention import segment_mean
+from hodgeformer.ops.rows import dropout, linear
 from hodgeformer.packed.topology import PackedComplex
 
 

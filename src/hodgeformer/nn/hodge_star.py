@@ -7,8 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from hodgeformer.nn.config import STAR_KIND, ModelConfig, StarName
-from hodgeformer.nn.feed_forward import linear
-from hodgeformer.ops.elementwise import drawn_seed, normalized_parts
+from hodgeformer.ops.rows import drawn_seed, linear, normalized_parts
 from hodgeformer.ops.star_attention import star_attention
 from hodgeformer.packed.metric import Metric, inverse
 from hodgeformer.packed.topology import PackedComplex

@@ -12,10 +12,8 @@ from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement
 from hodgeformer.errors import BatchError
 from hodgeformer.nn.blocks import BLOCKS
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.nn.feed_forward import FeedForward
 from hodgeformer.nn.heads import head_for
-from hodgeformer.nn.memory import activation_memory
-from hodgeformer.ops.elementwise import normalized
+from hodgeformer.ops.rows import FeedForward, normalized
 from hodgeformer.packed.pack import Batch
 from hodgeformer.packed.topology import PackedComplex
 
@@ -92,10 +90,6 @@ class HodgeFormer(nn.Module):
     @property
     def n_parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())
-
-    def activation_memory(self, n: PerElement[int], nnz: PerElement[int], *, training: bool) -> int:
-        """Estimated bytes at the peak of one pass over n elements with nnz pattern entries, without weights."""
-        return activation_memory(self.config, n, nnz, training=training)
 
     def _check(self, batch: Batch) -> None:
         """Refuse at the door what a kernel would misread."""

@@ -16,9 +16,9 @@
 [0.5, 0.5, 0.5, 0.5, 1.0]
 """
 
-from hodgeformer.ops.elementwise import normalized as layer_norm
 from hodgeformer.ops.incidence import Incidence, curl, d0, d0_t, d1, d1_t, gradient
 from hodgeformer.ops.linear_attention import linear_attention, segment_mean
+from hodgeformer.ops.rows import normalized as layer_norm
 from hodgeformer.ops.star_attention import star_attention, star_attention_weights
 
 __all__ = [

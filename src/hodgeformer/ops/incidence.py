@@ -6,8 +6,7 @@ The functions take the complex as bare tensors and check it at every call. Where
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hodgeformer.errors import BatchError
-from hodgeformer.ops._compiled import TensorFunction, compiled_for, run_rows
+from hodgeformer.ops.rows import TensorFields, TensorFunction, compiled_for, run_rows
 
 
 def d0(x: Float[Tensor, "n_v ..."], edges: Int[Tensor, "n_e 2"]) -> Float[Tensor, "n_e ..."]:
@@ -54,7 +53,7 @@ def curl(face_edges: Int[Tensor, "n_f 3"], face_signs: Int[Tensor, "n_f 3"], n_e
 
 
 @dataclass(frozen=True, slots=True)
-class Incidence:
+class Incidence(TensorFields):
     """A sparse matrix of signs, row by row and column by column: (A x)_i = sum over t of sign_t x[index_t].
 
     Both directions are gathers in a fixed order, and each is the other's derivative, so results and gradients
@@ -108,8 +107,9 @@ class Incidence:
         self._check(y, self.n_out, "apply_t")
         return _SignedGather.of(y, self, True)
 
-    def map(self, fn: Callable[[Tensor], Tensor]) -> Incidence:
-        return Incidence(*(fn(getattr(self, field.name)) for field in fields(self)))
+    def unsigned(self) -> Incidence:
+        """The same rows and columns with all signs +1."""
+        return replace(self, signs=torch.ones_like(self.signs), t_signs=torch.ones_like(self.t_signs))
 
     def _check(self, x: Tensor, n: int, name: str) -> None:
         if x.ndim < 1 or x.shape[0] != n:
@@ -122,22 +122,19 @@ class _SignedGather(TensorFunction):
     @staticmethod
     def forward(ctx: Any, x: Tensor, incidence: Incidence, transposed: bool) -> Tensor:
         ctx.incidence, ctx.transposed = incidence, transposed
-        return _gather(x, incidence, transposed)
+        return _signed_gather(x, incidence, transposed)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return _gather(grad, ctx.incidence, not ctx.transposed), None, None
+        return _signed_gather(grad, ctx.incidence, not ctx.transposed), None, None
 
 
-def _gather(x: Tensor, a: Incidence, transposed: bool) -> Tensor:
-    if transposed:
-        return _signed_gather(x, offsets=a.t_offsets, indices=a.t_indices, signs=a.t_signs)
-    return _signed_gather(x, offsets=a.offsets, indices=a.indices.flatten(), signs=a.signs.flatten())
-
-
-def _signed_gather(x: Tensor, *, offsets: Tensor, indices: Tensor, signs: Tensor) -> Tensor:
-    """out_i = sum over t in row i of sign_t x[index_t], in the order of the CSR arrays."""
+def _signed_gather(x: Tensor, a: Incidence, transposed: bool) -> Tensor:
+    """out_i = sum over t in row (or column) i of sign_t x[index_t], in the order of the CSR arrays."""
+    offsets, indices, signs = (
+        (a.t_offsets, a.t_indices, a.t_signs) if transposed else (a.offsets, a.indices.flatten(), a.signs.flatten())
+    )
     out = torch.empty(len(offsets) - 1, *x.shape[1:], dtype=x.dtype, device=x.device)
     if out.numel() == 0:
         return out

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import elu
 
 from hodgeformer.errors import BatchError
-from hodgeformer.ops._compiled import TensorFunction
+from hodgeformer.ops.rows import TensorFunction
 
 
 def linear_attention(

@@ -15,8 +15,8 @@ from torch.autograd.function import once_differentiable
 
 from hodgeformer.containers import Backend, SparsityPattern
 from hodgeformer.errors import BackendUnavailable, BatchError, ConfigError
-from hodgeformer.ops._compiled import TensorFunction
 from hodgeformer.ops._reference import softmax_entries
+from hodgeformer.ops.rows import TensorFunction
 from hodgeformer.ops.star_problem import Dropout, StarProblem
 
 

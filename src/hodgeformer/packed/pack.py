@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -17,13 +17,15 @@ from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement
 from hodgeformer.errors import BatchError
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.ops.incidence import Incidence, curl, gradient
+from hodgeformer.ops.rows import TensorFields
+from hodgeformer.packed.metric import concatenated, joined_offsets
 from hodgeformer.packed.topology import PackedComplex
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class Batch(TensorFields):
     """What `pack` makes of prepared meshes and the model reads.
 
     Nothing is padded: row i of `x_in.f` is a face of some mesh, those of mesh b stand together. `target` holds
@@ -52,16 +54,6 @@ class Batch:
                 f"got {len(values)}"
             )
         return list(torch.split(values, [size[kind] for size in self.sizes]))
-
-    def map(self, fn: Callable[[Tensor], Tensor]) -> Batch:
-        """Apply fn to every tensor."""
-        return Batch(
-            topology=self.topology.map(fn),
-            x_in=self.x_in.map(fn),
-            sizes=self.sizes,
-            names=self.names,
-            target=None if self.target is None else fn(self.target),
-        )
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Batch:
         """Move to a device; dtype casts the floating tensors and leaves integers alone."""
@@ -92,30 +84,22 @@ def pack(meshes: Sequence[PreparedMesh], *, transpose: bool = False) -> Batch:
 
 def _pack_topology(meshes: Sequence[PreparedMesh], starts: PerElement[list[int]], transpose: bool) -> PackedComplex:
     def shifted(array: Callable[[PreparedMesh], Array], kind: ElementKind) -> Tensor:
-        return _tensor(_concatenate([array(mesh) for mesh in meshes], starts[kind]), torch.int64)
+        return _tensor(concatenated([array(mesh) for mesh in meshes], starts[kind]), torch.int64)
 
     n = starts.map(lambda numbers: numbers[-1])
     ends = shifted(lambda mesh: mesh.topology.edges, "v")
     corners = shifted(lambda mesh: mesh.topology.faces, "v")
     sides = shifted(lambda mesh: mesh.topology.face_edges, "e")
     side_signs = _tensor(np.concatenate([mesh.topology.face_signs for mesh in meshes]), torch.int8)
-    d0, d1 = gradient(ends, n.v), curl(sides, side_signs, n.e)
     return PackedComplex(
         n=n,
         offsets=starts.map(torch.tensor),
         patterns=PerElement.build(lambda kind: _pack_patterns(meshes, kind, starts[kind], transpose)),
         positions=_tensor(np.concatenate([mesh.positions for mesh in meshes]), torch.float32),
-        gradient=d0,
-        curl=d1,
-        edge_ends=_unsigned(d0),
+        gradient=gradient(ends, n.v),
+        curl=curl(sides, side_signs, n.e),
         face_corners=Incidence.from_rows(corners, torch.ones_like(side_signs), n.v),
-        face_sides=_unsigned(d1),
     )
-
-
-def _unsigned(incidence: Incidence) -> Incidence:
-    """The same rows and columns with all signs +1."""
-    return replace(incidence, signs=torch.ones_like(incidence.signs), t_signs=torch.ones_like(incidence.t_signs))
 
 
 def _pack_patterns(
@@ -124,15 +108,15 @@ def _pack_patterns(
     patterns = [mesh.patterns[kind] for mesh in meshes]
     entries = [0, *accumulate(pattern.nnz for pattern in patterns)]
     packed = SparsityPattern.from_csr(
-        _tensor(_join_offsets([pattern.offsets for pattern in patterns], entries), torch.int64),
-        _tensor(_concatenate([pattern.indices for pattern in patterns], starts), torch.int32),
+        _tensor(joined_offsets([pattern.offsets for pattern in patterns]), torch.int64),
+        _tensor(concatenated([pattern.indices for pattern in patterns], starts), torch.int32),
     )
     if transpose or all("transposed" in pattern.__dict__ for pattern in patterns):
         columns = [pattern.transposed for pattern in patterns]
         packed.__dict__["transposed"] = Transposed(  # the slot of the cached property
-            offsets=_tensor(_join_offsets([column.offsets for column in columns], entries), torch.int64),
-            rows=_tensor(_concatenate([column.rows for column in columns], starts), torch.int32),
-            entries=_tensor(_concatenate([column.entries for column in columns], entries), torch.int64),
+            offsets=_tensor(joined_offsets([column.offsets for column in columns]), torch.int64),
+            rows=_tensor(concatenated([column.rows for column in columns], starts), torch.int32),
+            entries=_tensor(concatenated([column.entries for column in columns], entries), torch.int64),
         )
     return packed
 
@@ -184,21 +168,6 @@ def _check_target_lengths(meshes: Sequence[PreparedMesh], lengths: list[int]) ->
         for length, mesh in zip(lengths, meshes, strict=True)
     )
     raise BatchError(f"targets must fit the meshes or one kind of element in every mesh, got {counts}")
-
-
-def _concatenate(arrays: list[Array], shifts: list[int]) -> Array:
-    """Arrays one after another, each with its shift added in place of a second copy."""
-    joined = np.concatenate(arrays)
-    first = 0
-    for array, shift in zip(arrays, shifts, strict=False):
-        joined[first : first + len(array)] += shift
-        first += len(array)
-    return joined
-
-
-def _join_offsets(offsets: list[Array], shifts: list[int]) -> Array:
-    """Offsets of concatenated lists: the leading zero once."""
-    return _concatenate([offsets[0], *(array[1:] for array in offsets[1:])], shifts)
 
 
 def _tensor(array: Array, dtype: torch.dtype) -> Tensor:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -13,17 +11,16 @@ from torch import Tensor
 
 from hodgeformer.containers import ElementKind, PerElement, SparsityPattern
 from hodgeformer.ops.incidence import Incidence
-from hodgeformer.packed.metric import Metric
-from hodgeformer.packed.surface import Surface
+from hodgeformer.ops.rows import TensorFields
+from hodgeformer.packed.metric import Metric, Surface
 
 
 @dataclass(frozen=True, eq=False)
-class PackedComplex:
+class PackedComplex(TensorFields):
     """One block-diagonal complex: mesh b owns the elements `offsets[kind][b] : offsets[kind][b + 1]`.
 
-    `gradient` is d0 (n_e, n_v) and `curl` is d1 (n_f, n_e), with signs. `edge_ends`, `face_corners` and
-    `face_sides` are the incidences without signs: edge from its two vertices, face from its three vertices
-    and from its three edges. `positions` are read by the classical stars and by D blocks only.
+    `gradient` is d0 (n_e, n_v) and `curl` is d1 (n_f, n_e), with signs; `face_corners` is a face from its three
+    vertices, without. `positions` are read by the classical stars and by D blocks only.
     """
 
     n: PerElement[int]
@@ -32,9 +29,17 @@ class PackedComplex:
     positions: Float[Tensor, "n_v 3"]
     gradient: Incidence
     curl: Incidence
-    edge_ends: Incidence
     face_corners: Incidence
-    face_sides: Incidence
+
+    @cached_property
+    def edge_ends(self) -> Incidence:
+        """An edge from its two vertices, without signs."""
+        return self.gradient.unsigned()
+
+    @cached_property
+    def face_sides(self) -> Incidence:
+        """A face from its three edges, without signs."""
+        return self.curl.unsigned()
 
     def d0(self, x: Float[Tensor, "n_v d"]) -> Float[Tensor, "n_e d"]:
         """(d0 x)_e = x_head - x_tail."""
@@ -109,20 +114,6 @@ class PackedComplex:
         offsets = self.offsets[kind]
         meshes = torch.arange(len(offsets) - 1, device=offsets.device)
         return torch.repeat_interleave(meshes, offsets.diff(), output_size=self.n[kind])
-
-    def map(self, fn: Callable[[Tensor], Any]) -> PackedComplex:
-        """Apply fn to every tensor, e.g. to move to a device."""
-        return PackedComplex(
-            n=self.n,
-            offsets=self.offsets.map(fn),
-            patterns=self.patterns.map(lambda pattern: pattern.map(fn)),
-            positions=fn(self.positions),
-            gradient=self.gradient.map(fn),
-            curl=self.curl.map(fn),
-            edge_ends=self.edge_ends.map(fn),
-            face_corners=self.face_corners.map(fn),
-            face_sides=self.face_sides.map(fn),
-        )
 
 
 def _counts(incidence: Incidence, like: Tensor) -> Tensor:

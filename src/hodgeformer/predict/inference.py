@@ -19,11 +19,11 @@ from hodgeformer.containers import ElementKind
 from hodgeformer.errors import MeshError
 from hodgeformer.memory import GIGABYTE, free_memory, held_memory
 from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.mesh.patches import patches
 from hodgeformer.mesh.pose import n_frames
-from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, patches, prepare
+from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.simplify import Refined, Simplified, refine, simplify
-from hodgeformer.nn.config import ModelConfig
-from hodgeformer.nn.memory import bytes_per_face
+from hodgeformer.nn.config import ModelConfig, bytes_per_face
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import pack
 

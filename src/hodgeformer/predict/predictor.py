@@ -24,9 +24,8 @@ from hodgeformer.memory import return_freed_memory
 from hodgeformer.mesh.elements import smoothed
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.pose import random_turns
+from hodgeformer.mesh.pose import UpName, random_turns
 from hodgeformer.mesh.prepare import Faces
-from hodgeformer.mesh.upright import UpName
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.palette import class_colors
 from hodgeformer.predict.inference import Answered, Room, Seen, answers, see

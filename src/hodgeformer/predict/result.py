@@ -22,7 +22,7 @@ from hodgeformer.files import write_atomically
 from hodgeformer.mesh.elements import carry, element_areas, majority
 from hodgeformer.mesh.io import WRITTEN, save_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.upright import UP_AXES, UpName, part_centers, up_from_parts, up_from_shape
+from hodgeformer.mesh.pose import UP_AXES, UpName, part_centers, up_from_parts, up_from_shape
 from hodgeformer.palette import RGB
 
 if TYPE_CHECKING:  # drawing is loaded when there is something to draw

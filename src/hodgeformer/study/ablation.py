@@ -21,10 +21,10 @@ from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.files import write_atomically
 from hodgeformer.settings import Settings, Table, read_toml
 from hodgeformer.train.config import TABLES, with_overrides
-from hodgeformer.train.fit import open_run, train
+from hodgeformer.train.fit import train
 from hodgeformer.train.listener import Listener
 from hodgeformer.train.loop import Run
-from hodgeformer.train.setup import Setup
+from hodgeformer.train.setup import Setup, set_up
 
 _HERE = Path(__file__).resolve()
 _FOLDERS = (_HERE.parents[1] / "configs" / "ablation", _HERE.parents[3] / "configs" / "ablation")
@@ -177,7 +177,7 @@ def study_table(study: Study, results: Mapping[tuple[str, int], RunResult]) -> l
 def _train(run: PlannedRun, listener: Listener) -> RunResult:
     write_atomically(run.config, tomli_w.dumps(run.tables).encode())
     begun = (run.folder / "config.toml").is_file()
-    setup = open_run(None if begun else run.tables, run.folder, listener=listener)
+    setup = set_up(None if begun else run.tables, run.folder, listener=listener, create=True)
     if setup.tested is None:
         raise DataError(f"{setup.dataset.name}: a study needs a validation or a test split to score on")
     with _CpuClock(run.folder / "cpu_seconds.json") as cpu_seconds:

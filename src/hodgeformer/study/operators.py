@@ -42,36 +42,34 @@ class HeadOperators:
     classical: Mapping[StarName, csr_array]
 
     def laplacian(self, kind: ElementKind) -> LinearOperator:
-        """L_v, L_e or L_f as the layer applies it to one column of its values, right to left."""
+        """L_v, L_e or L_f as the layer applies it to one column of its values, right to left and never formed."""
         if kind not in self.stars:
             raise ConfigError(f"this model updates {', '.join(self.stars)}, so layer {self.layer} has no L_{kind}")
-        return laplacian(self.prepared, kind, self.stars[kind])
+        stars, topology = self.stars[kind], self.prepared.topology
+        d0, d1 = (matrix.astype(np.float64) for matrix in (topology.d0_matrix(), topology.d1_matrix()))
+
+        def apply(y: NDArray[Any]) -> NDArray[Any]:
+            if kind == "v":
+                return cast(NDArray[Any], stars["star0_inv"] @ (d0.T @ (stars["star1"] @ (d0 @ y))))
+            if kind == "f":
+                return cast(NDArray[Any], d1 @ (stars["star1_inv"] @ (d1.T @ (stars["star2"] @ y))))
+            down = d0 @ (stars["star0_inv"] @ (d0.T @ (stars["star1"] @ y)))
+            return cast(NDArray[Any], down + stars["star1_inv"] @ (d1.T @ (stars["star2"] @ (d1 @ y))))
+
+        n = self.prepared.n[kind]
+        return LinearOperator((n, n), matvec=apply, matmat=apply, dtype=np.float64)
 
     def cotangent(self) -> tuple[csr_array, NDArray[np.float64]]:
         """Stiffness d0^T star1 d0 and mass star0 of the cotangent Laplacian."""
         return cotangent_laplacian(self.prepared.topology, self.prepared.positions)
 
 
-def laplacian(prepared: PreparedMesh, kind: ElementKind, stars: Mapping[StarName, csr_array]) -> LinearOperator:
-    """The Hodge Laplacian of a kind with the given stars; the product is never formed."""
-    d0 = prepared.topology.d0_matrix().astype(np.float64)
-    d1 = prepared.topology.d1_matrix().astype(np.float64)
-
-    def apply(y: NDArray[Any]) -> NDArray[Any]:
-        if kind == "v":
-            return cast(NDArray[Any], stars["star0_inv"] @ (d0.T @ (stars["star1"] @ (d0 @ y))))
-        if kind == "f":
-            return cast(NDArray[Any], d1 @ (stars["star1_inv"] @ (d1.T @ (stars["star2"] @ y))))
-        down = d0 @ (stars["star0_inv"] @ (d0.T @ (stars["star1"] @ y)))
-        return cast(NDArray[Any], down + stars["star1_inv"] @ (d1.T @ (stars["star2"] @ (d1 @ y))))
-
-    n = prepared.n[kind]
-    return LinearOperator((n, n), matvec=apply, matmat=apply, dtype=np.float64)
-
-
 def head_operators(model: HodgeFormer, prepared: PreparedMesh, *, layer: int | None, head: int = 1) -> HeadOperators:
     """Run the model up to a layer (counted from 1; None: the last HodgeFormer block) and read one head's stars."""
-    layer = last_hodge_layer(model) if layer is None else layer
+    if layer is None:
+        if "H" not in model.config.blocks:
+            raise ConfigError(f"the model's blocks '{model.config.blocks}' have no H, so it has no learned operators")
+        layer = model.config.blocks.rindex("H") + 1
     attention = hodge_attention(model, layer)
     if not 1 <= head <= model.config.n_heads:
         raise ConfigError(f"the model has heads 1 to {model.config.n_heads}, got {head}")
@@ -82,15 +80,9 @@ def head_operators(model: HodgeFormer, prepared: PreparedMesh, *, layer: int | N
         kind: {name: star_matrix(star, x, metric_of, head=head - 1) for name, star in stars_of(attention, kind).items()}
         for kind in model.config.updated
     }
-    classical = {name: _fixed_matrix(FixedStar(name, galerkin=True), metric_of) for name in STAR_KIND}
+    textbook = {name: FixedStar(name, galerkin=True) for name in STAR_KIND}
+    classical = {name: star_matrix(star, x, metric_of, head=0) for name, star in textbook.items()}
     return HeadOperators(prepared, layer, head, stars, classical)
-
-
-def last_hodge_layer(model: HodgeFormer) -> int:
-    """The number, from 1, of the last HodgeFormer block."""
-    if "H" not in model.config.blocks:
-        raise ConfigError(f"the model's blocks '{model.config.blocks}' have no H, so it has no learned operators")
-    return model.config.blocks.rindex("H") + 1
 
 
 def star_matrix(
@@ -98,7 +90,10 @@ def star_matrix(
 ) -> csr_array:
     """A learned star of one head (from 0), or a fixed one, as a matrix in float64."""
     if isinstance(star, FixedStar):
-        return _fixed_matrix(star, topology)
+        metric = topology.metric
+        if star.name == "star1" and star.galerkin:
+            return whitney_matrix(metric)
+        return csr_array(diags_array(star.diagonal(metric).numpy().astype(np.float64)))
     with torch.no_grad():
         q, k = star.queries_and_keys(cast(Tensor, x[star.kind]))
         one = slice(head, head + 1)
@@ -147,10 +142,3 @@ def features_at(model: HodgeFormer, attention: HodgeAttention, batch: Batch) -> 
         hook.remove()
         model.train(training)
     return seen[0]
-
-
-def _fixed_matrix(star: FixedStar, topology: PackedComplex) -> csr_array:
-    metric = topology.metric
-    if star.name == "star1" and star.galerkin:
-        return whitney_matrix(metric)
-    return csr_array(diags_array(star.diagonal(metric).numpy().astype(np.float64)))

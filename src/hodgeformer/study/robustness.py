@@ -15,17 +15,16 @@ from hodgeformer.containers import ElementKind
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Values
 from hodgeformer.draw.camera import Up, View
-from hodgeformer.draw.colormap import Bytes, label_colors
 from hodgeformer.draw.lettering import Legend, Picture, key_band, title_band
 from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.errors import DataError
-from hodgeformer.mesh.elements import convert_labels, element_centers
+from hodgeformer.mesh.elements import element_centers
 from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.study.mutations import ORIGINAL, Mutation
 from hodgeformer.train.evaluate import Answer, Evaluator
-from hodgeformer.train.metrics import Scores, Tally, scores_of
+from hodgeformer.train.metrics import Scores
 
 _COLUMNS = 6
 _PANEL = 260
@@ -79,7 +78,7 @@ def robustness(
         mutated = [mutated_sample(dataset, sample, mutation, seed) for sample in samples]
         changed = dataset.with_splits({"test": [sample for sample, _ in mutated]})
         own_labels = {sample.name: labels for sample, labels in mutated}
-        yield _scored(model, changed, prepare, mutation, own_labels)
+        yield _scored(Evaluator(changed, changed.split("test"), prepare), model, mutation, own_labels)
 
 
 def mutated_sample(
@@ -119,49 +118,30 @@ def save_robustness_picture(results: Sequence[Robustness], dataset: DataSet, pat
 
 
 def _scored(
-    model: HodgeFormer,
-    dataset: DataSet,
-    prepare: PrepareConfig,
-    mutation: Mutation,
-    own_labels: dict[str, NDArray[Any] | None],
+    evaluator: Evaluator, model: HodgeFormer, mutation: Mutation, own_labels: dict[str, NDArray[Any] | None]
 ) -> Robustness:
-    tally, own, sizes = Tally(len(dataset.classes)), [0, 0], []
-    example: Answer | None = None
-    for answer in Evaluator(dataset, dataset.split("test"), prepare).answers(model):
-        predicted = answer.output.argmax(axis=1)
-        tally.add(answer.mesh.name, predicted=predicted, true=answer.target, areas=answer.areas)
-        labels = own_labels[answer.mesh.name]
-        if labels is not None:
-            own[0] += int((predicted == labels)[labels >= 0].sum())
-            own[1] += int((labels >= 0).sum())
-        sizes.append(answer.mesh.n_faces)
-        example = example or answer
-    assert example is not None  # a split has at least one sample
+    found = list(evaluator.answers(model))
+    own = [
+        (answer.predicted == labels)[labels >= 0]
+        for answer, labels in zip(found, own_labels.values(), strict=True)
+        if labels is not None
+    ]
     return Robustness(
         mutation=mutation,
-        scores=scores_of(tally, element=dataset.element, classes=dataset.classes),
-        own_accuracy=own[0] / own[1] if own[1] else None,
-        n_faces=float(np.mean(sizes)),
-        example=example,
+        scores=evaluator.scored(found),
+        own_accuracy=float(np.concatenate(own).mean()) if own else None,
+        n_faces=float(np.mean([answer.mesh.n_faces for answer in found])),
+        example=found[0],
     )
 
 
 def _panel(result: Robustness, dataset: DataSet, up: Up) -> Picture:
     answer = result.example
-    predicted = answer.output.argmax(axis=1)
-    right = float((predicted == answer.target)[answer.target >= 0].mean())
-    lines = [result.mutation.name, f"{100 * right:.1f} %, {answer.mesh.n_faces} faces"]
+    lines = [result.mutation.name, f"{100 * answer.accuracy():.1f} %, {answer.mesh.n_faces} faces"]
     bands = [title_band(line, _PANEL, _TEXT) for line in lines]
-    colors = _face_colors(answer, dataset)
+    colors = answer.face_colors(dataset, answer.predicted)
     seen = render(answer.mesh, face_colors=colors, views=[View(20)], width=_PANEL, up=up, edges=0.35)
     return np.concatenate([*bands, seen])
-
-
-def _face_colors(answer: Answer, dataset: DataSet) -> Bytes:
-    labels = answer.output.argmax(axis=1)
-    if dataset.kind is None:
-        return label_colors(np.full(answer.mesh.n_faces, labels[0]), dataset.colors)
-    return label_colors(convert_labels(labels, answer.mesh, source=dataset.kind, to="f"), dataset.colors)
 
 
 def _of_height(panel: Picture, height: int) -> Picture:

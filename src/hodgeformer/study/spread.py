@@ -17,12 +17,11 @@ from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.prepare import PreparedMesh
-from hodgeformer.nn.blocks import SpreadingBlock
+from hodgeformer.nn.blocks import Spreading, SpreadingBlock
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.nn.spreading import Spreading
-from hodgeformer.ops.spread import spread
+from hodgeformer.ops.spreading import spread
+from hodgeformer.packed.metric import TIMES
 from hodgeformer.packed.pack import pack
-from hodgeformer.packed.surface import TIMES
 from hodgeformer.study.operator_pictures import facing
 
 _PANEL = 240

@@ -12,16 +12,17 @@ from scipy.optimize import minimize_scalar
 
 from hodgeformer.checkpoint import Checkpoint
 from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.draw.colormap import Bytes, label_colors
 from hodgeformer.errors import DataError
 from hodgeformer.familiarity import Familiarity, impression
 from hodgeformer.mesh.elements import convert_labels, element_areas
-from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.pose import part_centers, up_from_shape, usual_heights
 from hodgeformer.mesh.prepare import PrepareConfig, to_size
-from hodgeformer.mesh.upright import part_centers, up_from_shape, usual_heights
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.inference import Room, Seen, answers, see, tempered
 from hodgeformer.train.distributed import Processes
-from hodgeformer.train.losses import SquaredError
+from hodgeformer.train.learner import SquaredError
 from hodgeformer.train.metrics import Scores, Tally, regression_scores, scores_of
 
 _BATCH_FACES = 12_000
@@ -44,6 +45,25 @@ class Answer:
     areas: FloatArray | None
     working: Mesh
     features: FloatArray
+
+    @property
+    def predicted(self) -> IntArray:
+        """The most probable class of each element."""
+        return np.asarray(self.output.argmax(axis=1))
+
+    def accuracy(self, true: NDArray[Any] | None = None) -> float:
+        """The share of labelled elements that are right, NaN where none is labelled."""
+        true = self.target if true is None else true
+        right = (self.predicted == true)[true >= 0]
+        return float(right.mean()) if right.size else float("nan")
+
+    def face_colors(self, dataset: DataSet, labels: IntArray) -> Bytes:
+        """The colors of labels, of the elements or of the whole mesh, on its faces."""
+        kind = dataset.kind
+        faces = np.full(self.mesh.n_faces, labels[0])
+        if kind is not None:
+            faces = convert_labels(labels, self.mesh, source=kind, to="f")
+        return label_colors(faces, dataset.colors)
 
 
 class Evaluator:
@@ -75,18 +95,21 @@ class Evaluator:
 
     def scores(self, model: HodgeFormer) -> Scores:
         """The scores over the samples of all processes."""
+        return self.scored(self.answers(model))
+
+    def scored(self, answers: Iterable[Answer]) -> Scores:
+        """The scores of the answers that all processes gave."""
         element = self._dataset.element
         if self._dataset.task == "regression":
-            answers = list(self.answers(model))
             parts = self._processes.collect([(answer.output, answer.target.astype(np.float64)) for answer in answers])
             pairs = [pair for part in parts for pair in part]
             predicted, true = (np.concatenate(side) for side in zip(*pairs, strict=True))
             return regression_scores(predicted=predicted, true=true, element=element)
         tally = Tally(len(self._dataset.classes))
-        for answer in self.answers(model):
+        for answer in answers:
             tally.add(
                 answer.mesh.name,
-                predicted=answer.output.argmax(axis=1),
+                predicted=answer.predicted,
                 true=answer.target,
                 areas=answer.areas,
                 confidence=answer.output.max(axis=1),

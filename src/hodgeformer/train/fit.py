@@ -25,7 +25,6 @@ from hodgeformer.train.evaluate import calibrated
 from hodgeformer.train.listener import Listener, Outcome, TensorBoard
 from hodgeformer.train.loop import Run
 from hodgeformer.train.report import write_report
-from hodgeformer.train.run_folder import RunFolder
 from hodgeformer.train.setup import Setup, set_up
 
 _PICTURED = 6
@@ -47,30 +46,8 @@ def fit(
     (Ctrl-C, a polite kill) saves the run and raises `Stopped`. A run with `train.epochs` that was stopped ends with the
     weights it would have had anyway.
     """
-    setup = open_run(source, out, settings=settings, start=start, processes=processes, listener=listener)
+    setup = set_up(source, out, settings=settings, start=start, processes=processes, listener=listener, create=True)
     return finish(setup, train(setup, start=start, listener=listener))
-
-
-def open_run(
-    source: Source | None,
-    out: Path | str,
-    *,
-    settings: Sequence[str] = (),
-    start: Checkpoint | None = None,
-    processes: Processes | None = None,
-    listener: Listener | None = None,
-) -> Setup:
-    """`set_up`, and make the folder of a new run."""
-    creates = source is not None and (processes is None or processes.is_first)
-    if creates:
-        RunFolder(Path(out)).check_free()
-    setup = set_up(source, out, settings=settings, start=start, processes=processes, listener=listener)
-    if creates:
-        setup.folder.create(setup.config.toml())
-    if source is not None and listener is not None:
-        for reason in setup.reasons(start):
-            listener.planned(reason)
-    return setup
 
 
 def train(setup: Setup, *, start: Checkpoint | None = None, listener: Listener | None = None) -> Run:

@@ -75,18 +75,8 @@ class TensorBoard(Listener):
             ) from None
         self._writer = SummaryWriter(str(folder))
         self._then = then
-
-    def reading(self, done: int, total: int) -> None:
-        self._then.reading(done, total)
-
-    def warned(self, message: str) -> None:
-        self._then.warned(message)
-
-    def planned(self, reason: str) -> None:
-        self._then.planned(reason)
-
-    def resumed(self, epoch: int, batch: int) -> None:
-        self._then.resumed(epoch, batch)
+        for name in ("reading", "warned", "planned", "resumed"):
+            setattr(self, name, getattr(then, name))
 
     def stepped(self, standing: Standing) -> None:
         self._writer.add_scalar("step/loss", standing.loss, standing.step)

@@ -101,11 +101,6 @@ class Scores:
             for name, r, p, i, n in zip(self.classes, *columns, strict=True)
         ]
 
-    @property
-    def ece(self) -> float | None:
-        """The expected calibration error: how far confidence is from accuracy, the mean over bins of confidence."""
-        return self.values.get(f"{self.element}_calibration_error")
-
     def calibration(self) -> list[dict[str, float]]:
         """For each bin of confidence that occurs: its mean, the accuracy, and the share of elements in it."""
         if self.reliability is None:

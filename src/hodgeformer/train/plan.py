@@ -73,7 +73,7 @@ def reasons(config: RunConfig, census: Census) -> tuple[str, ...]:
     sizes = [mesh.n.f for mesh in census.training]
     low, high = min(sizes), max(sizes)
     said = f"{high:,}" if low == high else f"{low:,} to {high:,}"
-    found = []
+    found = list(dataset.notes)
     if prepare.most_faces is not None and high > prepare.most_faces:
         back = "" if dataset.kind is None else f"; answers come back on every original {dataset.element}"
         found.append(f"meshes of {said} faces are worked on at {prepare.most_faces:,}{back}")

@@ -17,9 +17,6 @@ from hodgeformer.data.dataset import DataSet
 from hodgeformer.draw.page import embedded_page, labeled_scene
 from hodgeformer.draw.render import render
 from hodgeformer.files import write_atomically
-from hodgeformer.mesh.elements import convert_labels
-from hodgeformer.mesh.mesh import IntArray
-from hodgeformer.palette import UNLABELLED_COLOR
 from hodgeformer.train.evaluate import Answer
 from hodgeformer.train.listener import Outcome, Row
 from hodgeformer.train.metrics import Scores
@@ -184,10 +181,9 @@ def _number(value: float) -> str:
 
 def _whole(dataset: DataSet, answer: Answer) -> str:
     """The shape in the color of its class."""
-    predicted = int(answer.output.argmax(axis=1)[0])
-    true = int(answer.target[0])
-    color = np.tile(dataset.colors[predicted], (answer.mesh.n_faces, 1))
-    picture = render(answer.mesh, face_colors=color, views=3, width=_PICTURE_WIDTH)
+    predicted, true = int(answer.predicted[0]), int(answer.target[0])
+    colors = answer.face_colors(dataset, answer.predicted)
+    picture = render(answer.mesh, face_colors=colors, views=3, width=_PICTURE_WIDTH)
     names = dataset.classes
     truth = "unlabelled" if true < 0 else names[true]
     caption = f"{answer.mesh.name}: predicted {names[predicted]} ({answer.output[0, predicted]:.0%}), true {truth}"
@@ -196,16 +192,11 @@ def _whole(dataset: DataSet, answer: Answer) -> str:
 
 def _labelled(dataset: DataSet, answer: Answer) -> str:
     """Predicted above true labels."""
-    predicted = answer.output.argmax(axis=1)
-    known = answer.target >= 0
-    accuracy = float((predicted == answer.target)[known].mean()) if known.any() else float("nan")
     pictures = [
-        render(
-            answer.mesh, face_colors=_face_colors(dataset, answer, labels), views=3, width=_PICTURE_WIDTH, title=title
-        )
-        for title, labels in (("predicted", predicted), ("true", answer.target))
+        render(answer.mesh, face_colors=answer.face_colors(dataset, labels), views=3, width=_PICTURE_WIDTH, title=title)
+        for title, labels in (("predicted", answer.predicted), ("true", answer.target))
     ]
-    caption = f"{answer.mesh.name}: {dataset.element} accuracy {accuracy:.1%}"
+    caption = f"{answer.mesh.name}: {dataset.element} accuracy {answer.accuracy():.1%}"
     return _figure(caption, np.concatenate(pictures), _page(dataset, answer))
 
 
@@ -215,7 +206,7 @@ def _page(dataset: DataSet, answer: Answer) -> str:
         return ""
     scene = labeled_scene(
         answer.mesh,
-        labels=answer.output.argmax(axis=1),
+        labels=answer.predicted,
         classes=dataset.classes,
         colors=dataset.colors,
         element="face" if dataset.element == "face" else "vertex",
@@ -223,12 +214,6 @@ def _page(dataset: DataSet, answer: Answer) -> str:
         truth=answer.target,
     )
     return embedded_page([scene])
-
-
-def _face_colors(dataset: DataSet, answer: Answer, labels: IntArray) -> NDArray[np.int64]:
-    assert dataset.kind is not None
-    faces = convert_labels(labels, answer.mesh, source=dataset.kind, to="f")
-    return np.array([*dataset.colors, UNLABELLED_COLOR])[faces]
 
 
 def _figure(caption: str, picture: NDArray[np.uint8], interactive: str = "") -> str:

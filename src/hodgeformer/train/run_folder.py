@@ -10,7 +10,6 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -25,35 +24,13 @@ from hodgeformer.threads import thread_count
 from hodgeformer.train.listener import Row
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """Paths and small files of one run. Only the first process writes."""
 
-    root: Path
-
-    @property
-    def config(self) -> Path:
-        return self.root / "config.toml"
-
-    @property
-    def metrics(self) -> Path:
-        return self.root / "metrics.csv"
-
-    @property
-    def best(self) -> Path:
-        return self.root / "best.safetensors"
-
-    @property
-    def last(self) -> Path:
-        return self.root / "last.safetensors"
-
-    @property
-    def state(self) -> Path:
-        return self.root / "state.safetensors"
-
-    @property
-    def report(self) -> Path:
-        return self.root / "report.html"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.config, self.metrics, self.report = root / "config.toml", root / "metrics.csv", root / "report.html"
+        self.best, self.last, self.state = (root / f"{name}.safetensors" for name in ("best", "last", "state"))
 
     def check_free(self) -> None:
         """Refuse a folder that holds a run already, or cannot be written."""

@@ -1,7 +1,4 @@
-"""What a run is made of: configuration, data, processes, folder; and the parts that follow from them.
-
-Nothing is written here but checkpoints, when asked to; `fit` makes the folder.
-"""
+"""What a run is made of: configuration, data, processes, folder; and the parts that follow from them."""
 
 from __future__ import annotations
 
@@ -26,9 +23,8 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.config import RunConfig, Source, read_config
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.evaluate import Evaluator
-from hodgeformer.train.learner import Learner
+from hodgeformer.train.learner import CrossEntropy, Learner, Loss, SquaredError, inverse_frequency
 from hodgeformer.train.listener import Listener
-from hodgeformer.train.losses import CrossEntropy, Loss, SquaredError, inverse_frequency
 from hodgeformer.train.metrics import Scores
 from hodgeformer.train.plan import like, planned, reasons
 from hodgeformer.train.run_folder import RunFolder
@@ -165,21 +161,31 @@ def set_up(
     start: Checkpoint | None = None,
     processes: Processes | None = None,
     listener: Listener | None = None,
+    create: bool = False,
 ) -> Setup:
-    """The complete setup of a run, nothing written: data looked at, what source and settings leave open planned.
+    """The complete setup of a run: data looked at, what source and settings leave open planned and told.
 
-    Without a source, that of the run which was stopped in the folder `out`.
+    Without a source, that of the run which was stopped in the folder `out`. Nothing is written, unless to `create` the
+    folder of a new run.
     """
     folder, processes, listener = RunFolder(Path(out)), processes or Processes(), listener or Listener()
     if source is None:
         folder.check_run()
         config = read_config(folder.config)
         return Setup(config, _census(config, processes, listener), folder, processes)
+    creates = create and processes.is_first
+    if creates:
+        folder.check_free()
     config = read_config(source, settings)
     if start is not None:
         config = like(start, config)
     census = _census(config, processes, listener)
-    return Setup(planned(config, census, start), census, folder, processes)
+    setup = Setup(planned(config, census, start), census, folder, processes)
+    if creates:
+        folder.create(setup.config.toml())
+        for reason in setup.reasons(start):
+            listener.planned(reason)
+    return setup
 
 
 def take_over(model: HodgeFormer, start: Checkpoint) -> None:

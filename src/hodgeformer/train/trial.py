@@ -8,6 +8,7 @@ from itertools import islice
 
 from hodgeformer.containers import PerElement
 from hodgeformer.memory import held_memory, peak_memory
+from hodgeformer.nn.config import activation_memory
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.setup import Setup
 
@@ -56,7 +57,7 @@ def _largest_batch(setup: Setup, model: HodgeFormer) -> int:
         sizes.append(size)
     n = PerElement.build(lambda kind: sum(size[kind] for size in sizes))
     nnz = PerElement.build(lambda kind: sum(size[kind] * sum(prepare.row_sizes(size)[kind]) for size in sizes))
-    return model.activation_memory(n, nnz, training=True)
+    return activation_memory(model.config, n, nnz, training=True)
 
 
 def overfit_one_batch(setup: Setup, *, max_steps: int = 300) -> tuple[float, int]:

@@ -26,8 +26,8 @@ from hodgeformer import __version__
 from hodgeformer.data.figures import figure
 from hodgeformer.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
+from hodgeformer.mesh.pose import UP_AXES, UpName
 from hodgeformer.mesh.prepare import Faces
-from hodgeformer.mesh.upright import UP_AXES, UpName
 from hodgeformer.palette import class_colors, hex_color, parse_color
 from hodgeformer.predict.pretrained import locate_model
 from hodgeformer.viewer import messages

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hodgeformer.mesh.mesh import FloatArray, Mesh
-from hodgeformer.mesh.upright import UP_AXES, up_from_shape
+from hodgeformer.mesh.pose import UP_AXES, up_from_shape
 from hodgeformer.predict.result import Result
 from hodgeformer.viewer.intake import Refusal
 

@@ -19,8 +19,8 @@ from hodgeformer.mesh.prepare import PreparedMesh, prepare
 from hodgeformer.nn.config import ModelConfig, StarName
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.packed.metric import TIMES
 from hodgeformer.packed.pack import pack
-from hodgeformer.packed.surface import TIMES
 from hodgeformer.study.eigen import Eigenpairs, eigenpairs
 from hodgeformer.study.operators import features_at, head_operators, hodge_attention, stars_of
 from hodgeformer.study.spread import spread_from, time_shares

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Attributes, Colors, Content, to_colors
-from hodgeformer.mesh.formats.text import TextLines
+from hodgeformer.mesh.formats.content import Attributes, Colors, Content, TextLines, to_colors
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 _KEYWORDS = [
@@ -58,16 +57,12 @@ def _vertices(lines: TextLines, vertex_lines: IntArray) -> tuple[FloatArray, Att
     n_tokens = lines.n_tokens[vertex_lines]
     fine = np.isin(n_tokens, (3, 4, 6, 7))
     lines.need(vertex_lines, fine, lambda i: f"a vertex needs 3 coordinates, found {n_tokens[i]} numbers")
-    values = lines.floats(vertex_lines, "coordinates")
-    begin = np.cumsum(n_tokens) - n_tokens
-    vertices = values[begin[:, None] + np.arange(3)]
-    colored = n_tokens >= 6
+    rows, colored = lines.floats(vertex_lines, "coordinates"), n_tokens >= 6
+    vertices = rows.columns(0, 3)
     if colored.size and colored.all():
-        colors = to_colors(values[begin[:, None] + np.arange(3, n_tokens.min())])
-        return vertices, {"vertex_colors": colors}, []
-    if colored.any():
-        return vertices, {}, [f"colors of {colored.sum()} vertices left out: the others have none"]
-    return vertices, {}, []
+        return vertices, {"vertex_colors": to_colors(rows.columns(3, n_tokens.min()))}, []
+    left_out = f"colors of {colored.sum()} vertices left out: the others have none"
+    return vertices, {}, [left_out] if colored.any() else []
 
 
 def _corners(lines: TextLines, vertex_lines: IntArray, face_lines: IntArray) -> IntArray:

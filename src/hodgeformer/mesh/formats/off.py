@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Attributes, Colors, Content, to_colors
-from hodgeformer.mesh.formats.text import TextLines
+from hodgeformer.mesh.formats.content import Attributes, Colors, Content, TextLines, to_colors
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 _HEADER = re.compile(rb"(?:\s*#[^\n]*\n)*\s*(ST)?(C)?(N)?(4)?OFF(?=[\s#]|$)", re.IGNORECASE)
@@ -70,27 +69,24 @@ def _vertices(lines: TextLines, vertex_lines: IntArray, colored: bool, n_normals
     n_needed = 3 + n_normals + 3 * colored
     message = f"a vertex needs {n_needed} numbers here"
     lines.need(vertex_lines, n_tokens >= n_needed, lambda i: f"{message}, found {n_tokens[i]}")
-    values = lines.floats(vertex_lines, "coordinates")
-    begin = np.cumsum(n_tokens) - n_tokens
-    vertices = values[begin[:, None] + np.arange(3)]
+    rows = lines.floats(vertex_lines, "coordinates")
+    vertices = rows.columns(0, 3)
     if not colored or len(vertices) == 0:
         return vertices, {}
-    columns = np.arange(3 + n_normals, min(int(n_tokens.min()), 7 + n_normals))
-    return vertices, {"vertex_colors": _colors(values[begin[:, None] + columns], lines, vertex_lines)}
+    colors = rows.columns(3 + n_normals, min(int(n_tokens.min()), 7 + n_normals))
+    return vertices, {"vertex_colors": _colors(colors, lines, vertex_lines)}
 
 
 def _faces(lines: TextLines, face_lines: IntArray) -> tuple[IntArray, IntArray, Attributes]:
     """`k i_1 .. i_k` and then nothing, a number of a color map (passed over), or 3 or 4 color values."""
-    n_tokens = lines.n_tokens[face_lines]
     if len(face_lines) == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), {}
-    values = lines.floats(face_lines, "face entries")
-    begin = np.cumsum(n_tokens) - n_tokens
-    n_corners = values[begin]
-    fine = (n_corners >= 0) & (n_corners + 1 <= n_tokens) & (n_corners == np.rint(n_corners))
+    values, begin, n_tokens = lines.floats(face_lines, "face entries")
+    said = values[begin]
+    fine = (said >= 0) & (said + 1 <= n_tokens) & (said == np.rint(said))
     begins = "a face begins with its number of corners"
-    lines.need(face_lines, fine, lambda i: f"{begins}; found {values[begin[i]]:g} and {n_tokens[i] - 1} more numbers")
-    n_corners = n_corners.astype(np.int64)
+    lines.need(face_lines, fine, lambda i: f"{begins}; found {said[i]:g} and {n_tokens[i] - 1} more numbers")
+    n_corners = said.astype(np.int64)
     row = np.repeat(np.arange(len(face_lines)), n_tokens)
     column = np.arange(len(values)) - begin[row]
     is_corner = (column > 0) & (column <= n_corners[row])

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from hodgeformer.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Content, LineOf
-from hodgeformer.mesh.formats.text import TextLines
+from hodgeformer.mesh.formats.content import Content, LineOf, TextLines
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import inverse
 
@@ -73,7 +72,7 @@ def _read_ascii(data: bytes, path: Path) -> tuple[FloatArray, LineOf, list[str]]
             f"the file has {len(found)} corners and {n_facets} finished triangles, expected three for each; "
             "it is cut short, get it again",
         )
-    corners = lines.floats(found, "coordinates").reshape(-1, 3)
+    corners = lines.floats(found, "coordinates").columns(0, 3)
     closed = bool(keywords[-1] == b"endsolid")
     notes = [] if closed else ["the last line is not 'endsolid', the file may be cut short"]
     return corners, lambda i: lines.number(int(found[i])), notes

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hodgeformer.nn.feed_forward import FeedForward
-from hodgeformer.ops.elementwise import dropout, normalized, normalized_parts, relu_dropout
+from hodgeformer.ops.rows import FeedForward, dropout, normalized, normalized_parts, relu_dropout
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:

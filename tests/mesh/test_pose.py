@@ -11,7 +11,7 @@ import meshes
 from hodgeformer.data.augment import random_rotation, rotation_about
 from hodgeformer.data.figures import PARTS, figure
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.upright import UP_AXES, part_centers, up_from_parts, up_from_shape, usual_heights
+from hodgeformer.mesh.pose import UP_AXES, part_centers, up_from_parts, up_from_shape, usual_heights
 
 Y = np.array([0.0, 1.0, 0.0])
 AXES = [np.array(axis, dtype=float) for axis in UP_AXES.values()]

@@ -1,4 +1,5 @@
-"""What a block does to each element by itself: LayerNorm without scale and bias, as in the paper; ReLU and dropout.
+"""What works on each row by itself: compiled loops over the rows of tensors, LayerNorm without scale and bias, as in
+the paper, ReLU and dropout, linear layers and the feed-forward network.
 
 The gradient of LayerNorm needs only its output, which the next layer keeps anyway:
 dx = (g - mean(g) - y mean(g y)) / deviation. So it costs no memory of its own, where the usual one keeps its input as
@@ -7,18 +8,73 @@ well. Dropout keeps no mask either.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from hodgeformer.ops._compiled import TensorFunction, compiled_for, run_rows
+from hodgeformer.containers import PerElement
+from hodgeformer.threads import for_row_ranges
 
 EPSILON = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class TensorFields:
+    """The base of dataclasses whose tensors, however deep, are moved or cast together."""
+
+    def map(self, fn: Callable[[Tensor], Tensor]) -> Self:
+        """The same with fn applied to every tensor."""
+
+        def mapped(value: Any) -> Any:
+            if isinstance(value, PerElement):
+                return value.map(mapped)
+            return fn(value) if isinstance(value, Tensor) else value.map(fn) if hasattr(value, "map") else value
+
+        return replace(self, **{field.name: mapped(getattr(self, field.name)) for field in fields(self)})
+
+
+class TensorFunction(torch.autograd.Function):
+    """An operation with a derivative of its own and one tensor as its result."""
+
+    @classmethod
+    def of(cls, *arguments: Any) -> Tensor:
+        """`apply`, which torch leaves untyped."""
+        return cast(Tensor, cls.apply(*arguments))  # type: ignore[no-untyped-call]
+
+
+def compiled_for(x: Tensor) -> bool:
+    """Whether compiled loops can run on x; PyTorch's own operations serve everything else."""
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and not traced
+
+
+def run_rows(
+    loop: Callable[..., None], n_rows: int, *arguments: Any, fastmath: tuple[str, ...] = (), min_rows: int = 256
+) -> None:
+    """loop(first, last, *arguments) over all rows, compiled, in torch's number of threads.
+
+    `fastmath` are the liberties of LLVM's floating-point flags that the loop may take. A thread is worth `min_rows`.
+    """
+    arrays = [value.detach().numpy() if isinstance(value, Tensor) else value for value in arguments]
+    kernel = _compiled(loop, fastmath)
+    threads = torch.get_num_threads()
+    for_row_ranges(lambda first, last: kernel(first, last, *arrays), n_rows, n_threads=threads, min_rows=min_rows)
+
+
+@lru_cache
+def _compiled(loop: Callable[..., None], fastmath: tuple[str, ...]) -> Callable[..., None]:
+    """Compiled on first use, or read from numba's cache on disk."""
+    from numba import njit
+
+    return cast(Callable[..., None], njit(nogil=True, cache=True, fastmath=set(fastmath))(loop))
 
 
 def normalized(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
@@ -149,3 +205,36 @@ def _pass_back(first, last, grad, out, result, scale):  # type: ignore[no-untype
         g, y, target = grad[i], out[i], result[i]
         for c in range(g.size):
             target[c] = zero if y[c] == zero else g[c] * factor
+
+
+class Linear(nn.Linear):
+    """torch's, with the type of its result."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return cast(Tensor, super().__call__(x))
+
+
+class FeedForward(nn.Module):
+    """FF(x) = W_2 dropout(relu(W_1 x + b_1)) + b_2."""
+
+    def __init__(self, d_in: int, d_hidden: int, d_out: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.expand = linear(d_in, d_hidden, init="he")
+        self.contract = linear(d_hidden, d_out)
+        self.dropout = dropout
+
+    def forward(self, x: Float[Tensor, "n d_in"]) -> Float[Tensor, "n d_out"]:
+        hidden = self.expand(x)
+        return self.contract(relu_dropout(hidden, self.dropout if self.training else 0.0))
+
+
+def linear(d_in: int, d_out: int, *, bias: bool = True, init: Literal["he", "xavier"] = "xavier") -> Linear:
+    """A linear layer with zero bias: He weights before a ReLU, Xavier weights elsewhere."""
+    layer = Linear(d_in, d_out, bias=bias)
+    if init == "he":
+        nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
+    else:
+        nn.init.xavier_uniform_(layer.weight)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer

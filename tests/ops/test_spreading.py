@@ -11,16 +11,16 @@ from torch import Tensor
 from hodgeformer.errors import BatchError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
-from hodgeformer.ops.products import (
+from hodgeformer.ops.spreading import (
     Rings,
     inner_product,
     reference_inner_product,
     reference_wedge_product,
+    spread,
     wedge_product,
 )
-from hodgeformer.ops.spread import spread
+from hodgeformer.packed.metric import N_TIMES, TIMES, Surface
 from hodgeformer.packed.pack import pack
-from hodgeformer.packed.surface import N_TIMES, TIMES, Surface
 from meshes import all_kinds, icosphere, open_grid
 from soups import soups
 
