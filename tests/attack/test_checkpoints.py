@@ -1,4 +1,4 @@
-"""Checkpoints that lie: signed anew after a change, so that only sense can refuse them. A result, or a clear refusal."""
+"""Checkpoints that lie, signed anew after a change, so that only sense can refuse them: a result, or a refusal."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tiny_models import tiny_checkpoint
 
 Header = dict[str, Any]
 STRANGE: tuple[Any, ...] = (
-    None, True, -1, 0, 1, 7, 10**20, 1e300, -0.5, float("nan"), float("inf"), "", "none", "x" * 3000, "\x00\n", [], [[]],
-    [1, 2], ["a"], {}, {"a": 1}, {"v": [1, 2, 3]}, [[300, -1, 2]], "HTD" * 2000, "auto", "\ud800",
+    None, True, -1, 0, 1, 7, 10**20, 1e300, -0.5, float("nan"), float("inf"), "", "none", "x" * 3000, "\x00\n", [],
+    [[]], [1, 2], ["a"], {}, {"a": 1}, {"v": [1, 2, 3]}, [[300, -1, 2]], "HTD" * 2000, "auto", "\ud800",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,7 +111,7 @@ def attack(client: TestClient, tmp_path: Path, n: int, seed: int) -> None:
         assert answer.status_code < 500, (method, route, query, answer.text)
         if answer.status_code >= 400:
             assert len(answer.json()["error"]) < 2000
-    print(dict(sorted(counts.items())))
+    sys.stdout.write(f"{n} requests, answers by status: {dict(sorted(counts.items()))}\n")
     assert client.get("/api/session").status_code == 200
 
 
@@ -174,7 +175,6 @@ def test_ten_minutes_of_load_leave_memory_and_descriptors_as_they_were(tmp_path:
             marks.append((process.memory_info().rss, process.num_fds()))
     quarter = len(marks) // 4
     first, last = np.median(marks[quarter : 2 * quarter], axis=0), np.median(marks[-quarter:], axis=0)
-    print(
-        f"{len(marks)} rounds: memory {first[0] / 2**20:.0f} -> {last[0] / 2**20:.0f} MB, files {first[1]} -> {last[1]}"
-    )
+    memory, files = (f"{before:,.0f} -> {after:,.0f}" for before, after in zip(first, last, strict=True))
+    sys.stdout.write(f"{len(marks)} rounds: bytes of memory {memory}, open files {files}\n")
     assert last[0] - first[0] < 20 * 2**20 and last[1] - first[1] < 5

@@ -12,13 +12,17 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from hodgeformer.checkpoint import Checkpoint, save_checkpoint
+from hodgeformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.cli import app
-from hodgeformer.mesh.io import save_mesh
+from hodgeformer.data.census import shape_hash
+from hodgeformer.data.open import open_dataset
+from hodgeformer.familiarity import DataStatistics
+from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.study import efficiency, mutations
+from hodgeformer.train.evaluate import HASH_DIGITS, learned_from
 from meshes import icosphere
 from tiny_models import write_tiny
 
@@ -162,6 +166,21 @@ def test_ablation_makes_its_table_and_skips_what_is_done(
     assert "other settings" in other.stderr
     both = run(*command, *folders, "--minutes", 1)
     assert both.exit_code == 2
+    again = run(*command, *folders, "--row", "neighbor", "--json")
+    assert [row["row"] for row in json.loads(again.stdout)["rows"]] == ["neighbor"]
+    kept = (tmp_path / "results" / "tiny.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in kept] == ["row", "plain", "neighbor"]
+    unknown = run(*command, *folders, "--row", "other")
+    assert unknown.exit_code == 2 and "its rows are: plain, neighbor" in unknown.stderr
+
+
+def test_the_main_table_is_printed_and_written(run: Callable[..., Result], tmp_path: Path) -> None:
+    result = run("study", "table", "--results", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "COSEG aliens" in result.stdout and "98.3" in result.stdout
+    rows = json.loads(run("study", "table", "--results", tmp_path, "--json").stdout)
+    assert all(row["mean"] is None and row["missing"] for row in rows)
+    assert (tmp_path / "table.csv").read_text().startswith("data,paper,mean,std,seeds,recipe_mean")
 
 
 def test_efficiency_writes_both_tables(
@@ -178,3 +197,23 @@ def test_efficiency_writes_both_tables(
     assert [row["work"] for row in sizes] == list(efficiency.WORKS)
     runtime = (tmp_path / "runtime.csv").read_text()
     assert "preparation_share" in runtime
+
+
+def test_scores_of_meshes_that_were_learned_from_are_told_to_flatter(
+    run: Callable[..., Result], model: Path, data: Path, tmp_path: Path
+) -> None:
+    known = load_checkpoint(model)
+    shape = shape_hash(load_mesh(data / "meshes" / "two.ply"))[:HASH_DIGITS]
+    statistics = DataStatistics(
+        n_meshes=1, n=dict.fromkeys("vef", (1, 1, 1)), size=(1, 1, 1), edge_length=(1, 1, 1, 1, 1), shapes=(shape,)
+    )
+    save_checkpoint(tmp_path / "knows.safetensors", known.replace(statistics=statistics))
+    options = ("--paper-only", "--out", tmp_path / "out", "--faces", "original", "--json")
+    for path, told in ((model, False), (tmp_path / "knows.safetensors", True)):
+        result = run("study", "robustness", path, data, *options)
+        assert result.exit_code == 0, result.output
+        assert ("trained on 1 of these 1 meshes (two)" in result.stderr) == told
+        assert json.loads(result.stdout)["n_learned_from"] == int(told)
+    by_file = known.replace(training={"data": {"name": "folder", "path": str(data)}})
+    assert learned_from(by_file, open_dataset(data), open_dataset(data).split("train")) == ["one"]
+    assert learned_from(by_file, open_dataset(data), open_dataset(data).split("test")) == []

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hodgeformer.data.deform import add_noise, bend, grow, slide_along_edges, swell, warp
+from hodgeformer.data.augment import add_noise, bend, grow, slide_along_edges, swell, warp
 from hodgeformer.mesh.mesh import Mesh
 from meshes import all_kinds, icosphere
 

@@ -15,7 +15,7 @@ from typing import Any
 from hodgeformer.cli.results import JsonOption
 
 _NEEDED = (
-    "torch", "numpy", "scipy", "numba", "fast-simplification", "pydantic", "typer", "rich", "safetensors",
+    "torch", "numpy", "scipy", "numba", "pydantic", "typer", "rich", "safetensors",
     "jaxtyping", "pillow",
 )  # fmt: skip
 _EXTRAS = {"view": ("starlette", "uvicorn"), "hub": ("huggingface_hub",), "track": ("tensorboard",)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hodgeformer.cli.evaluate import warn_of_learned
 from hodgeformer.cli.results import (
     DataArgument,
     FacesOption,
@@ -18,6 +19,7 @@ from hodgeformer.cli.results import (
     UpOption,
     conclude,
     mesh_files,
+    read_rows,
     save_rows,
 )
 from hodgeformer.cli.study_operators import operators
@@ -79,6 +81,7 @@ def robustness(
     checkpoint = load_checkpoint(locate_model(model))
     dataset = fitting(open_dataset(data), checkpoint)
     samples = dataset.split(split)[:meshes]
+    learned = warn_of_learned(checkpoint, dataset, samples)
     mutations = _mutations(remesh or [], paper_only)
     results = []
     with Console(stderr=True).status("scoring the original meshes") as status:
@@ -92,6 +95,7 @@ def robustness(
         "data": dataset.name,
         "split": split,
         "n_meshes": len(samples),
+        "n_learned_from": learned,
         "seed": seed,
         "score": results[0].scores.main_name,
     }
@@ -174,11 +178,19 @@ def _mutations(faces: list[int], paper_only: bool) -> list[Mutation]:
 def ablation(
     study: Annotated[
         str,
-        typer.Argument(help="embedding, features, neighbors, mixing, label-smoothing, or a TOML file like theirs."),
+        typer.Argument(
+            help="embedding, features, neighbors, mixing, label-smoothing, main, or a TOML file like theirs."
+        ),
     ],
-    data: Annotated[str, typer.Option("--data", help="A data-set folder, or the name of a data set.")],
+    data: Annotated[
+        str | None,
+        typer.Option("--data", help="A data-set folder, or the name of one; `main` knows its own.", show_default=False),
+    ] = None,
+    rows: Annotated[
+        list[str] | None, typer.Option("--row", help="Only this row; repeatable.", show_default=False)
+    ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, counted from --first-seed.")] = 3,
-    first_seed: Annotated[int, typer.Option("--first-seed", min=0)] = 0,
+    first_seed: Annotated[int, typer.Option("--first-seed", min=0, help="The first of them.")] = 0,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Of every run.", show_default=False)] = None,
     minutes: Annotated[
         float | None, typer.Option("--minutes", help="Of every run, in place of epochs.", show_default=False)
@@ -203,18 +215,41 @@ def ablation(
     name, loaded = load_study(study)
     numbers = range(first_seed, first_seed + seeds)
     overrides = [*(settings or []), *length]
-    runs = plan_study(loaded, data=_source(data), overrides=overrides, seeds=numbers, out=out or Path("runs") / name)
+    source, place = {} if data is None else _source(data), out or Path("runs") / name
+    runs = plan_study(loaded, data=source, overrides=overrides, seeds=numbers, out=place, rows=rows or ())
     about: dict[str, Any] = {"study": name, "data": data, "seeds": list(numbers), "settings": overrides}
+    order = [row.name for row in loaded.rows]
+    # Rows that are not asked for this time stay in the table.
+    kept = [row for row in read_rows(results / f"{name}.csv") if rows and row["row"] in set(order) - set(rows)]
     found: _Results = {}
     for number, run in enumerate(runs, 1):
         _carry_out(run, found, f"{number} of {len(runs)}")
         # Others may have finished runs that were theirs when we came by.
         found |= {(other.row.name, other.seed): result for other in runs if (result := finished_result(other))}
         if found:
-            save_rows(results, name, study_table(loaded, found), about)
+            table = sorted([*kept, *study_table(loaded, found)], key=lambda row: order.index(row["row"]))
+            save_rows(results, name, table, about)
     table = study_table(loaded, found)
-    shown, files = ({f"{loaded.title} ({data})": table}, [results / f"{name}.csv"]) if found else ({}, [])
+    title = loaded.title if data is None else f"{loaded.title} ({data})"
+    shown, files = ({title: table}, [results / f"{name}.csv"]) if found else ({}, [])
     conclude({**about, "rows": table}, shown, files, as_json=as_json)
+
+
+@app.command()
+def table(
+    results: Annotated[Path, typer.Option("--results", help="The folder that studies write to.")] = Path("results"),
+    as_json: JsonOption = False,
+) -> None:
+    """The paper's main table: its figures, ours with its settings and with our recipe, and how to fill what is missing.
+
+    Accuracies are in percent, mean and deviation over seeds. Written to results/table.csv.
+    """
+    from hodgeformer.study.ablation import load_study, main_table
+
+    name, study = load_study("main")
+    rows = main_table(study, results, name)
+    files = save_rows(results, "table", rows, {"study": name})
+    conclude(rows, {study.title: rows}, files, as_json=as_json)
 
 
 def _carry_out(run: PlannedRun, found: _Results, place: str) -> None:
@@ -229,7 +264,7 @@ def _carry_out(run: PlannedRun, found: _Results, place: str) -> None:
             result = carry_out(run, listener)
         told = "done"
     if result is None:
-        print(f"run {place}: another process is at it ({run.lock})", file=sys.stderr)
+        print(f"run {place}: another process is at it ({run.folder})", file=sys.stderr)
         return
     found[run.row.name, run.seed] = result
     score = f"{100 * result.score:.2f} % {result.split} {result.score_name.replace('_', ' ')}"

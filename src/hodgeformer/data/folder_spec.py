@@ -29,7 +29,11 @@ TableValue = str | int | float | list[float]
 
 
 class SplitRules(Settings):
-    """Each split as a fraction (drawn with `seed`), a list of names or patterns, or a folder."""
+    """Each split as a fraction (drawn with `seed`), a list of names or patterns, or a folder.
+
+    `train`: the meshes to learn from. `val`: those that choose and calibrate the model; left out, a tenth of thirty or
+    more training meshes, and 0 for none. `test`: those that score it.
+    """
 
     train: Rule | None = None
     val: Rule | None = None
@@ -42,7 +46,16 @@ class SplitRules(Settings):
 
 
 class FolderSpec(Settings):
-    """The content of `dataset.toml`."""
+    """The content of `dataset.toml`, the file that says what the meshes and labels of a folder are.
+
+    `task`: what is to be learned. `name`: what the data set is called; by default as its folder. `element`: what a
+    label belongs to; by default the face in a segmentation, and otherwise the whole mesh. `classes`: their names, in
+    the order of the labels. `colors`: one for each class, such as "#0072b2". `meshes`: the folder of the meshes, or a
+    glob. `labels`: the folder of the label files, which have the names of their meshes; "ply:label" where the mesh
+    files hold them; a table such as "labels.csv" (lines: name,value), or this table in place, for whole meshes.
+    `first_label`: the number that the first class has in the files. `split`: who trains, validates and tests; by
+    default the folders train, val and test, and without these four fifths train and one tests.
+    """
 
     task: Task
     name: str | None = None

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,9 +30,9 @@ MESH_SUFFIXES = tuple(_READERS)
 WRITTEN: dict[str, tuple[Attribute, ...]] = {
     ".obj": ("face_colors", "vertex_colors", "face_labels"),
     ".off": ("face_colors", "vertex_colors"),
-    ".ply": ("face_colors", "vertex_colors", "face_labels", "vertex_labels"),
+    ".ply": get_args(Attribute),
     ".stl": (),
-    ".glb": ("face_colors", "vertex_colors", "face_labels", "vertex_labels"),
+    ".glb": get_args(Attribute),
 }
 _WRITERS: dict[str, Callable[[Mesh, Attributes], bytes]] = {
     ".off": off.off_bytes,
@@ -40,6 +40,7 @@ _WRITERS: dict[str, Callable[[Mesh, Attributes], bytes]] = {
     ".stl": lambda mesh, _: stl.stl_bytes(mesh),
     ".glb": glb.glb_bytes,
 }
+_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive", b"PK\x05\x06": "an empty zip archive", b"\x1f\x8b": "a gzip archive",
     b"7z\xbc\xaf": "a 7z archive", b"\x89PNG": "a PNG picture", b"\xff\xd8\xff": "a JPEG picture",
@@ -78,6 +79,8 @@ def save_mesh(
     vertex_colors: ArrayLike | None = None,
     face_labels: ArrayLike | None = None,
     vertex_labels: ArrayLike | None = None,
+    face_own_colors: ArrayLike | None = None,
+    vertex_own_colors: ArrayLike | None = None,
 ) -> None:
     """Write OBJ, OFF, PLY, STL or GLB, by the suffix; the file appears complete or not at all.
 
@@ -85,13 +88,15 @@ def save_mesh(
     PLY all of it, exactly (labels as the property `label`). OBJ colors (of faces as materials in a .mtl file
     beside it, of vertices without alpha) and face labels (as groups `label_3`). OFF colors. GLB, in float32,
     labels and colors of faces or of vertices; those of faces give each face its own three corners, which
-    `load_mesh` joins again. STL only the triangles, in float32.
+    `load_mesh` joins again. STL only the triangles, in float32. Own colors, which PLY and GLB hold under names that no
+    viewer shows (`own_red`, `_OWN_COLOR`), are what a scan came with where colors show its labels.
     """
     path = Path(path)
     suffix = path.suffix.lower()
     given: dict[Attribute, ArrayLike | None] = {
         "face_colors": face_colors, "vertex_colors": vertex_colors,
         "face_labels": face_labels, "vertex_labels": vertex_labels,
+        "face_own_colors": face_own_colors, "vertex_own_colors": vertex_own_colors,
     }  # fmt: skip
     held = {kind: _checked(kind, values, mesh) for kind, values in given.items() if values is not None}
     _check_format_holds(suffix, mesh, held, path)
@@ -120,6 +125,19 @@ def _read_bytes(path: Path) -> bytes:
     for magic, kind in _FOREIGN.items():
         if data.startswith(magic):
             raise MeshFormatError(f"{path}: this is {kind}, not a mesh; unpack or export a mesh file from it")
+    return data if stl.is_binary(data) else _as_utf8(data, path)
+
+
+def _as_utf8(data: bytes, path: Path) -> bytes:
+    """Text as the readers know it: without the mark that some editors put first, which also tells UTF-16."""
+    for mark, encoding in _MARKS.items():
+        if data.startswith(mark):
+            try:
+                return data[len(mark) :].decode(encoding).encode()
+            except UnicodeDecodeError as error:
+                raise MeshFormatError(
+                    f"{path}: not text in {encoding}, as it begins ({error}); export it again"
+                ) from None
     return data
 
 

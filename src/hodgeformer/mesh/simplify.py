@@ -16,7 +16,7 @@ from hodgeformer.errors import MeshError
 from hodgeformer.mesh.carry import Places, locate, majority
 from hodgeformer.mesh.collapse import Surface
 from hodgeformer.mesh.elements import proper_complex
-from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms, unit, vertex_sums
+from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, is_used, norms, unit, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
@@ -29,12 +29,14 @@ _TINY = np.finfo(np.float64).tiny  # what has no size still counts among its lik
 class Simplified:
     """A smaller mesh; labels go over to it, values come back, both in the order of the file.
 
-    `vertex_map` gives for each original vertex the one that it went into.
+    `vertex_map` gives for each original vertex the one that it went into. `whole` are the corners of the faces that the
+    original ones are quarters of, where the mesh was subdivided: quarters are one and get one answer.
     """
 
     original: Mesh
     mesh: Mesh
     vertex_map: IntArray
+    whole: IntArray
 
     def labels_over(self, labels: ArrayLike, kind: ElementKind) -> NDArray[np.int64]:
         """For each small element the label that covers most of it: of the area, or of the length of edges.
@@ -67,11 +69,14 @@ class Simplified:
     def places(self, kind: ElementKind) -> Places:
         """Where the center of each original element lies on the faces of the smaller mesh that repeat no vertex."""
         vertices, points = self._at_size_one
-        normals = face_vectors(vertices, self.original.faces)
         if kind == "f":
-            members, centers = self.original.faces, face_centers(vertices, self.original.faces)
+            members, centers, normals = (
+                self.whole,
+                face_centers(vertices, self.whole),
+                face_vectors(vertices, self.whole),
+            )
         else:
-            normals = vertex_sums(normals, self.original.faces, len(vertices))
+            normals = vertex_sums(face_vectors(vertices, self.original.faces), self.original.faces, len(vertices))
             members, centers = np.arange(len(vertices))[:, None], vertices
         if kind == "e":
             members, centers = self._fine.edges, edge_centers(vertices, self._fine.edges)
@@ -81,8 +86,8 @@ class Simplified:
     @property
     def _at_size_one(self) -> tuple[FloatArray, FloatArray]:
         """Vertices of the original and of the smaller mesh."""
-        low, scale = _box(self.original.vertices)
-        return (self.original.vertices - low) / scale, (self.mesh.vertices - low) / scale
+        low, scale = _box(self.original)
+        return _at_size_one(self.original.vertices, low, scale), _at_size_one(self.mesh.vertices, low, scale)
 
     @cached_property
     def _fine(self) -> MeshComplex:
@@ -151,7 +156,7 @@ class Refined:
     @cached_property
     def _undone(self) -> Simplified:
         """The way from the finer mesh to the original."""
-        return Simplified(self.mesh, self.original, self.vertex_map)
+        return Simplified(self.mesh, self.original, self.vertex_map, self.mesh.faces)
 
 
 def refine(mesh: Mesh, n_faces: int) -> Refined:
@@ -180,17 +185,20 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified
     if n_faces < 1:
         raise MeshError(f"{mesh.name}: cannot simplify to {n_faces} faces; at least 1 is needed")
     if n_faces >= mesh.n_faces:
-        return Simplified(mesh, mesh, np.arange(mesh.n_vertices))
-    low, scale = _box(mesh.vertices)
-    positions = (mesh.vertices - low) / scale
+        return Simplified(mesh, mesh, np.arange(mesh.n_vertices), mesh.faces)
+    low, scale = _box(mesh)
+    positions = _at_size_one(mesh.vertices, low, scale)
     proper = np.flatnonzero(~repeats_a_vertex(mesh.faces))
     if not proper.size:
         raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface to simplify")
     used, dense = np.unique(mesh.faces[proper], return_inverse=True)
     order = canonical_order(positions[used], dense.reshape(-1, 3))
     points, faces, into = positions[used][order], inverse(order)[dense.reshape(-1, 3)], np.arange(len(order))
+    quarter_of = np.arange(len(faces))
     while seed is None and len(faces) > n_faces and (undone := undo_subdivision(points, faces)) is not None:
-        faces, into = undone[0], undone[1][into]
+        faces, into, quarter_of = undone.faces, undone.into[into], undone.quarter_of[quarter_of]
+    whole = mesh.faces.copy()
+    whole[proper] = used[order][faces[quarter_of]]
     surface, joined = _joined_surface(points, canonical_faces(faces)[0])
     surface.reduce(n_faces, seed)
     kept, small_faces = np.unique(surface.faces[surface.alive], return_inverse=True)
@@ -210,7 +218,7 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified
     lost = np.flatnonzero(vertex_map < 0)
     if lost.size:
         vertex_map[lost] = cKDTree(surface.points[kept]).query(positions[lost])[1]
-    return Simplified(mesh, small, vertex_map)
+    return Simplified(mesh, small, vertex_map, whole)
 
 
 def _joined_surface(points: FloatArray, faces: IntArray) -> tuple[Surface, IntArray]:
@@ -229,10 +237,16 @@ def _joined_surface(points: FloatArray, faces: IntArray) -> tuple[Surface, IntAr
     return Surface.from_mesh(points, joined[faces[whole]]), joined
 
 
-def _box(vertices: FloatArray) -> tuple[FloatArray, float]:
+def _box(mesh: Mesh) -> tuple[FloatArray, float]:
     """Corner and longest side: thresholds are absolute and squares overflow, so all work is done at size one."""
-    low = vertices.min(axis=0)
-    return low, float((vertices.max(axis=0) - low).max()) or 1.0
+    used = mesh.vertices[is_used(mesh.faces, mesh.n_vertices)]
+    low = used.min(axis=0)
+    return low, float((used.max(axis=0) - low).max()) or 1.0
+
+
+def _at_size_one(vertices: FloatArray, low: FloatArray, scale: float) -> FloatArray:
+    """A vertex that no face uses may lie anywhere; it comes near, where squares of distances are numbers."""
+    return (np.clip(vertices, low - 4 * scale, low + 4 * scale) - low) / scale
 
 
 def _means(values: NDArray[Any], source: IntArray, target: IntArray, weights: FloatArray, n: int) -> NDArray[Any]:

@@ -9,12 +9,13 @@ from pydantic import Field, field_validator, model_validator
 from hodgeformer.containers import KIND_OF, KINDS, Backend, Element, ElementKind, PerElement, Task
 from hodgeformer.mesh.features import PAPER_GROUPS, feature_widths
 from hodgeformer.mesh.prepare import PrepareConfig
-from hodgeformer.ops.star_problem import weights_are_kept
+from hodgeformer.ops.star_attention import weights_are_kept
 from hodgeformer.packed.metric import N_TIMES
 from hodgeformer.settings import Settings
 
 Stars = Literal["learned", "barycentric", "galerkin"]
-Size = Annotated[int, Field(ge=1)]
+_MOST_BLOCKS = 256
+Size = Annotated[int, Field(ge=1, le=2**20)]
 
 StarName = Literal["star0_inv", "star1", "star1_inv", "star2"]
 STAR_KIND: dict[StarName, ElementKind] = {"star0_inv": "v", "star1": "e", "star1_inv": "e", "star2": "f"}
@@ -35,12 +36,15 @@ _COMPLEX_BYTES = 1200  # per face: topology, orders, incidences and their transp
 class ModelConfig(Settings):
     """The model. Stored in every checkpoint.
 
-    `element` is what one row of the output belongs to: classification always "mesh", segmentation "face" unless
-    said otherwise, regression "mesh" unless said otherwise. `n_classes` is the width of a row: classes, or the
-    numbers of a regression. `blocks` spells the stack, H for HodgeFormer, T for Transformer and D for spreading
-    blocks; `updates` the kinds they change (D changes vertices only). `in_features` are the columns of x_in per kind.
-    `stars` other than "learned" swaps in the fixed stars of discrete exterior calculus. `checkpoint_activations`
-    trades a second forward pass for memory.
+    `task` is what is learned: a class or numbers for the mesh or for each of its elements. `element` is what one row of
+    the output belongs to: classification always "mesh", segmentation "face" unless said otherwise, regression "mesh"
+    unless said otherwise. `n_classes` is the width of a row: classes, or the numbers of a regression. `blocks` spells
+    the stack, H for HodgeFormer, T for Transformer and D for spreading blocks; `updates` the kinds they change (D
+    changes vertices only). `in_features` are the columns of x_in per kind. `d_model` is the width of a feature, divided
+    among `n_heads` heads; `d_hidden` that inside feed-forward layers. `dropout` is the share of entries that training
+    leaves out. `embedding` reads an element alone, or with its neighbors. `backend` computes star attention; "auto"
+    takes the fastest that runs. `stars` other than "learned" swaps in the fixed stars of discrete exterior calculus.
+    `checkpoint_activations` trades a second forward pass for memory.
     """
 
     task: Task
@@ -70,6 +74,8 @@ class ModelConfig(Settings):
     def _known_blocks(cls, blocks: str) -> str:
         if not blocks or set(blocks) - set("HTD"):
             raise ValueError("write the stack with the letters H, T and D, at least one, such as 'HHHHHHTT' or 'DDDD'")
+        if len(blocks) > _MOST_BLOCKS:
+            raise ValueError(f"{len(blocks):,} blocks are more than any model has; at most {_MOST_BLOCKS}")
         return blocks
 
     @field_validator("updates")

@@ -16,8 +16,8 @@ from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.mesh.elements import proper_complex
 from hodgeformer.mesh.geometry import face_centers, face_vectors
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.study.eigen import Eigenpairs
 from hodgeformer.study.operator_report import OperatorReport
+from hodgeformer.study.operators import Eigenpairs
 
 _MARK = (20, 22, 26)
 _PANEL = 240

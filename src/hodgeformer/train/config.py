@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import tomli_w
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet
@@ -30,14 +30,20 @@ class TrainConfig(Settings):
     """How the weights are found. What is None is planned from the data.
 
     A run ends after `epochs`, or after `minutes` of training; either way with a learning rate of zero. `batch_size`
-    meshes make a batch, and at most `batch_faces` faces. `warmup` is the share of the run in which the rate rises.
-    `class_weights` weighs classes by inverse frequency, or by a power of it, such as 0.5. `ema` is the decay of a
-    running average of the weights that is evaluated in their place. `freeze` leaves the embedding as it is, or the
-    whole encoder too, or only so many of its first blocks. `temperature` divides the outputs before they become
-    probabilities; by default it is fitted to the validation split. `early_stop` ends a run after so many epochs without
-    a better validation score. `eval_every` counts epochs, `save_every` minutes between saved states within an epoch.
-    `precision` "auto" is bfloat16 autocast where the device is made for it.
+    meshes make a batch, and at most `batch_faces` faces. `warmup` is the share of the run in which the rate rises to
+    `lr`; then it falls as a cosine. `optimizer` takes the steps, with `weight_decay`, and `clip` bounds the norm of
+    their gradients. `label_smoothing` is the share of a label that goes to all classes. `class_weights` weighs classes
+    by inverse frequency, or by a power of it, such as 0.5. `ema` is the decay of a running average of the weights that
+    is evaluated in their place. `freeze` leaves the embedding as it is, or the whole encoder too, or only so many of
+    its first blocks. `temperature` divides the outputs before they become probabilities; by default it is fitted to the
+    validation split. `early_stop` ends a run after so many epochs without a better validation score. `eval_every`
+    counts epochs, `save_every` minutes between saved states within an epoch. `precision` "auto" is bfloat16 autocast
+    where the device is made for it. `seed` draws weights, batches and changes of shape. `workers` are processes that
+    prepare batches; 0 prepares them in between. `device` is "auto", "cpu", "cuda", "cuda:1". `skip_bad` leaves out
+    meshes that cannot be used. `tensorboard` writes its files into the run folder too.
     """
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     epochs: int | None = Field(default=None, ge=1)
     minutes: float | None = Field(default=None, gt=0)
@@ -56,8 +62,8 @@ class TrainConfig(Settings):
     early_stop: int | None = Field(default=None, ge=1)
     eval_every: int | None = Field(default=None, ge=1)
     save_every: float = Field(default=5.0, gt=0)
-    seed: int = Field(default=0, ge=0)
-    workers: int | None = Field(default=None, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    workers: int | None = Field(default=None, ge=0, le=256)
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     skip_bad: bool = False
@@ -77,13 +83,18 @@ class TrainConfig(Settings):
         return self
 
     def torch_device(self) -> torch.device:
+        there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
         name = self.device
         if name == "auto":
-            name = "cuda" if torch.cuda.is_available() else "cpu"
+            name = "cuda" if there["cuda"] else "cpu"
         try:
-            return torch.device(name)
+            device = torch.device(name)
         except RuntimeError:
-            raise ConfigError(f"train.device = '{name}' is no device; use 'auto', 'cpu' or 'cuda'") from None
+            device = None
+        if device is None or not there.get(device.type) or (device.index or 0) >= max(1, torch.cuda.device_count()):
+            found = ", ".join(f"'{kind}'" for kind, is_there in there.items() if is_there)
+            raise ConfigError(f"train.device = '{name}' is no device of this machine; use 'auto' or one of: {found}")
+        return device
 
     def uses_bfloat16(self, device: torch.device) -> bool:
         if self.precision == "auto":
@@ -164,6 +175,8 @@ def with_overrides(tables: Mapping[str, Table], overrides: Sequence[str]) -> dic
             typed = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             typed = value.strip()
+        except RecursionError:
+            raise ConfigError(f"--set {text[:40]}...: the value is nested too deeply") from None
         changed[table] = {**changed.get(table, {}), key: typed}
         if table == "train" and key in ("epochs", "minutes"):
             changed[table].pop("minutes" if key == "epochs" else "epochs", None)

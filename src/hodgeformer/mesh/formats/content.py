@@ -51,9 +51,8 @@ class Content:
         else:
             faces, polygons, cut = triangulate(self.vertices, self.corners, self.n_corners)
             notes.extend(cut)
-            for kind in ("face_colors", "face_labels"):
-                if kind in attributes:
-                    attributes[kind] = attributes[kind][polygons]
+            for kind in [kind for kind in attributes if kind.startswith("face")]:
+                attributes[kind] = attributes[kind][polygons]
         notes.extend(_notes_on(faces, len(self.vertices)))
         # The name of a file need not be text; that of a mesh is written into pages and files.
         name = os.fsencode(path.stem).decode("utf-8", "replace")
@@ -88,6 +87,16 @@ class Content:
 def where(path: Path, line_of: LineOf | None, element: int) -> str:
     """`file:line` for text, `file` for binary."""
     return str(path) if line_of is None else f"{path}:{line_of(int(element))}"
+
+
+def read_beside(path: Path, name: str) -> bytes | None:
+    """A file that a mesh names, if it is one and in the folder of the mesh: nothing outside is read."""
+    try:
+        beside = (path.parent / name).resolve()
+        inside = beside.is_relative_to(path.parent.resolve()) and beside.is_file()
+        return beside.read_bytes() if inside else None
+    except (OSError, ValueError):  # too long, a zero byte, no permission
+        return None
 
 
 def to_colors(values: NDArray[Any]) -> Colors:

@@ -15,13 +15,23 @@ from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
 from hodgeformer.mesh.formats.content import Attributes, Content, to_colors
-from hodgeformer.mesh.formats.glb import COLOR, FACE_LABEL, VERTEX, VERTEX_LABEL, Buffers, read_document
+from hodgeformer.mesh.formats.glb import (
+    COLOR,
+    FACE_LABEL,
+    FACE_OWN_COLOR,
+    OWN_COLOR,
+    VERTEX,
+    VERTEX_LABEL,
+    Buffers,
+    read_document,
+)
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 _COMPRESSION = ("KHR_draco_mesh_compression", "EXT_meshopt_compression")
 # Beyond this, float32 skips whole numbers.
 LARGEST = 2**24
+_MOST_REPEATED = 2_000_000
 
 
 def read_gltf(data: bytes, path: Path) -> Content:
@@ -52,9 +62,10 @@ class _Scene:
         self.n_skipped = 0
 
     def content(self) -> Content:
-        for node, transform in self._nodes():
-            if "mesh" in node:
-                self._add_mesh(self.document["meshes"][node["mesh"]], transform)
+        placed = [(self.document["meshes"][node["mesh"]], at) for node, at in self._nodes() if "mesh" in node]
+        self._refuse_repetition([mesh for mesh, _ in placed])
+        for mesh, transform in placed:
+            self._add_mesh(mesh, transform)
         notes = [f"{self.n_skipped} primitives of points or lines were passed over"] if self.n_skipped else []
         if len(self.points) > 1:
             notes.append(f"{len(self.points)} parts of the scene were joined")
@@ -67,6 +78,22 @@ class _Scene:
         else:
             attributes = _vertex_attributes(columns)
         return Content(vertices, faces.ravel(), np.full(len(faces), 3), attributes, tuple(notes))
+
+    def _refuse_repetition(self, meshes: list[dict[str, Any]]) -> None:
+        """A small file may place one mesh ten thousand times: counted before it is done."""
+        used = [
+            at
+            for mesh in meshes
+            for p in mesh["primitives"]
+            for at in (p["attributes"].get("POSITION"), p.get("indices"))
+        ]
+        n_rows = sum(int(self.document["accessors"][at]["count"]) for at in used if at is not None)
+        n_bytes = sum(len(self.buffers.buffer(i)) for i in range(len(self.document.get("buffers", []))))
+        if n_rows > _MOST_REPEATED + n_bytes:
+            raise MeshFormatError(
+                f"{self.buffers.path}: the scene places its meshes so often that it has {n_rows:,} points and corners, "
+                f"from {n_bytes:,} bytes; export the parts that are needed as one mesh"
+            )
 
     def _nodes(self) -> Iterator[tuple[dict[str, Any], FloatArray]]:
         """Depth first, in the order of the file; a node that was met before ends the walk down."""
@@ -149,6 +176,8 @@ def _vertex_attributes(columns: dict[str, NDArray[Any]]) -> Attributes:
     attributes: Attributes = {}
     if COLOR in columns:
         attributes["vertex_colors"] = to_colors(columns[COLOR])
+    if OWN_COLOR in columns:
+        attributes["vertex_own_colors"] = to_colors(columns[OWN_COLOR])
     if VERTEX_LABEL in columns:
         attributes["vertex_labels"] = _whole(columns[VERTEX_LABEL])
     return attributes
@@ -171,11 +200,13 @@ def _unsplit(
     point = np.zeros(int(vertex.max()) + 1, dtype=np.int64)
     point[vertex] = np.arange(len(points))
     corner = faces[:, 0]
-    attributes: Attributes = {}
+    attributes = _vertex_attributes(
+        {name: columns[name][point] for name in (OWN_COLOR, VERTEX_LABEL) if name in columns}
+    )
     if COLOR in columns:
         attributes["face_colors"] = to_colors(columns[COLOR][corner])
+    if FACE_OWN_COLOR in columns:
+        attributes["face_own_colors"] = to_colors(columns[FACE_OWN_COLOR][corner])
     if FACE_LABEL in columns:
         attributes["face_labels"] = _whole(columns[FACE_LABEL])[corner]
-    if VERTEX_LABEL in columns:
-        attributes["vertex_labels"] = _whole(columns[VERTEX_LABEL])[point]
     return points[point], vertex[faces], attributes
