@@ -82,6 +82,7 @@ class Run:
         self.position = Position()
         self.rows: list[Row] = []
         self._began = self._saved = self._started = clock()
+        self._cpu_began = time.process_time()
         self._centering: list[Batch] | None = None if setup.dataset.kind is None else []
 
     @property
@@ -249,9 +250,10 @@ class Run:
 
     def _save(self) -> None:
         self._learner.check_weights()  # the state on disk is the last good one
-        elapsed = self.elapsed
-        self._began = self._saved = self._clock()
-        self.position = replace(self.position, elapsed=elapsed)
+        cpu, now = self.position.cpu - self._cpu_began, time.process_time()
+        self.position = replace(self.position, elapsed=self.elapsed, cpu=cpu + now)
+        self._began, self._cpu_began = self._clock(), now
+        self._saved = self._began
         setup = self._setup
         save_state(
             setup.folder.state, self.position, self._learner, processes=setup.processes, data=setup.census.fingerprint
