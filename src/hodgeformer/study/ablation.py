@@ -233,7 +233,10 @@ def _train(run: PlannedRun, listener: Listener) -> RunResult:
     begun = (run.folder / "config.toml").is_file()
     setup = set_up(None if begun else run.tables, run.folder, listener=listener, create=True)
     if setup.tested is None:
-        raise DataError(f"{setup.dataset.name}: a study needs a validation or a test split to score on")
+        raise DataError(
+            f"{setup.dataset.name}: a study needs a validation or a test split to score on; draw one, such as with "
+            "--set data.val_fraction=0.15"
+        )
     result = _scored(setup, train(setup, listener=listener).position)
     write_atomically(run.result, json.dumps(asdict(result), indent=2).encode())
     setup.folder.state.unlink(missing_ok=True)  # as large as three models, and no longer needed
