@@ -4,7 +4,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 EXTRAS ?= dev
 
-.PHONY: demo test lint types results map setup clean
+.PHONY: demo test lint types docs pictures results map setup clean
 
 demo: setup
 	$(BIN)/hodgeformer demo
@@ -13,11 +13,17 @@ test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 lint: setup
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests docs
+	$(BIN)/ruff format --check src tests docs
 
 types: setup
 	$(BIN)/mypy
+
+docs: setup
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+pictures: setup
+	$(BIN)/python docs/pictures.py
 
 results: setup
 	$(BIN)/python tests/results_tables.py
