@@ -4,13 +4,16 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 EXTRAS ?= dev
 
-.PHONY: demo test lint types docs pictures results map setup clean
+.PHONY: demo test attack lint types docs pictures results map setup clean
 
 demo: setup
 	$(BIN)/hodgeformer demo
 
 test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+
+attack: setup
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m attack -s tests/attack
 
 lint: setup
 	$(BIN)/ruff check src tests docs

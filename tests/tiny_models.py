@@ -18,7 +18,12 @@ PARTS = ("head", "torso", "arm", "leg / foot")
 
 
 def tiny_checkpoint(
-    task: str = "segmentation", element: str | None = None, *, pose: str = "file", **changes: Any
+    task: str = "segmentation",
+    element: str | None = None,
+    *,
+    pose: str = "file",
+    blocks: str = "HT",
+    **changes: Any,
 ) -> Checkpoint:
     """Random weights, spread out so that the classes all occur; statistics of meshes with 60 to 400 faces."""
     n_classes = 2 if task == "regression" else len(PARTS)
@@ -27,7 +32,7 @@ def tiny_checkpoint(
             "task": task,
             "element": element,
             "n_classes": n_classes,
-            "blocks": "HT",
+            "blocks": blocks,
             "d_model": 16,
             "d_hidden": 16,
             "n_heads": 2,

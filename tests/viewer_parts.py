@@ -16,10 +16,10 @@ from starlette.testclient import TestClient
 
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.predict.result import Result
 from hodgeformer.viewer.app import Viewer, create_app
 from hodgeformer.viewer.messages import encode
 from hodgeformer.viewer.models import OfferedModel, Shelf
-from hodgeformer.viewer.open_meshes import Prediction
 from hodgeformer.viewer.outbox import Outbox
 
 BASE = "http://127.0.0.1:8765"
@@ -36,12 +36,12 @@ class SidedModel:
     def __init__(self, before: Callable[[Mesh], None] = lambda mesh: None) -> None:
         self._before = before
 
-    def predict(self, mesh: Mesh, report: Callable[[float], None]) -> Prediction:
+    def predict(self, mesh: Mesh, report: Callable[[float], None]) -> Result:
         self._before(mesh)
         report(0.5)
         right = mesh.vertices[mesh.faces].mean(axis=1)[:, 0] > 0
         probabilities = np.stack([~right, right], axis=1).astype(np.float32)
-        return Prediction("sided", "segmentation", CLASSES, COLORS, probabilities)
+        return Result(mesh, "segmentation", "face", probabilities, CLASSES, COLORS)
 
 
 def make_viewer(out: Path, model: Any = None, **parts: Any) -> Viewer:

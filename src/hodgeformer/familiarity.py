@@ -36,13 +36,15 @@ class DataStatistics(Settings):
     """What the training meshes were like, so that a very different mesh can be told.
 
     `n` holds minimum, median and maximum of the element counts per kind; `size` the same of the meshes' radius in file
-    units; `edge_length` the 5, 25, 50, 75 and 95 % quantiles of edge lengths on the unit sphere.
+    units; `edge_length` the 5, 25, 50, 75 and 95 % quantiles of edge lengths on the unit sphere. `shapes` are the first
+    digits of the hash of each mesh, by which it is known again.
     """
 
     n_meshes: int
     n: Annotated[dict[ElementKind, tuple[Count, Count, Count]], Field(min_length=3)]
     size: tuple[FiniteFloat, FiniteFloat, FiniteFloat]
     edge_length: tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]
+    shapes: tuple[str, ...] = ()
 
     def unlike(self, mesh: Mesh) -> tuple[str, ...]:
         """What sets a mesh, as the model gets it, apart from the training meshes, one sentence each."""

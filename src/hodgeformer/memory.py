@@ -1,4 +1,4 @@
-"""The memory of this process: how much it holds, how much it held at most, and keeping what was freed."""
+"""The memory of this process: how much it holds, how much it held at most, and what becomes of freed blocks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 GIGABYTE = 2**30
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4  # of glibc's malloc.h
 
 
 def held_memory() -> int | None:
@@ -49,12 +49,21 @@ def keep_freed_memory() -> bool:
     anew, and touching fresh pages costs a tenth of the step. Memory then stays at its peak until the process ends,
     so training calls this, and a library that is only imported does not.
     """
-    if not sys.platform.startswith("linux"):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:  # another C library, such as musl
-        return False
-    return bool(mallopt(_M_MMAP_MAX, 0)) and bool(mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+    return _set_malloc(_M_MMAP_MAX, 0) and _set_malloc(_M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def return_freed_memory() -> bool:
+    """Let every large block be handed back when it is freed, for a process that was told how much it may hold.
+
+    By default glibc learns from the blocks that are freed to keep ones of up to 32 MB, and after a few patches of a
+    large mesh holds several times what is in use.
+    """
+    return _set_malloc(_M_MMAP_THRESHOLD, 2**20)
+
+
+def _set_malloc(option: int, value: int) -> bool:
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
+    return bool(mallopt and mallopt(option, value))  # other C libraries, such as musl, have none
 
 
 def _status(field: str) -> int | None:

@@ -15,6 +15,8 @@ Table = dict[str, Any]
 NONE = "none"
 """TOML has no null: this word stands for it where a setting may be empty."""
 
+_LONGEST = 200  # letters of a value that an error shows
+
 
 class Settings(BaseModel):
     """A frozen, validated group of settings. An unknown key is a `ConfigError` with a suggestion."""
@@ -58,6 +60,8 @@ def read_toml(path: Path) -> Table:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such configuration file") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: not a TOML file (its values are nested too deeply)") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a TOML file ({error})") from None
 
@@ -75,7 +79,12 @@ def _explain_one(cls: type[BaseModel], item: dict[str, Any]) -> str:
         hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(known)}"
         return f"unknown setting {where}; {hint}"
     message = item["msg"].removeprefix("Value error, ")
-    return f"{where}: {message} (got {item['input']!r})" if path else f"{where}: {message}"
+    return f"{where}: {message} (got {_shortened(item['input'])})" if path else f"{where}: {message}"
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _fields_at(cls: type[BaseModel], loc: tuple[Any, ...]) -> dict[str, Any]:

@@ -12,14 +12,19 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from hodgeformer.checkpoint import Checkpoint, save_checkpoint
+from hodgeformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.cli import app
-from hodgeformer.mesh.io import save_mesh
+from hodgeformer.data.census import shape_hash
+from hodgeformer.data.open import open_dataset
+from hodgeformer.familiarity import DataStatistics
+from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.study import efficiency, mutations
+from hodgeformer.train.evaluate import HASH_DIGITS, learned_from
 from meshes import icosphere
+from tiny_models import write_tiny
 
 
 @pytest.fixture
@@ -83,6 +88,20 @@ def test_operators_write_pictures_and_numbers(
     for name in ("attention", "eigenfunctions"):
         with Image.open(tmp_path / f"{name}.png") as picture:
             assert len(np.unique(np.asarray(picture).reshape(-1, 3), axis=0)) > 50
+
+
+def test_operators_of_blocks_that_spread(run: Callable[..., Result], data: Path, tmp_path: Path) -> None:
+    mesh = data / "meshes" / "one.ply"
+    model = write_tiny(tmp_path, blocks="DD")
+    told = run("study", "operators", model, mesh, "--pick", 3, "--out", tmp_path, "--json")
+    assert told.exit_code == 0, told.output
+    found = json.loads(told.stdout)["spread"]
+    assert found["picked"] == 3
+    assert [row["area_percent"] for row in found["times"]] == sorted(row["area_percent"] for row in found["times"])
+    assert sum(row["block_2_percent"] for row in found["times"]) == pytest.approx(100, abs=0.1)
+    assert (tmp_path / "spread.png").stat().st_size > 5000
+    assert run("study", "operators", model, mesh, "--layer", 2, "--out", tmp_path).exit_code == 2
+    assert run("study", "operators", model, mesh, "--pick", 5000, "--out", tmp_path).exit_code == 2
 
 
 def test_operators_as_json_and_wrong_choices(
@@ -163,3 +182,23 @@ def test_efficiency_writes_both_tables(
     assert [row["work"] for row in sizes] == list(efficiency.WORKS)
     runtime = (tmp_path / "runtime.csv").read_text()
     assert "preparation_share" in runtime
+
+
+def test_scores_of_meshes_that_were_learned_from_are_told_to_flatter(
+    run: Callable[..., Result], model: Path, data: Path, tmp_path: Path
+) -> None:
+    known = load_checkpoint(model)
+    shape = shape_hash(load_mesh(data / "meshes" / "two.ply"))[:HASH_DIGITS]
+    statistics = DataStatistics(
+        n_meshes=1, n=dict.fromkeys("vef", (1, 1, 1)), size=(1, 1, 1), edge_length=(1, 1, 1, 1, 1), shapes=(shape,)
+    )
+    save_checkpoint(tmp_path / "knows.safetensors", known.replace(statistics=statistics))
+    options = ("--paper-only", "--out", tmp_path / "out", "--faces", "original", "--json")
+    for path, told in ((model, False), (tmp_path / "knows.safetensors", True)):
+        result = run("study", "robustness", path, data, *options)
+        assert result.exit_code == 0, result.output
+        assert ("trained on 1 of these 1 meshes (two)" in result.stderr) == told
+        assert json.loads(result.stdout)["n_learned_from"] == int(told)
+    by_file = known.replace(training={"data": {"name": "folder", "path": str(data)}})
+    assert learned_from(by_file, open_dataset(data), open_dataset(data).split("train")) == ["one"]
+    assert learned_from(by_file, open_dataset(data), open_dataset(data).split("test")) == []

@@ -23,9 +23,9 @@ SUFFIXES = (*EXACT, ".stl", ".glb")
 HOLDS = {
     ".obj": ["face_colors", "vertex_colors", "face_labels"],
     ".off": ["face_colors", "vertex_colors"],
-    ".ply": ["face_colors", "vertex_colors", "face_labels", "vertex_labels"],
+    ".ply": ["face_colors", "vertex_colors", "face_labels", "vertex_labels", "face_own_colors", "vertex_own_colors"],
     ".stl": [],
-    ".glb": ["face_colors", "vertex_colors", "face_labels", "vertex_labels"],
+    ".glb": ["face_colors", "vertex_colors", "face_labels", "vertex_labels", "face_own_colors", "vertex_own_colors"],
 }
 
 

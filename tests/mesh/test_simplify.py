@@ -218,7 +218,7 @@ def test_a_part_does_not_survive_at_the_cost_of_another() -> None:
 def test_the_larger_area_wins_and_a_tie_takes_the_smaller_label() -> None:
     vertices = np.array([[0, 0, 0], [3, 0, 0], [0, 3, 0], [0, 1, 0], [0, 2, 0], [1, 0, 0]], dtype=float)
     mesh = Mesh(vertices, np.array([[5, 1, 3], [1, 4, 3], [1, 2, 4], [0, 5, 3]]))
-    onto = Simplified(mesh, Mesh(vertices[:3], np.array([[0, 1, 2]])), np.array([0, 1, 2, 0, 2, 0]))
+    onto = Simplified(mesh, Mesh(vertices[:3], np.array([[0, 1, 2]])), np.array([0, 1, 2, 0, 2, 0]), mesh.faces)
     assert onto.labels_over([8, 5, 5, 8], "f").tolist() == [5]  # tie: both cover half
     assert onto.labels_over([8, 8, 5, 8], "f").tolist() == [8]
     np.testing.assert_allclose(onto.values_over([[9.0], [0.0], [0.0], [0.0]], "f"), [[2.0]])  # 2/9 of the area

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from hodgeformer.data.census import take_census
 from hodgeformer.errors import ConfigError
 from hodgeformer.study.ablation import (
     RunResult,
@@ -17,12 +19,15 @@ from hodgeformer.study.ablation import (
     finished_result,
     known_studies,
     load_study,
+    main_table,
     plan_study,
     study_table,
 )
-from hodgeformer.train.config import RunConfig
+from hodgeformer.train.config import RunConfig, read_config
 from hodgeformer.train.listener import Listener, Standing
+from hodgeformer.train.plan import planned
 from hodgeformer.train.run_folder import write_csv
+from tiny_sets import parts
 
 DATA = {"name": "synthetic_cubes", "n_classes": 2, "n_train": 2, "n_test": 1, "n_faces": 120}
 SMALL = ("model.d_model=8", "model.n_heads=1", "train.epochs=2", "train.batch_size=2")
@@ -33,17 +38,81 @@ def two_rows() -> Study:
     return Study(title="two", base={"model": {"updates": "v"}}, rows=rows)
 
 
-@pytest.mark.parametrize("name", sorted(known_studies()))
-def test_every_study_is_a_valid_run(name: str, tmp_path: Path) -> None:
+PAPERS = ("embedding", "features", "neighbors", "mixing", "label-smoothing")
+# What the paper says of its studies, or the authors' published settings for COSEG vases where it gives a range.
+PAPER = {
+    "prepare": {
+        "faces": "original",
+        "least_faces": 0,
+        "n_neighbors": "sqrt",
+        "max_neighbors": None,
+        "random_share": 0.2,
+        "features": ("coords", "normals", "areas"),
+        "pose": "file",
+        "size": "sphere",
+        "winding": "file",
+    },
+    "augment": {
+        "resolution": 1.0,
+        "bend": 0.0,
+        "grow": 0.0,
+        "warp": 0.0,
+        "swell": 0.0,
+        "rotation": "so3",
+        "tilt": 0.0,
+        "slide": 0.1,
+        "slide_back": True,
+        "scale": 0.0,
+        "mirror": 0.0,
+        "noise": 0.0,
+        "cut": 0.0,
+    },
+    "model": {
+        "blocks": "HHHH",
+        "updates": "v",
+        "d_model": 256,
+        "d_hidden": 512,
+        "n_heads": 4,
+        "dropout": 0.1,
+        "embedding": "neighbor",
+    },
+    "train": {
+        "optimizer": "adam",
+        "weight_decay": 0.0,
+        "lr": 5e-4,
+        "warmup": 0.0,
+        "clip": None,
+        "batch_size": 4,
+        "epochs": 300,
+        "minutes": None,
+        "label_smoothing": 0.2,
+        "class_weights": True,
+        "ema": None,
+        "early_stop": None,
+    },
+}
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_the_papers_studies_run_the_papers_base_and_nothing_is_planned(name: str, tmp_path: Path) -> None:
     _, study = load_study(name)
+    census = take_census(parts())
     for run in plan_study(study, data={"name": "human"}, seeds=[0], out=tmp_path):
-        assert RunConfig.parse(run.tables).model["updates"] == "v"
+        config = RunConfig.parse(run.tables)
+        full = planned(config, census)
+        for table, expected in PAPER.items():
+            changed = {**expected, **({"blocks": "HHHHHHTT"} if (name, table) == ("label-smoothing", "model") else {})}
+            settings = getattr(full, table)
+            found = settings if table == "model" else {key: getattr(settings, key) for key in changed}
+            said = {k: tuple(v) if isinstance(v, list) else v for k, v in run.row.tables[table].items()}
+            assert {key: found[key] for key in changed} == {**changed, **said}, (run.row.name, table)
+        assert (full.prepare, full.augment, full.model) == (config.prepare, config.augment, config.model)
         assert run.row.paper  # states the paper's figure
     assert len({str(row.tables) for row in study.rows}) == len(study.rows)
 
 
 def test_all_the_papers_studies_are_there() -> None:
-    assert set(known_studies()) == {"embedding", "features", "neighbors", "mixing", "label-smoothing"}
+    assert set(known_studies()) >= {*PAPERS, "main"}
     with pytest.raises(ConfigError, match="did you mean 'mixing'"):
         load_study("mixin")
 
@@ -111,7 +180,10 @@ with FileLock(sys.argv[1]):
 
 def test_two_processes_do_not_train_the_same_run(tmp_path: Path) -> None:
     run = plan_study(two_rows(), data=DATA, overrides=SMALL, seeds=[0], out=tmp_path)[0]
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(run.lock)], stdout=subprocess.PIPE, text=True)
+    run.folder.mkdir()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run.folder / ".lock")], stdout=subprocess.PIPE, text=True
+    )
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
     assert carry_out(run, Listener()) is None
     # A process that dies without a word, as one does that runs out of memory, leaves nothing locked.
@@ -148,8 +220,53 @@ def test_the_table_has_mean_spread_paper_and_cost(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["recipe", "shrec11"])
 def test_studies_of_our_own_results_are_valid_runs(name: str, tmp_path: Path) -> None:
-    root = Path(__file__).resolve().parents[2]
-    _, study = load_study(str(root / "configs" / "results" / f"{name}.toml"))
+    _, study = load_study(name)
     runs = plan_study(study, data={"name": "shrec11"}, seeds=[0], out=tmp_path)
     assert len({run.folder for run in runs}) == len(study.rows)
     assert all(RunConfig.parse(run.tables).data.train_per_class for run in runs)
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_row_of_the_main_table_is_a_configuration_of_its_own(tmp_path: Path) -> None:
+    _, study = load_study("main")
+    runs = plan_study(study, data={}, seeds=[1, 2], out=tmp_path)
+    assert len(runs) == 24
+    for run in runs:
+        config = RunConfig.parse(run.tables)
+        assert config.data.name != "folder" and config.data.seed == config.train.seed == run.seed
+    one = plan_study(study, data={}, seeds=[0], out=tmp_path, rows=["COSEG chairs"])
+    assert [run.tables["data"]["part"] for run in one] == ["chairs"]
+    human = plan_study(study, data={}, seeds=[0], out=tmp_path, rows=["Human, simplified"])[0]
+    own = read_config(ROOT / "configs" / "human.toml")
+    assert RunConfig.parse(human.tables).model == own.model and RunConfig.parse(human.tables).train.lr == own.train.lr
+    with pytest.raises(ConfigError, match="no row 'COSEG lamps'"):
+        plan_study(study, data={}, seeds=[0], out=tmp_path, rows=["COSEG lamps"])
+    with pytest.raises(ConfigError, match="give it with --data"):
+        plan_study(two_rows(), data={}, seeds=[0], out=tmp_path)
+
+
+def test_the_main_table_tells_what_is_there_and_what_is_missing(tmp_path: Path) -> None:
+    name, study = load_study("main")
+    write_csv(tmp_path / "main.csv", [{"row": "SHREC11 split-1", "mean": 40.5, "std": None, "seeds": 1}])
+    write_csv(tmp_path / "shrec11.csv", [{"row": "split-1", "mean": 83.19, "std": 4.0, "seeds": 3}])
+    write_csv(tmp_path / "human.csv", [{"score": "face accuracy", "value": 0.9363}])
+    rows = {row["data"]: row for row in main_table(study, tmp_path, name)}
+    assert len(rows) == 12
+    split_1 = rows["SHREC11 split-1"]
+    assert (split_1["paper"], split_1["mean"], split_1["seeds"], split_1["missing"]) == (45.9, 40.5, 1, None)
+    assert (split_1["recipe_mean"], split_1["recipe_std"], split_1["recipe_seeds"]) == (83.19, 4.0, 3)
+    assert rows["Human, simplified"]["recipe_mean"] == 93.63
+    assert rows["COSEG vases"]["mean"] is None
+    assert rows["COSEG vases"]["missing"] == 'hodgeformer study ablation main --row "COSEG vases" --seeds 5'
+
+
+def test_the_main_table_of_the_repository_is_up_to_date() -> None:
+    name, study = load_study("main")
+    with (ROOT / "results" / "table.csv").open(encoding="utf-8", newline="") as stream:
+        told = list(csv.DictReader(stream))
+    found = main_table(study, ROOT / "results", name)
+    assert told == [{key: "" if value is None else str(value) for key, value in row.items()} for row in found], (
+        "run `hodgeformer study table`"
+    )

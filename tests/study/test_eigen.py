@@ -12,8 +12,7 @@ from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PreparedMesh, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.study.eigen import cotangent_eigenpairs, eigenpairs
-from hodgeformer.study.operators import HeadOperators, head_operators
+from hodgeformer.study.operators import HeadOperators, cotangent_eigenpairs, eigenpairs, head_operators
 from meshes import icosphere, open_grid, two_components
 
 

@@ -16,7 +16,10 @@ from hodgeformer.data.dataset import DataSet
 from hodgeformer.errors import ConfigError
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.config import RunConfig, TrainConfig, read_config
+from hodgeformer.train.distributed import Processes
 from hodgeformer.train.plan import learning_rate, planned, reasons, working_faces
+from hodgeformer.train.run_folder import RunFolder
+from hodgeformer.train.setup import Setup
 from tiny_models import tiny_checkpoint
 from tiny_sets import parts, shapes
 
@@ -170,3 +173,46 @@ def test_fine_tuning_is_slower_and_shorter() -> None:
 def test_the_rate_falls_with_the_width() -> None:
     assert learning_rate(64) == 3e-3 and learning_rate(32) == 3e-3
     assert learning_rate(96) == pytest.approx(1.6e-3) and learning_rate(256) == pytest.approx(3.8e-4)
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("train.seed=100000000000000000000", "less than"),
+        ("data.seed=100000000000000000000", "less than"),
+        ("prepare.seed=100000000000000000000", "less than"),
+        ("augment.noise=1e300", "less than or equal to 10"),
+        ("augment.warp=inf", "less than or equal to 10"),
+        (f"model.blocks={'H' * 100_000}", "100,000 blocks are more than any model has"),
+        ("model.d_model=100000000000", "less than or equal to 1048576"),
+        ("data.n_train=100000000000000", "less than or equal to 1000000"),
+        (f"train.lr={'[' * 5000}", "nested too deeply"),
+    ],
+    ids=lambda text: text[:24],
+)
+def test_absurd_values_are_refused_at_once(setting: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as refused:
+        read_config({"data": {"name": "figures"}}, [setting])
+    assert len(str(refused.value)) < 1500
+
+
+def test_a_deeply_nested_file_is_no_configuration(tmp_path: Path) -> None:
+    (tmp_path / "deep.toml").write_text(f"x = {'[' * 5000}{']' * 5000}")
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        read_config(tmp_path / "deep.toml")
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:99", "mps", "meta", "xpu", "nonsense"])
+def test_a_device_that_is_not_there_is_named(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    with pytest.raises(ConfigError, match=f"train.device = '{device}' is no device of this machine.*'cpu'"):
+        TrainConfig(device=device).torch_device()
+    assert TrainConfig(device="cpu").torch_device().type == "cpu"
+
+
+def test_a_model_that_does_not_fit_into_memory_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    config = plan(parts(), model={"d_model": 2**19, "n_heads": 1, "blocks": "H"}, train={"epochs": 1})
+    setup = Setup(config, take_census(parts()), RunFolder(tmp_path), Processes())
+    with pytest.raises(ConfigError, match=r"parameters needs [\d,.]+ GB to be trained.*model\.d_model"):
+        setup.learner()

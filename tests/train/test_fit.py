@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import signal
 import sys
 import threading
@@ -12,13 +13,15 @@ from types import ModuleType
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from hodgeformer.checkpoint import load_checkpoint
 from hodgeformer.data.folder import write_folder
-from hodgeformer.errors import CheckpointError, ConfigError
+from hodgeformer.errors import CheckpointError, ConfigError, DataError
 from hodgeformer.train.fit import fit
 from hodgeformer.train.listener import Listener, Standing, TensorBoard
 from hodgeformer.train.loop import Stopped
+from hodgeformer.train.run_folder import InUseError, RunFolder
 from hodgeformer.train.setup import set_up
 from tiny_sets import TINY, parts
 
@@ -191,3 +194,84 @@ def test_a_validation_split_calibrates(tmp_path: Path) -> None:
     assert "Calibration" in (tmp_path / "run" / "report.html").read_text()
     given = fit(tmp_path / "data", tmp_path / "given", settings=[*SETTINGS, "train.temperature=1.5"])
     assert load_checkpoint(given.chosen).temperature == 1.5
+
+
+class Intruding(Listener):
+    """Tries to train in a folder where training is going on."""
+
+    def __init__(self, folder: Path, out: Path) -> None:
+        self.folder, self.out, self.refusals = folder, out, []
+
+    def stepped(self, standing: Standing) -> None:
+        if not self.refusals:
+            with pytest.raises(InUseError) as resumed:
+                fit(None, self.out)
+            with pytest.raises(ConfigError, match="holds a run already"):
+                fit(self.folder, self.out)
+            self.refusals.append(str(resumed.value))
+
+
+def test_a_folder_where_training_goes_on_is_locked_with_the_owners_name(folder: Path, tmp_path: Path) -> None:
+    listener = Intruding(folder, tmp_path / "run")
+    fit(folder, tmp_path / "run", settings=[*TINY, "train.epochs=1"], listener=listener)
+    assert f"is in use: process {os.getpid()} of " in listener.refusals[0]
+    fit(None, tmp_path / "run")  # free again
+
+
+def test_two_that_begin_at_once_do_not_share_a_folder(folder: Path, tmp_path: Path) -> None:
+    mine, theirs = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run")
+    with mine.owned(new=True), pytest.raises(InUseError), theirs.owned(new=True):
+        pass
+    assert not (tmp_path / "run").exists()  # nothing was begun, nothing is left
+    with pytest.raises(DataError):
+        fit({"data": {"name": "folder", "path": str(tmp_path)}}, tmp_path / "bad")
+    assert not (tmp_path / "bad").exists()
+
+
+def test_the_lock_of_a_process_that_was_killed_holds_nobody_up(folder: Path, tmp_path: Path) -> None:
+    fit(folder, tmp_path / "run", settings=[*TINY, "train.epochs=1"])
+    (tmp_path / "run" / ".lock").touch()
+    (tmp_path / "run" / ".owner.json").write_text('{"process": 1, "user": "a", "host": "b", "since": "c"}')
+    (tmp_path / "run" / ".last.safetensors.1234.tmp").write_bytes(b"half")
+    fit(None, tmp_path / "run")
+    assert not (tmp_path / "run" / ".owner.json").exists()
+    assert not list((tmp_path / "run").glob(".*.tmp"))
+
+
+def test_a_run_that_was_killed_before_it_began_can_be_started_again(folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in ("env.json", ".lock", ".owner.json", ".config.toml.12ab.tmp"):
+        (run / name).write_text("{")
+    with pytest.raises(CheckpointError, match=r"stopped before it began.*start it again"):
+        fit(None, run)
+    fit(folder, run, settings=[*TINY, "train.epochs=1"])
+    assert (run / "config.toml").exists() and not list(run.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\x00\xfe", b"epoch,step\nx,y\n1,", b"epoch,train_loss\n1,nan\n2,0.5\n"])
+def test_damaged_metrics_are_told_and_left_out(folder: Path, tmp_path: Path, damage: bytes) -> None:
+    with pytest.raises(Stopped):
+        fit(folder, tmp_path / "run", settings=SETTINGS, listener=Interrupting(at=5))
+    (tmp_path / "run" / "metrics.csv").write_bytes(damage)
+    listener = Interrupting()
+    fit(None, tmp_path / "run", listener=listener)
+    rows, damaged = RunFolder(tmp_path / "run").rows()
+    assert not damaged and int(rows[-1]["epoch"]) == 3
+    assert len(listener.warnings) == (b"x,y" in damage or b"nan" in damage)
+
+
+@pytest.mark.parametrize("clip", ["none", "1.0"])
+def test_a_run_that_diverges_ends_with_advice_and_a_good_state(folder: Path, tmp_path: Path, clip: str) -> None:
+    settings = [
+        *TINY,
+        "train.epochs=20",
+        "train.lr=1e38",
+        "train.warmup=0.5",
+        f"train.clip={clip}",
+        "train.eval_every=1",
+    ]
+    with pytest.raises(ConfigError, match=r"became .*the run stopped in epoch \d+.*--set train\.lr=1e\+37"):
+        fit(folder, tmp_path / "run", settings=settings)
+    state = load_file(tmp_path / "run" / "state.safetensors")
+    assert all(torch.isfinite(value).all() for name, value in state.items() if name.startswith("model/"))

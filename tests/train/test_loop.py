@@ -109,7 +109,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path, extra: str) -
     whole = tmp_path / "whole"
     assert same(weights(whole / "last.safetensors"), weights(stopped.folder.last))
     assert same(weights(whole / "best.safetensors"), weights(stopped.folder.best))
-    columns = [[row["train_loss"] for row in RunFolder(root).rows()] for root in (whole, stopped.folder.root)]
+    columns = [[row["train_loss"] for row in RunFolder(root).rows()[0]] for root in (whole, stopped.folder.root)]
     assert columns[0] == columns[1] and len(columns[0]) == 4
 
 

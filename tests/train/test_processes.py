@@ -32,8 +32,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
+    """In a process group of its own."""
     command = [sys.executable, "-m", "hodgeformer", "train", *map(str, arguments)]
-    return subprocess.Popen(command, env=ONE_THREAD, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=ONE_THREAD, text=True, stdout=pipe, stderr=pipe, start_new_session=True)
 
 
 def wait_for_progress(process: subprocess.Popen[str], state: Path, since: int) -> None:
@@ -76,15 +78,20 @@ def test_killed_at_five_random_moments_it_ends_with_the_same_weights(folder: Pat
     assert process.returncode == 0 and "going on at epoch" in errors
     for name in ("best.safetensors", "last.safetensors"):
         assert same_weights(whole / name, killed / name)
-    losses = [[row["train_loss"] for row in RunFolder(root).rows()] for root in (whole, killed)]
+    losses = [[row["train_loss"] for row in RunFolder(root).rows()[0]] for root in (whole, killed)]
     assert losses[0] == losses[1] and len(losses[0]) == 60
 
 
-def test_an_interrupt_saves_and_says_how_to_go_on(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_an_interrupt_of_the_group_saves_and_says_how_to_go_on(folder: Path, tmp_path: Path, number: int) -> None:
+    """Terminals send Ctrl-C to the whole group of processes, job schedulers SIGTERM: workers leave it to the parent."""
     out = tmp_path / "run"
-    process = start(folder, "--out", out, *SETTINGS, "--set", "train.epochs=5000", "--set", "train.eval_every=5000")
+    many = ("train.epochs=5000", "train.eval_every=5000", "train.workers=2")
+    process = start(folder, "--out", out, *SETTINGS, *(word for text in many for word in ("--set", text)))
     wait_for_progress(process, out / "state.safetensors", 0)
-    process.send_signal(signal.SIGINT)
+    first = out.joinpath("state.safetensors").stat().st_mtime_ns
+    wait_for_progress(process, out / "state.safetensors", first)  # the end of the first epoch: workers are at it
+    os.killpg(process.pid, number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert f"go on with: hodgeformer train --resume {out}" in errors and "Traceback" not in errors
@@ -112,7 +119,7 @@ def test_two_processes_train_as_one(folder: Path, tmp_path: Path) -> None:
     assert both.returncode == 0, both.stderr
     assert process.communicate(timeout=120) and process.returncode == 0
     assert both.stdout.count("model: ") == 1
-    for one, two in zip(*(RunFolder(tmp_path / name).rows() for name in ("one", "two")), strict=True):
+    for one, two in zip(*(RunFolder(tmp_path / name).rows()[0] for name in ("one", "two")), strict=True):
         assert float(one["train_loss"]) == pytest.approx(float(two["train_loss"]), rel=2e-4)
     first, second = (load_checkpoint(tmp_path / name / "last.safetensors").weights for name in ("one", "two"))
     for name, value in first.items():

@@ -60,7 +60,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Path:
-    return write_tiny(folder)
+    """With blocks of all kinds."""
+    return write_tiny(folder, blocks="HDT")
 
 
 @pytest.fixture(scope="module")

@@ -146,7 +146,8 @@ def test_every_layer_changes_the_picture(tab: Tab, ball: Path) -> None:
     tab.predict()
     page.mouse.click(*tab.center)
     before = tab.view()
-    for key in ("confidence", "probability", "field:attention", "field:eigenfunction", "field:learned-eigenfunction"):
+    fields = ("field:attention", "field:spread", "field:eigenfunction", "field:learned-eigenfunction")
+    for key in ("confidence", "probability", *fields):
         tab.layer(key)
         page.wait_for_selector("#scale:not([hidden])")
         page.wait_for_function("() => document.querySelector('#scale-note').textContent.length > 0")

@@ -17,18 +17,21 @@ import httpx2
 import torch
 from starlette.testclient import TestClient
 
+from hodgeformer.mesh.geometry import face_vectors, norms
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import prepare
 from hodgeformer.ops.star_attention import star_attention_weights
 from hodgeformer.packed.pack import pack
+from hodgeformer.study.spread import spread_from
 from hodgeformer.viewer.app import Viewer, create_app
 from hodgeformer.viewer.fields import Eigenfunctions, Pick, ScalarField, smoothest_functions
 from hodgeformer.viewer.messages import decode, face_neighbors
 from hodgeformer.viewer.models import Shelf, offered_models
-from hodgeformer.viewer.open_meshes import OpenMesh
-from hodgeformer.viewer.operators import Attention, LearnedEigenfunctions, nearest_element
+from hodgeformer.viewer.open_meshes import OpenMesh, Prediction
+from hodgeformer.viewer.operators import Attention, LearnedEigenfunctions, Spreading, nearest_element
 from hodgeformer.viewer.outbox import Outbox
 from meshes import icosphere
+from tiny_models import write_tiny
 from viewer_parts import BASE, file_bytes, make_viewer, predicted, running, upload
 
 
@@ -113,12 +116,36 @@ def test_slow_layers_block_nobody(out: Path, tmp_path: Path) -> None:
             thread.join()
 
 
+def test_what_a_vertex_reads_spreads_with_time(tmp_path: Path) -> None:
+    """Weights sum to one; with time more of the surface is read; a large mesh is looked at as the model sees it."""
+    shelf = Shelf(offered_models(str(write_tiny(tmp_path, blocks="DT")), faces=320))
+    source, ball = Spreading(shelf), icosphere(3)
+    scene = OpenMesh(ball)
+    assert source.choices(scene) is None
+    model = shelf.model("tiny")
+    scene.prediction = Prediction("tiny", model.predict(ball, lambda share: None))
+    choices = source.choices(scene)
+    assert choices is not None and [choice.key for choice in choices] == ["block", "time"]
+    pick = Pick(7, tuple(ball.vertices[ball.faces[7, 0]]))
+    fields = [source.field(scene, {"time": time}, pick).values for time, _ in choices[1].options]
+    assert all(len(values) == ball.n_vertices and np.isfinite(values).all() for values in fields)
+    spans = [np.ptp(values) for values in fields[1:]]
+    assert spans == sorted(spans, reverse=True) and spans[0] > 2 * spans[-1]
+    assert all(np.linalg.norm(ball.vertices[v.argmax()] - pick.point) < 0.3 for v in fields)
+    working = icosphere(2)
+    found = spread_from(model.network, prepare(working), 5)
+    areas = np.bincount(working.faces.ravel(), np.repeat(norms(face_vectors(working.vertices, working.faces)), 3)) / 3
+    np.testing.assert_allclose(areas / areas.sum() @ found.heat, 1, rtol=1e-4)
+    assert (np.diff(found.area) > 0).all() and (np.diff(found.distance) > 0).all()
+    np.testing.assert_allclose([share.sum() for share in found.blocks.values()], 1)
+
+
 @pytest.mark.parametrize("star", ["v.star0_inv", "v.star1"])
 def test_attention_is_the_row_of_the_learned_star(tiny: Path, star: str) -> None:
     shelf = Shelf(offered_models(str(tiny), faces="original"))
     model = shelf.model("tiny")
     ball = icosphere(2)
-    scene = OpenMesh(ball, prediction=model.predict(ball, lambda fraction: None))
+    scene = OpenMesh(ball, prediction=Prediction("tiny", model.predict(ball, lambda fraction: None)))
     pick = Pick(40, tuple(ball.vertices[ball.faces[40]].mean(axis=0)))
     found = Attention(shelf).field(scene, {"layer": "1", "head": "2", "star": star}, pick)
 

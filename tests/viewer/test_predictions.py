@@ -100,7 +100,7 @@ def test_models_of_every_kind_answer_for_faces(tmp_path: Path) -> None:
         ("classification", "mesh", 1),
     ):
         predictor = Predictor(tiny_checkpoint(task, element))
-        model = ViewerModel("tiny", predictor, faces="original")
+        model = ViewerModel(predictor, faces="original")
         prediction = model.predict(ball, fractions.append)
         assert prediction.probabilities.shape == (rows, 4)
         np.testing.assert_allclose(prediction.probabilities.sum(axis=1), 1, rtol=1e-5)
@@ -108,6 +108,6 @@ def test_models_of_every_kind_answer_for_faces(tmp_path: Path) -> None:
         assert fractions[-1] == 1.0
         assert sorted(fractions) == fractions
         fractions.clear()
-    simplified = ViewerModel("tiny", Predictor(tiny_checkpoint()), faces=100).predict(ball, fractions.append)
+    simplified = ViewerModel(Predictor(tiny_checkpoint()), faces=100).predict(ball, fractions.append)
     assert simplified.probabilities.shape == (320, 4)
-    assert any("worked on at 100" in warning for warning in simplified.warnings)
+    assert "worked on at 100" in simplified.resolution

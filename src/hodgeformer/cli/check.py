@@ -4,38 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from hodgeformer.cli.results import table_console
+from hodgeformer.cli.results import JsonOption, bar, mesh_files, print_rows, table_console
 from hodgeformer.errors import MeshError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
     from rich.table import Table
 
     from hodgeformer.data.census import Census
     from hodgeformer.mesh.check import MeshReport
 
 
-@dataclass
-class _Findings:
-    reports: dict[Path, MeshReport] = field(default_factory=dict)
-    errors: dict[Path, MeshError] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "meshes": [{"path": str(path)} | report.to_dict() for path, report in self.reports.items()],
-            "failed": [{"path": str(path), "error": str(error)} for path, error in self.errors.items()],
-        }
-
-
 def check(
     path: Annotated[Path, typer.Argument(help="A mesh, a folder of meshes, or a data set: its folder or its name.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what is in a mesh, a folder or a data set, and what is odd about it.
 
@@ -47,17 +33,22 @@ def check(
     if (path / "dataset.toml").is_file() or (not path.exists() and _is_data_name(path)):
         _check_data(str(path), as_json=as_json)
         return
-    files = _mesh_files(path)
-    findings = _inspect(files, show_progress=path.is_dir())
+    found = _inspect(mesh_files(path) if path.is_dir() else [path])
+    errors = {file: error for file, error in found.items() if isinstance(error, Exception)}
+    reports = {file: report for file, report in found.items() if not isinstance(report, Exception)}
     if as_json:
-        print(json.dumps(findings.to_dict(), indent=2, allow_nan=False))
-    elif findings.reports:
-        _print_tables(findings, path)
-    if not path.is_dir() and findings.errors:
-        raise findings.errors[path]
-    for error in findings.errors.values():
+        meshes = [{"path": str(file)} | report.to_dict() for file, report in reports.items()]
+        failed = [{"path": str(file), "error": str(error)} for file, error in errors.items()]
+        print(json.dumps({"meshes": meshes, "failed": failed}, indent=2, allow_nan=False))
+    elif path.is_dir():
+        _print_folder(found, path)
+    elif reports:
+        table_console().print(_mesh_table(reports[path], path))
+    if not path.is_dir() and errors:
+        raise errors[path]
+    for error in errors.values():
         print(f"hodgeformer: {error}", file=sys.stderr)
-    if findings.errors:
+    if errors:
         raise typer.Exit(1)
 
 
@@ -73,9 +64,8 @@ def _check_data(spec: str, *, as_json: bool) -> None:
     from hodgeformer.data.open import open_dataset
 
     dataset = open_dataset(spec)
-    with _progress(shown=True) as progress:
-        task = progress.add_task("", total=None)
-        census = take_census(dataset, progress=lambda done, total: progress.update(task, completed=done, total=total))
+    with bar("checking") as told:
+        census = take_census(dataset, progress=told)
     if as_json:
         print(json.dumps(census.to_dict(), indent=2))
     else:
@@ -131,50 +121,35 @@ def _share(n: int, total: int) -> str:
     return f"{n:,} ({n / max(total, 1):.1%})"
 
 
-def _mesh_files(path: Path) -> list[Path]:
-    from hodgeformer.mesh.io import MESH_SUFFIXES
-
-    if not path.is_dir():
-        return [path]
-    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in MESH_SUFFIXES and file.is_file())
-    if not files:
-        raise MeshError(f"{path}: no mesh in this folder or below; looked for {', '.join(MESH_SUFFIXES)}")
-    return files
-
-
-def _inspect(files: list[Path], *, show_progress: bool) -> _Findings:
+def _inspect(files: list[Path]) -> dict[Path, MeshReport | MeshError]:
     from hodgeformer.mesh.check import check_mesh
     from hodgeformer.mesh.io import load_mesh
 
-    findings = _Findings()
-    with _progress(shown=show_progress) as progress:
-        for file in progress.track(files):
+    found: dict[Path, MeshReport | MeshError] = {}
+    with bar("checking") as told:
+        for done, file in enumerate(files):
+            told(done, len(files))
             try:
-                findings.reports[file] = check_mesh(load_mesh(file))
+                found[file] = check_mesh(load_mesh(file))
             except MeshError as error:
-                findings.errors[file] = error
-    return findings
+                found[file] = error
+    return found
 
 
-def _progress(*, shown: bool) -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    left = TextColumn("time left"), TimeRemainingColumn()
-    columns = TextColumn("checking"), BarColumn(), MofNCompleteColumn(), *left
-    return Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal))
-
-
-def _print_tables(findings: _Findings, path: Path) -> None:
-    console = table_console()
-    if not path.is_dir():
-        console.print(_mesh_table(findings.reports[path], path))
-        return
-    console.print(_folder_table(findings, path))
-    n_odd = sum(bool(report.oddities) for report in findings.reports.values())
-    line = f"{len(findings.reports)} meshes, {n_odd} with something odd"
-    console.print(line + (f", {len(findings.errors)} cannot be read" if findings.errors else ""))
+def _print_folder(found: dict[Path, MeshReport | MeshError], folder: Path) -> None:
+    rows: list[dict[str, Any]] = []
+    for file, report in found.items():
+        row: dict[str, Any] = {"mesh": file.relative_to(folder)}
+        if isinstance(report, Exception):
+            rows.append(row | {"what_is_odd": "cannot be read"})
+            continue
+        row |= {"vertices": report.n_vertices, "edges": report.n_edges, "faces": report.n_faces}
+        rows.append(row | {"size": _size(report), "what_is_odd": ", ".join(report.oddities)})
+    print_rows(rows, "")
+    read = [report for report in found.values() if not isinstance(report, Exception)]
+    n_odd, n_failed = sum(bool(report.oddities) for report in read), len(found) - len(read)
+    line = f"{len(read)} meshes, {n_odd} with something odd"
+    print(line + (f", {n_failed} cannot be read" if n_failed else ""))
 
 
 def _mesh_table(report: MeshReport, path: Path) -> Table:
@@ -202,24 +177,6 @@ def _mesh_table(report: MeshReport, path: Path) -> Table:
     }
     for row, value in rows.items():
         table.add_row(row, Text(str(value)))
-    return table
-
-
-def _folder_table(findings: _Findings, folder: Path) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table()
-    for name in ("mesh", "vertices", "edges", "faces", "size", "what is odd"):
-        table.add_column(name, justify="left" if name in ("mesh", "what is odd") else "right", overflow="fold")
-    for file in sorted([*findings.reports, *findings.errors]):
-        shown = Text(str(file.relative_to(folder)))
-        report = findings.reports.get(file)
-        if report is None:
-            table.add_row(shown, "", "", "", "", Text("cannot be read", style="red"))
-            continue
-        counts = (str(n) for n in (report.n_vertices, report.n_edges, report.n_faces))
-        table.add_row(shown, *counts, _size(report), Text(", ".join(report.oddities), style="yellow"))
     return table
 
 

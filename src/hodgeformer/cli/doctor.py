@@ -10,19 +10,19 @@ import platform
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from hodgeformer.cli.results import JsonOption
 
 _NEEDED = (
-    "torch", "numpy", "scipy", "numba", "fast-simplification", "pydantic", "typer", "rich", "safetensors",
+    "torch", "numpy", "scipy", "numba", "pydantic", "typer", "rich", "safetensors",
     "jaxtyping", "pillow",
 )  # fmt: skip
 _EXTRAS = {"view": ("starlette", "uvicorn"), "hub": ("huggingface_hub",), "track": ("tensorboard",)}
 _VARIABLES = ("HODGEFORMER_DATA", "HODGEFORMER_OFFLINE", "OMP_NUM_THREADS", "NO_COLOR")
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False) -> None:
+def doctor(as_json: JsonOption = False) -> None:
     """Show versions, devices, threads, memory, extras and folders, and whether a model runs here."""
     report = {
         "versions": _versions(),

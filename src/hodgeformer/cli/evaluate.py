@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hodgeformer.cli.results import FacesOption, save_rows
+from hodgeformer.cli.results import FacesOption, JsonOption, save_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hodgeformer.checkpoint import Checkpoint
+    from hodgeformer.data.dataset import DataSet, Sample
     from hodgeformer.train.metrics import Scores
 
 
@@ -34,7 +39,7 @@ def evaluate(
         Path | None,
         typer.Option("--out", help="Also write a table here, as CSV, and all there is beside it.", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Score a model: accuracy per element, weighted by area, per mesh, per class, mean IoU, confusion, calibration.
 
@@ -64,7 +69,8 @@ def evaluate(
     scores = evaluator.scores(network)
     about = {"model": model, "data": dataset.name, "split": split, "rotations": rotations, "faces": prepare.faces}
     about |= {"temperature": checkpoint.temperature, "calibrated_on": split if calibrate else None}
-    about |= {"n_meshes": len(dataset.split(split)), **scores.to_dict()}
+    learned = warn_of_learned(checkpoint, dataset, samples)
+    about |= {"n_meshes": len(samples), "n_learned_from": learned, **scores.to_dict()}
     if out is not None:
         save_rows(out.parent, out.stem, score_rows(scores), about)
     if as_json:
@@ -73,6 +79,18 @@ def evaluate(
     print_scores(scores, split)
     if calibrate:
         print(f"note: confidence was fitted to {split}, so how well it fits there is no test; score another split")
+
+
+def warn_of_learned(checkpoint: Checkpoint, dataset: DataSet, samples: Sequence[Sample]) -> int:
+    """Say on standard error how many of the meshes a model was trained on; their number."""
+    from hodgeformer.train.evaluate import learned_from
+
+    names = learned_from(checkpoint, dataset, samples)
+    if names:
+        shown = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
+        told = f"the model was trained on {len(names)} of these {len(samples)} meshes ({shown}): the scores flatter"
+        print(f"note: {told}", file=sys.stderr)
+    return len(names)
 
 
 def score_rows(scores: Scores) -> list[dict[str, Any]]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from hodgeformer.cli.results import JsonOption, ModelArgument
 
 if TYPE_CHECKING:
     from hodgeformer.checkpoint import Checkpoint
 
 
-def models(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False) -> None:
+def models(as_json: JsonOption = False) -> None:
     """List the models that come with the package."""
     from hodgeformer.predict.pretrained import bundled_models
 
@@ -34,8 +34,8 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="Print JSON and 
 
 
 def info(
-    model: Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    model: ModelArgument,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what a model does, what it was trained on and what it scores."""
     from hodgeformer.checkpoint import load_checkpoint

@@ -7,20 +7,16 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hodgeformer.cli.results import FacesOption, UpOption
+from hodgeformer.cli.results import FacesOption, JsonOption, ModelArgument, UpOption, bar, mesh_files
 from hodgeformer.errors import ConfigError, HodgeFormerError, MeshError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from hodgeformer.predict.predictor import Predictor
     from hodgeformer.predict.result import Result
 
@@ -37,7 +33,7 @@ class _Done:
 
 
 def predict(
-    model: Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")],
+    model: ModelArgument,
     paths: Annotated[list[str], typer.Argument(help="Mesh files, folders that are searched for meshes, or globs.")],
     out: Annotated[Path, typer.Option("--out", help="The folder to write into.")] = Path("predictions"),
     formats: Annotated[
@@ -70,7 +66,7 @@ def predict(
         bool, typer.Option("--strict", help="Exit code 1 if a mesh is unlike those that the model knows.")
     ] = False,
     device: Annotated[str, typer.Option("--device", help="Where to compute: cpu, cuda, cuda:1, ...")] = "cpu",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Segment or classify meshes. Results are on the original meshes, in the order of their files.
 
@@ -116,14 +112,9 @@ def _resolve_inputs(paths: list[str]) -> dict[Path, Path]:
 
 
 def _resolved(text: str) -> dict[Path, Path]:
-    from hodgeformer.mesh.io import MESH_SUFFIXES
-
     path = Path(text)
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in MESH_SUFFIXES and file.is_file())
-        if not files:
-            raise MeshError(f"{path}: no mesh in this folder or below; looked for {', '.join(MESH_SUFFIXES)}")
-        return {file: file.relative_to(path) for file in files}
+        return {file: file.relative_to(path) for file in mesh_files(path)}
     if not path.exists() and any(letter in text for letter in "*?["):
         # Path.glob takes no absolute patterns.
         matches = [Path(match) for match in sorted(glob.glob(text, recursive=True)) if Path(match).is_file()]  # noqa: PTH207
@@ -181,14 +172,14 @@ def _predict_all(
     options: dict[str, Any],
 ) -> _Done:
     done = _Done()
-    with _progress(len(targets)) as (progress, task):
+    with bar("predicting") as told:
+
+        def worked(share: float) -> None:
+            told(len(done.written) + len(done.errors) + share, len(targets))
 
         def failed(path: Any, error: Exception) -> None:
             done.errors[Path(path)] = error
-            progress.update(task, completed=len(done.written) + len(done.errors))
-
-        def worked(share: float) -> None:
-            progress.update(task, completed=len(done.written) + len(done.errors) + share)
+            worked(0)
 
         for result in predictor.predict_many(targets, on_error=failed, report=worked, **options):
             assert result.path is not None
@@ -196,7 +187,7 @@ def _predict_all(
                 _write(result, targets[result.path], suffixes, split_parts, done, as_json=as_json)
             except (HodgeFormerError, OSError) as error:
                 done.errors[result.path] = error
-            progress.update(task, completed=len(done.written) + len(done.errors))
+            worked(0)
     return done
 
 
@@ -251,15 +242,3 @@ def _report(done: _Done, model: str, out: Path, *, as_json: bool) -> None:
         n_files = sum(len(paths) for paths in done.written.values())
         summary = f"{len(done.written)} of {len(done.written) + len(done.errors)} meshes done"
         print(f"{summary}, {n_files} files in {out}" if n_files else summary)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[tuple[Progress, Any]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TextColumn("time left"))
-    bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal)
-    with bar as progress:
-        yield progress, progress.add_task("predicting", total=total)

@@ -1,20 +1,30 @@
-"""Tables of results: printed, and written as CSV and JSON."""
+"""What verbs share: arguments, the search for meshes, bars, and tables of results, printed or written."""
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from hodgeformer.errors import MeshError
 from hodgeformer.files import write_atomically
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 Row = Mapping[str, Any]
+ModelArgument = Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")]
+DataArgument = Annotated[str, typer.Argument(help="A data-set folder, the name of a data set, or a TOML with [data].")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A setting such as train.lr=3e-4; may be repeated.", show_default=False),
+]
 FacesOption = Annotated[
     str, typer.Option("--faces", help="Work on larger meshes at so many faces: auto (as trained), a number, original.")
 ]
@@ -24,6 +34,47 @@ UpOption = Annotated[
 
 # Tables that go to a file or a pipe are not cut to the width of a terminal.
 _PIPE_WIDTH = 200
+
+
+def mesh_files(folder: Path) -> list[Path]:
+    """All meshes of a folder and below, in order."""
+    from hodgeformer.mesh.io import MESH_SUFFIXES
+
+    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in MESH_SUFFIXES and file.is_file())
+    if not files:
+        raise MeshError(f"{folder}: no mesh in this folder or below; looked for {', '.join(MESH_SUFFIXES)}")
+    return files
+
+
+@contextmanager
+def bar(doing: str) -> Iterator[Callable[[float, float], None]]:
+    """A bar with the time left, in a terminal; what is yielded is told how much is done and how much there is."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("time left"), TimeRemainingColumn()
+    progress = Progress(
+        *columns,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        speed_estimate_period=600,  # a patch of a large mesh takes its time
+    )
+    with progress:
+        task = progress.add_task(doing, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def conclude(content: Any, tables: Mapping[str, Sequence[Row]], files: Sequence[Path], *, as_json: bool) -> None:
+    """The end of a study: its content as JSON and nothing else, or its tables by title and the files it wrote."""
+    if as_json:
+        print(json.dumps(content, indent=2))
+        return
+    for title, rows in tables.items():
+        print_rows(rows, title)
+    for file in files:
+        print(file)
 
 
 def table_console() -> Console:
@@ -38,6 +89,7 @@ def table_console() -> Console:
 def print_rows(rows: Sequence[Row], title: str, *, digits: int | None = None) -> None:
     """A table with the columns that rows name; what is None stays empty. `digits` rounds fractions."""
     from rich.table import Table
+    from rich.text import Text
 
     from hodgeformer.train.run_folder import columns_of
 
@@ -51,7 +103,7 @@ def print_rows(rows: Sequence[Row], title: str, *, digits: int | None = None) ->
     for number, column in enumerate(columns):
         table.add_column(column.replace("_", " "), justify="right" if number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(cell(row.get(column)) for column in columns))
+        table.add_row(*(Text(cell(row.get(column))) for column in columns))
     table_console().print(table)
 
 
@@ -63,6 +115,14 @@ def save_rows(folder: Path, name: str, rows: Sequence[Row], about: Row) -> list[
     write_csv(files[0], rows)
     write_json(files[1], {**about, "environment": environment(), "rows": list(rows)})
     return files
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """What `save_rows` wrote; nothing where there is no file."""
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hodgeformer.cli.results import FacesOption, UpOption, print_rows, save_rows
-from hodgeformer.cli.study_familiarity import familiarity
+from hodgeformer.cli.evaluate import warn_of_learned
+from hodgeformer.cli.results import (
+    DataArgument,
+    FacesOption,
+    JsonOption,
+    ModelArgument,
+    SettingsOption,
+    UpOption,
+    conclude,
+    mesh_files,
+    read_rows,
+    save_rows,
+)
 from hodgeformer.cli.study_operators import operators
 from hodgeformer.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hodgeformer.mesh.mesh import Mesh
+    from hodgeformer.predict.predictor import Predictor
     from hodgeformer.study.ablation import PlannedRun, RunResult
     from hodgeformer.study.mutations import Mutation
 
@@ -27,13 +41,12 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(operators)
-app.command()(familiarity)
 
 
 @app.command()
 def robustness(
-    model: Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")],
-    data: Annotated[str, typer.Argument(help="A data-set folder, the name of a data set, or a TOML with [data].")],
+    model: ModelArgument,
+    data: DataArgument,
     split: Annotated[str, typer.Option("--split", help="The split to mutate: train, val or test.")] = "test",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Draws all mutations.")] = 0,
     meshes: Annotated[
@@ -47,7 +60,7 @@ def robustness(
     paper_only: Annotated[bool, typer.Option("--paper-only", help="Only what the paper has figures for.")] = False,
     up: UpOption = "auto",
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("robustness"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Noise, remeshing, holes, cut-away parts, and changes of the file that leave the shape as it is.
 
@@ -67,6 +80,7 @@ def robustness(
     checkpoint = load_checkpoint(locate_model(model))
     dataset = fitting(open_dataset(data), checkpoint)
     samples = dataset.split(split)[:meshes]
+    learned = warn_of_learned(checkpoint, dataset, samples)
     mutations = _mutations(remesh or [], paper_only)
     results = []
     with Console(stderr=True).status("scoring the original meshes") as status:
@@ -80,18 +94,77 @@ def robustness(
         "data": dataset.name,
         "split": split,
         "n_meshes": len(samples),
+        "n_learned_from": learned,
         "seed": seed,
         "score": results[0].scores.main_name,
     }
     out.mkdir(parents=True, exist_ok=True)
     files = save_rows(out, "robustness", table, about)
     files.append(save_robustness_picture(results, dataset, out / "robustness.png", up=up))
-    if as_json:
-        print(json.dumps({**about, "rows": table}, indent=2))
-        return
-    print_rows(table, f"{about['score'].replace('_', ' ')} in percent, {len(samples)} meshes of {dataset.name} {split}")
-    for file in files:
-        print(file)
+    title = f"{about['score'].replace('_', ' ')} in percent, {len(samples)} meshes of {dataset.name} {split}"
+    conclude({**about, "rows": table}, {title: table}, files, as_json=as_json)
+
+
+@app.command()
+def familiarity(
+    model: ModelArgument,
+    data: DataArgument,
+    split: Annotated[str, typer.Option("--split", help="The split of meshes that should be familiar.")] = "test",
+    strange: Annotated[
+        list[Path] | None,
+        typer.Option("--strange", help="A folder of meshes that should not be; repeatable.", show_default=False),
+    ] = None,
+    meshes: Annotated[
+        int | None, typer.Option("--meshes", min=2, help="At most so many of each.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the planes that cut.")] = 0,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("familiarity"),
+    as_json: JsonOption = False,
+) -> None:
+    """How many meshes are warned of: those of a split, halves and pairs of them, and whatever else is given."""
+    from functools import partial
+
+    from hodgeformer.data.open import open_dataset
+    from hodgeformer.mesh.io import load_mesh
+    from hodgeformer.predict.predictor import Predictor
+    from hodgeformer.study.mutations import Mutation, cut_away, paired
+
+    predictor = Predictor.load(model)
+    if predictor.checkpoint.familiarity is None:
+        raise ConfigError(f"{model} does not know what is familiar; `evaluate {model} DATA --calibrate` teaches it")
+    dataset = open_dataset(data)
+    known = [dataset.load(sample)[0] for sample in _spread(dataset.split(split), meshes)]
+    half = Mutation("half", partial(cut_away, share=0.5))
+    halves = [half(mesh, seed=seed).mesh for mesh in known]
+    pairs = [paired(mesh, known[(i + len(known) // 2) % len(known)]) for i, mesh in enumerate(known)]
+    rows = [_row(predictor, f"{dataset.name} {split}", known), _row(predictor, "cut in half", halves)]
+    rows.append(_row(predictor, "pairs", pairs))
+    for folder in strange or []:
+        strangers = [load_mesh(file) for file in _spread(mesh_files(folder), meshes)]
+        rows.append(_row(predictor, folder.name, strangers))
+    out.mkdir(parents=True, exist_ok=True)
+    files = save_rows(out, "familiarity", rows, {"model": model, "data": dataset.name, "split": split, "seed": seed})
+    conclude(rows, {"meshes that are warned of": rows}, files, as_json=as_json)
+
+
+def _spread(items: Any, most: int | None) -> Any:
+    """At most so many of the items, from all over the list."""
+    return items if most is None else items[:: -(-len(items) // most)]
+
+
+def _row(predictor: Predictor, name: str, meshes: Iterable[Mesh]) -> dict[str, Any]:
+    import numpy as np
+
+    results = list(predictor.predict_many(meshes))
+    scores = np.array([result.familiarity for result in results])
+    return {
+        "meshes": name,
+        "count": len(results),
+        "warned_percent": round(100 * float(np.mean(scores < 0.5)), 1),
+        "median_familiarity": round(float(np.median(scores)), 3),
+        "lowest": round(float(scores.min()), 3),
+        "highest": round(float(scores.max()), 3),
+    }
 
 
 def _mutations(faces: list[int], paper_only: bool) -> list[Mutation]:
@@ -106,24 +179,29 @@ def _mutations(faces: list[int], paper_only: bool) -> list[Mutation]:
 def ablation(
     study: Annotated[
         str,
-        typer.Argument(help="embedding, features, neighbors, mixing, label-smoothing, or a TOML file like theirs."),
+        typer.Argument(
+            help="embedding, features, neighbors, mixing, label-smoothing, main, or a TOML file like theirs."
+        ),
     ],
-    data: Annotated[str, typer.Option("--data", help="A data-set folder, or the name of a data set.")],
+    data: Annotated[
+        str | None,
+        typer.Option("--data", help="A data-set folder, or the name of one; `main` knows its own.", show_default=False),
+    ] = None,
+    rows: Annotated[
+        list[str] | None, typer.Option("--row", help="Only this row; repeatable.", show_default=False)
+    ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, counted from --first-seed.")] = 3,
     first_seed: Annotated[int, typer.Option("--first-seed", min=0, help="The first of them.")] = 0,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Of every run.", show_default=False)] = None,
     minutes: Annotated[
         float | None, typer.Option("--minutes", help="Of every run, in place of epochs.", show_default=False)
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A setting of all runs such as model.d_model=64; repeatable.", show_default=False),
-    ] = None,
+    settings: SettingsOption = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder of the runs; default runs/STUDY.", show_default=False)
     ] = None,
     results: Annotated[Path, typer.Option("--results", help="Folder of the tables.")] = Path("results"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Train every row of a study with several seeds and write results/STUDY.csv.
 
@@ -138,21 +216,38 @@ def ablation(
     name, loaded = load_study(study)
     numbers = range(first_seed, first_seed + seeds)
     overrides = [*(settings or []), *length]
-    runs = plan_study(loaded, data=_source(data), overrides=overrides, seeds=numbers, out=out or Path("runs") / name)
+    source, place = {} if data is None else _source(data), out or Path("runs") / name
+    runs = plan_study(loaded, data=source, overrides=overrides, seeds=numbers, out=place, rows=rows or ())
     about: dict[str, Any] = {"study": name, "data": data, "seeds": list(numbers), "settings": overrides}
+    kept = [row for row in read_rows(results / f"{name}.csv") if rows and row["row"] not in rows]
     found: _Results = {}
     for number, run in enumerate(runs, 1):
         _carry_out(run, found, f"{number} of {len(runs)}")
         # Others may have finished runs that were theirs when we came by.
         found |= {(other.row.name, other.seed): result for other in runs if (result := finished_result(other))}
         if found:
-            save_rows(results, name, study_table(loaded, found), about)
-    if as_json:
-        print(json.dumps({**about, "rows": study_table(loaded, found)}, indent=2))
-        return
-    if found:
-        print_rows(study_table(loaded, found), f"{loaded.title} ({data})")
-        print(results / f"{name}.csv")
+            save_rows(results, name, [*kept, *study_table(loaded, found)], about)
+    table = study_table(loaded, found)
+    title = loaded.title if data is None else f"{loaded.title} ({data})"
+    shown, files = ({title: table}, [results / f"{name}.csv"]) if found else ({}, [])
+    conclude({**about, "rows": table}, shown, files, as_json=as_json)
+
+
+@app.command()
+def table(
+    results: Annotated[Path, typer.Option("--results", help="The folder that studies write to.")] = Path("results"),
+    as_json: JsonOption = False,
+) -> None:
+    """The paper's main table: its figures, ours with its settings and with our recipe, and how to fill what is missing.
+
+    Accuracies are in percent, mean and deviation over seeds. Written to results/table.csv.
+    """
+    from hodgeformer.study.ablation import load_study, main_table
+
+    name, study = load_study("main")
+    rows = main_table(study, results, name)
+    files = save_rows(results, "table", rows, {"study": name})
+    conclude(rows, {study.title: rows}, files, as_json=as_json)
 
 
 def _carry_out(run: PlannedRun, found: _Results, place: str) -> None:
@@ -167,7 +262,7 @@ def _carry_out(run: PlannedRun, found: _Results, place: str) -> None:
             result = carry_out(run, listener)
         told = "done"
     if result is None:
-        print(f"run {place}: another process is at it ({run.lock})", file=sys.stderr)
+        print(f"run {place}: another process is at it ({run.folder})", file=sys.stderr)
         return
     found[run.row.name, run.seed] = result
     score = f"{100 * result.score:.2f} % {result.split} {result.score_name.replace('_', ' ')}"
@@ -186,12 +281,9 @@ def efficiency(
     capped: Annotated[bool, typer.Option("--capped", help="Our caps on neighbors in place of sqrt(n).")] = False,
     batches: Annotated[int, typer.Option("--batches", min=1, help="Training batches to measure.")] = 3,
     meshes: Annotated[int, typer.Option("--meshes", min=1, help="Test meshes to measure.")] = 8,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A setting of the runtime table such as train.batch_size=4.", show_default=False),
-    ] = None,
+    settings: SettingsOption = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("results"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Time and peak memory by mesh size, and per epoch and batch, each measured in a process of its own.
 
@@ -207,13 +299,8 @@ def efficiency(
         runtime = _runtime(data, settings or [], batches, meshes)
     about = {"data": data or "figures", "capped": capped, "settings": settings or []}
     files = [*save_rows(out, "sizes", sizes, about), *save_rows(out, "runtime", runtime, about)]
-    if as_json:
-        print(json.dumps({**about, "sizes": sizes, "runtime": runtime}, indent=2))
-        return
-    print_rows(sizes, "one-layer model, d = 256, updates v")
-    print_rows(runtime, f"Human model on {about['data']}")
-    for file in files:
-        print(file)
+    tables = {"one-layer model, d = 256, updates v": sizes, f"Human model on {about['data']}": runtime}
+    conclude({**about, "sizes": sizes, "runtime": runtime}, tables, files, as_json=as_json)
 
 
 def _sizes(exponents: range, capped: bool) -> list[dict[str, Any]]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hodgeformer.cli.results import UpOption, print_rows, table_console, write_json
+from hodgeformer.cli.results import JsonOption, ModelArgument, UpOption, print_rows, table_console, write_json
 
 if TYPE_CHECKING:
+    from hodgeformer.checkpoint import Checkpoint
+    from hodgeformer.mesh.mesh import Mesh
     from hodgeformer.study.operator_report import OperatorReport
 
 _REACH = {
@@ -20,7 +22,7 @@ _LIKENESS = {"r entries": "entries", "r |entries|": "absolute_entries", "r diago
 
 
 def operators(
-    model: Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")],
+    model: ModelArgument,
     mesh: Annotated[Path, typer.Argument(help="The mesh to look at.")],
     layer: Annotated[
         int | None, typer.Option("--layer", help="Block, counted from 1; default the last H.", show_default=False)
@@ -41,9 +43,12 @@ def operators(
     ] = "largest",
     up: UpOption = "auto",
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("operators"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Attention around an element, reach of the stars, eigenfunctions of L_v, L_e, L_f beside the cotangent ones."""
+    """Attention around an element, reach of the stars, eigenfunctions of L_v, L_e, L_f beside the cotangent ones.
+
+    Of D blocks: how far a vertex reads at each time of the heat, and what each block takes from it.
+    """
     import numpy as np
 
     from hodgeformer.checkpoint import load_checkpoint
@@ -54,30 +59,50 @@ def operators(
     from hodgeformer.study.operator_report import study_operators
 
     path = locate_model(model)
-    checkpoint = load_checkpoint(path)
-    surface = load_mesh(mesh)
-    report = study_operators(
-        checkpoint.build_model(),
-        surface,
-        checkpoint.prepare,
-        layer=layer,
-        head=head,
-        kind=None if element is None else KIND_OF[element],
-        picked=pick,
-        n_functions=functions,
-        end=end,
-    )
+    checkpoint, surface = load_checkpoint(path), load_mesh(mesh)
     out.mkdir(parents=True, exist_ok=True)
-    content = {"model": str(path), "mesh": str(mesh), **report.to_dict()}
+    content: dict[str, Any] = {"model": str(path), "mesh": str(mesh)}
+    files = [out / "operators.json"]
+    if "D" in checkpoint.model.blocks and element in (None, "vertex"):
+        content["spread"] = _spread(checkpoint, surface, pick, out / "spread.png", up)
+        files.append(out / "spread.png")
+    report = None
+    if "H" in checkpoint.model.blocks or "spread" not in content or layer is not None:
+        report = study_operators(
+            checkpoint.build_model(),
+            surface,
+            checkpoint.prepare,
+            layer=layer,
+            head=head,
+            kind=None if element is None else KIND_OF[element],
+            picked=pick,
+            n_functions=functions,
+            end=end,
+        )
+        content |= report.to_dict()
+        np.savez_compressed(out / "operators.npz", **report.arrays())  # type: ignore[arg-type]
+        files += [out / "operators.npz", *save_operator_pictures(report, surface, out, up=up)]
     write_json(out / "operators.json", content)
-    np.savez_compressed(out / "operators.npz", **report.arrays())  # type: ignore[arg-type]
-    pictures = save_operator_pictures(report, surface, out, up=up)
     if as_json:
         print(json.dumps(content, indent=2))
         return
-    _print_operators(report)
-    for file in (*pictures, out / "operators.json", out / "operators.npz"):
+    if "spread" in content:
+        print_rows(content["spread"]["times"], f"spreading from vertex {content['spread']['picked']}")
+    if report is not None:
+        _print_operators(report)
+    for file in files:
         print(file)
+
+
+def _spread(checkpoint: Checkpoint, surface: Mesh, pick: int | None, picture: Path, up: Any) -> dict[str, Any]:
+    """Of the D blocks: how far a vertex reads at each time, and what each block takes from it."""
+    from hodgeformer.mesh.prepare import prepare
+    from hodgeformer.study.spread import farthest_vertex, save_spread_picture, spread_from
+
+    prepared = prepare(surface, checkpoint.prepare)
+    found = spread_from(checkpoint.build_model(), prepared, farthest_vertex(prepared) if pick is None else pick)
+    save_spread_picture(found, surface, picture, up=up)
+    return {"picked": found.picked, "times": found.rows()}
 
 
 def _print_operators(report: OperatorReport) -> None:

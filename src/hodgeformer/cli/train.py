@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hodgeformer.cli.results import SettingsOption
 from hodgeformer.errors import ConfigError, HodgeFormerError
 
 if TYPE_CHECKING:
@@ -30,10 +31,7 @@ def train(
     resume: Annotated[
         Path | None, typer.Option("--resume", help="Go on with a stopped run, exactly.", show_default=False)
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A setting such as train.lr=3e-4; may be repeated.", show_default=False),
-    ] = None,
+    settings: SettingsOption = None,
     faces: Annotated[
         str | None,
         typer.Option("--faces", help="Work on finer meshes at this many faces: auto, a number, original."),

@@ -46,12 +46,12 @@ class AugmentConfig(Settings):
     `axis`. `tilt`: then up to this many degrees about a random axis.
     """
 
-    resolution: float = Field(default=1.0, ge=1.0)
+    resolution: float = Field(default=1.0, ge=1.0, le=100.0)
     bend: float = Field(default=0.0, ge=0.0, le=180.0)
-    joints: int = Field(default=3, ge=1)
-    grow: float = Field(default=0.0, ge=0.0)
-    warp: float = Field(default=0.0, ge=0.0)
-    swell: float = Field(default=0.0, ge=0.0)
+    joints: int = Field(default=3, ge=1, le=1000)
+    grow: float = Field(default=0.0, ge=0.0, le=10.0)
+    warp: float = Field(default=0.0, ge=0.0, le=10.0)
+    swell: float = Field(default=0.0, ge=0.0, le=10.0)
     rotation: Literal["none", "so3", "axis"] = "so3"
     axis: Axis = "y"
     tilt: float = Field(default=0.0, ge=0.0, le=180.0)
@@ -61,7 +61,7 @@ class AugmentConfig(Settings):
     mirror: float = Field(default=0.0, ge=0.0, le=1.0)
     mirror_axis: Axis = "x"
     swap: tuple[tuple[str, str], ...] = ()
-    noise: float = Field(default=0.0, ge=0.0)
+    noise: float = Field(default=0.0, ge=0.0, le=10.0)
     cut: float = Field(default=0.0, ge=0.0, lt=1.0)
     cut_chance: float = Field(default=0.2, ge=0.0, le=1.0)
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.data.isosurface import decimated, isosurface
+from hodgeformer.data.isosurface import isosurface
 from hodgeformer.mesh.elements import majority
 from hodgeformer.mesh.geometry import face_centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import rotation_about
+from hodgeformer.mesh.simplify import simplify
 from hodgeformer.mesh.topology import MeshComplex, pieces
 
 PARTS = ("head", "hand", "lower_arm", "upper_arm", "torso", "upper_leg", "lower_leg", "foot")
@@ -93,7 +94,8 @@ def figure(rng: np.random.Generator, *, n_faces: int, name: str = "figure") -> t
     build = rng.uniform(0.8, 1.25)
     places = _places(rng, build)
     bones = _bones(places, build)
-    vertices, faces = decimated(*_surface(bones), n_faces)
+    small = simplify(Mesh(*_surface(bones), name=name), n_faces).mesh
+    vertices, faces = small.vertices, small.faces
     labels = bones.part[bones.distances(face_centers(vertices, faces)).argmin(axis=0)]
     labels = _without_islands(labels, MeshComplex.from_faces(faces, len(vertices)))
     return Mesh(_bent(vertices, bones, places, rng), faces, name=name), labels

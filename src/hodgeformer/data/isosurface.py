@@ -73,25 +73,3 @@ def _is_odd(order: IntArray) -> NDArray[np.bool_]:
 
 def _positions(points: IntArray, shape: tuple[int, ...]) -> FloatArray:
     return np.stack(np.unravel_index(points, shape), axis=1).astype(np.float64)
-
-
-def decimated(vertices: FloatArray, faces: IntArray, n_faces: int) -> tuple[FloatArray, IntArray]:
-    """About n_faces faces of a surface like a sphere, by quadric collapses; it stays like a sphere."""
-    import fast_simplification
-
-    points, triangles = vertices.astype(np.float32), faces.astype(np.int32)
-    # A patient pass stops before a low target; a hasty one gets there, but now and then pinches the surface.
-    for haste in (3.0, 2.0, 4.0, 5.0, 7.0):
-        if len(triangles) <= n_faces:
-            break
-        fewer = fast_simplification.simplify(points, triangles, target_count=n_faces, agg=haste)
-        if _is_like_sphere(*fewer):
-            points, triangles = fewer
-    return points.astype(np.float64), triangles.astype(np.int64)
-
-
-def _is_like_sphere(points: NDArray[np.float32], triangles: NDArray[np.int32]) -> bool:
-    """Every edge has two faces, and n_v - n_e + n_f = 2."""
-    start, end = triangles.astype(np.int64), np.roll(triangles, -1, axis=1)
-    n_e = len(np.unique(np.minimum(start, end) * len(points) + np.maximum(start, end)))
-    return 2 * n_e == 3 * len(triangles) and len(points) - n_e + len(triangles) == 2

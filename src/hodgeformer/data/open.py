@@ -68,7 +68,7 @@ class DataConfig(Settings):
 
     name: DataName = "folder"
     path: Path | None = None
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     train_per_class: int | None = Field(default=None, ge=0)
     val_per_class: int | None = Field(default=None, ge=0)
     val_fraction: float | None = Field(default=None, ge=0.0, lt=1.0)
@@ -79,9 +79,9 @@ class DataConfig(Settings):
     element: PartElement | None = None
     part: CosegPart | None = None
     n_classes: int | None = Field(default=None, ge=2)
-    n_train: int | None = Field(default=None, ge=1)
-    n_val: int | None = Field(default=None, ge=0)
-    n_test: int | None = Field(default=None, ge=0)
+    n_train: int | None = Field(default=None, ge=1, le=1_000_000)
+    n_val: int | None = Field(default=None, ge=0, le=1_000_000)
+    n_test: int | None = Field(default=None, ge=0, le=1_000_000)
     n_faces: int | tuple[int, int] | None = None
 
     @property

@@ -4,16 +4,17 @@ one of their sides. The same arguments, the same data."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
 from hodgeformer.data.figures import PARTS, figure
-from hodgeformer.data.isosurface import decimated
 from hodgeformer.data.labels import Values, WholeMesh
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.simplify import simplify
 
 _STEPS = 28  # grid cells along a side of the cube before decimation
 
@@ -140,8 +141,7 @@ def engraved_cube(
     depth = np.clip(0.5 - distance * size * _STEPS / 2, 0, 1) * rng.uniform(0.16, 0.26)
     moved = points * (1 + rng.uniform(0.03, 0.08) * _pillow(points))[:, None]
     moved[on_side, axis] += sign * (depth[on_side] if raised else -depth[on_side])
-    vertices, triangles = decimated(moved, faces, n_faces)
-    return Mesh(vertices, triangles, name=name)
+    return replace(simplify(Mesh(moved, faces, name=name), n_faces).mesh, notes=())
 
 
 def _pillow(points: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,9 +30,9 @@ MESH_SUFFIXES = tuple(_READERS)
 WRITTEN: dict[str, tuple[Attribute, ...]] = {
     ".obj": ("face_colors", "vertex_colors", "face_labels"),
     ".off": ("face_colors", "vertex_colors"),
-    ".ply": ("face_colors", "vertex_colors", "face_labels", "vertex_labels"),
+    ".ply": get_args(Attribute),
     ".stl": (),
-    ".glb": ("face_colors", "vertex_colors", "face_labels", "vertex_labels"),
+    ".glb": get_args(Attribute),
 }
 _WRITERS: dict[str, Callable[[Mesh, Attributes], bytes]] = {
     ".off": off.off_bytes,
@@ -78,6 +78,8 @@ def save_mesh(
     vertex_colors: ArrayLike | None = None,
     face_labels: ArrayLike | None = None,
     vertex_labels: ArrayLike | None = None,
+    face_own_colors: ArrayLike | None = None,
+    vertex_own_colors: ArrayLike | None = None,
 ) -> None:
     """Write OBJ, OFF, PLY, STL or GLB, by the suffix; the file appears complete or not at all.
 
@@ -85,13 +87,15 @@ def save_mesh(
     PLY all of it, exactly (labels as the property `label`). OBJ colors (of faces as materials in a .mtl file
     beside it, of vertices without alpha) and face labels (as groups `label_3`). OFF colors. GLB, in float32,
     labels and colors of faces or of vertices; those of faces give each face its own three corners, which
-    `load_mesh` joins again. STL only the triangles, in float32.
+    `load_mesh` joins again. STL only the triangles, in float32. Own colors, which PLY and GLB hold under names that no
+    viewer shows (`own_red`, `_OWN_COLOR`), are what a scan came with where colors show its labels.
     """
     path = Path(path)
     suffix = path.suffix.lower()
     given: dict[Attribute, ArrayLike | None] = {
         "face_colors": face_colors, "vertex_colors": vertex_colors,
         "face_labels": face_labels, "vertex_labels": vertex_labels,
+        "face_own_colors": face_own_colors, "vertex_own_colors": vertex_own_colors,
     }  # fmt: skip
     held = {kind: _checked(kind, values, mesh) for kind, values in given.items() if values is not None}
     _check_format_holds(suffix, mesh, held, path)

@@ -15,7 +15,10 @@ from hodgeformer.errors import MeshError
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-Attribute = Literal["face_labels", "vertex_labels", "face_colors", "vertex_colors"]
+Attribute = Literal[
+    "face_labels", "vertex_labels", "face_colors", "vertex_colors", "face_own_colors", "vertex_own_colors"
+]
+"""What a file says of faces and vertices. Own colors are those of a scan, kept beside the colors of its labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +69,17 @@ class Mesh:
     @property
     def n_faces(self) -> int:
         return len(self.faces)
+
+    @property
+    def own_colors(self) -> dict[Attribute, NDArray[Any]]:
+        """The colors that the surface came with, under the names that leave the colors to its labels."""
+        kept: dict[Attribute, NDArray[Any]] = {
+            kind: values for kind, values in self.attributes.items() if kind.endswith("own_colors")
+        }
+        shown: tuple[tuple[Attribute, Attribute], ...] = (
+            ("vertex_own_colors", "vertex_colors"), ("face_own_colors", "face_colors"),
+        )  # fmt: skip
+        return kept or {own: self.attributes[kind] for own, kind in shown if kind in self.attributes}
 
     def with_vertices(self, vertices: ArrayLike) -> Self:
         """The same connectivity at other positions."""

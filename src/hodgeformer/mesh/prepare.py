@@ -58,7 +58,7 @@ class PrepareConfig(Settings):
     size: SizeName = "sphere"
     winding: WindingName = "file"
     order: OrderName = "morton"
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
 
     @field_validator("features")
     @classmethod

@@ -29,12 +29,14 @@ _TINY = np.finfo(np.float64).tiny  # what has no size still counts among its lik
 class Simplified:
     """A smaller mesh; labels go over to it, values come back, both in the order of the file.
 
-    `vertex_map` gives for each original vertex the one that it went into.
+    `vertex_map` gives for each original vertex the one that it went into. `whole` are the corners of the faces that the
+    original ones are quarters of, where the mesh was subdivided: quarters are one and get one answer.
     """
 
     original: Mesh
     mesh: Mesh
     vertex_map: IntArray
+    whole: IntArray
 
     def labels_over(self, labels: ArrayLike, kind: ElementKind) -> NDArray[np.int64]:
         """For each small element the label that covers most of it: of the area, or of the length of edges.
@@ -67,11 +69,14 @@ class Simplified:
     def places(self, kind: ElementKind) -> Places:
         """Where the center of each original element lies on the faces of the smaller mesh that repeat no vertex."""
         vertices, points = self._at_size_one
-        normals = face_vectors(vertices, self.original.faces)
         if kind == "f":
-            members, centers = self.original.faces, face_centers(vertices, self.original.faces)
+            members, centers, normals = (
+                self.whole,
+                face_centers(vertices, self.whole),
+                face_vectors(vertices, self.whole),
+            )
         else:
-            normals = vertex_sums(normals, self.original.faces, len(vertices))
+            normals = vertex_sums(face_vectors(vertices, self.original.faces), self.original.faces, len(vertices))
             members, centers = np.arange(len(vertices))[:, None], vertices
         if kind == "e":
             members, centers = self._fine.edges, edge_centers(vertices, self._fine.edges)
@@ -151,7 +156,7 @@ class Refined:
     @cached_property
     def _undone(self) -> Simplified:
         """The way from the finer mesh to the original."""
-        return Simplified(self.mesh, self.original, self.vertex_map)
+        return Simplified(self.mesh, self.original, self.vertex_map, self.mesh.faces)
 
 
 def refine(mesh: Mesh, n_faces: int) -> Refined:
@@ -180,7 +185,7 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified
     if n_faces < 1:
         raise MeshError(f"{mesh.name}: cannot simplify to {n_faces} faces; at least 1 is needed")
     if n_faces >= mesh.n_faces:
-        return Simplified(mesh, mesh, np.arange(mesh.n_vertices))
+        return Simplified(mesh, mesh, np.arange(mesh.n_vertices), mesh.faces)
     low, scale = _box(mesh.vertices)
     positions = (mesh.vertices - low) / scale
     proper = np.flatnonzero(~repeats_a_vertex(mesh.faces))
@@ -189,8 +194,11 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified
     used, dense = np.unique(mesh.faces[proper], return_inverse=True)
     order = canonical_order(positions[used], dense.reshape(-1, 3))
     points, faces, into = positions[used][order], inverse(order)[dense.reshape(-1, 3)], np.arange(len(order))
+    quarter_of = np.arange(len(faces))
     while seed is None and len(faces) > n_faces and (undone := undo_subdivision(points, faces)) is not None:
-        faces, into = undone[0], undone[1][into]
+        faces, into, quarter_of = undone.faces, undone.into[into], undone.quarter_of[quarter_of]
+    whole = mesh.faces.copy()
+    whole[proper] = used[order][faces[quarter_of]]
     surface, joined = _joined_surface(points, canonical_faces(faces)[0])
     surface.reduce(n_faces, seed)
     kept, small_faces = np.unique(surface.faces[surface.alive], return_inverse=True)
@@ -210,7 +218,7 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified
     lost = np.flatnonzero(vertex_map < 0)
     if lost.size:
         vertex_map[lost] = cKDTree(surface.points[kept]).query(positions[lost])[1]
-    return Simplified(mesh, small, vertex_map)
+    return Simplified(mesh, small, vertex_map, whole)
 
 
 def _joined_surface(points: FloatArray, faces: IntArray) -> tuple[Surface, IntArray]:

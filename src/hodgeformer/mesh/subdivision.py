@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -73,11 +74,19 @@ def _pieces(faces: IntArray, middles: IntArray) -> tuple[list[IntArray], list[In
     return pieces, owners
 
 
-def undo_subdivision(points: FloatArray, faces: IntArray) -> tuple[IntArray, IntArray] | None:
-    """The faces before every face was cut in four, and for each vertex one that was there before; None if none were.
+class Undone(NamedTuple):
+    """The faces before every face was cut in four; the one that each is a quarter of; for each vertex one of before.
 
-    A new vertex goes to one of the two ends of the edge that it halves. Positions are those of size one.
+    A new vertex goes to one of the two ends of the edge that it halves.
     """
+
+    faces: IntArray
+    quarter_of: IntArray
+    into: IntArray
+
+
+def undo_subdivision(points: FloatArray, faces: IntArray) -> Undone | None:
+    """None where not every face was cut in four. Positions are those of size one."""
     # Three quarters of the vertices would be new, with six faces, or three on a border.
     valence = np.bincount(faces.ravel(), minlength=len(points))
     if len(faces) % 4 or 2 * np.isin(valence, (3, 6)).sum() < (valence > 0).sum():
@@ -89,7 +98,7 @@ def undo_subdivision(points: FloatArray, faces: IntArray) -> tuple[IntArray, Int
     of_new = np.full(len(points), 6)
     of_new[topology.edges[n_faces == 1]] = 3
     seeds = np.flatnonzero((valence != of_new) & (valence > 0))  # were there before, for certain
-    corners = _old_corners(faces.copy(), _across(topology), seeds, len(points))
+    corners, quarter_of = _old_corners(faces.copy(), _across(topology), seeds, len(points))
     if len(corners) != len(faces) // 4:
         return None
     old, new = corners[:, :3], corners[:, 3:]
@@ -98,7 +107,7 @@ def undo_subdivision(points: FloatArray, faces: IntArray) -> tuple[IntArray, Int
         return None
     into = np.arange(len(points))
     into[new] = np.minimum(old, np.roll(old, -1, axis=1))
-    return old, into
+    return Undone(old, quarter_of, into)
 
 
 def _across(topology: MeshComplex) -> IntArray:
@@ -113,8 +122,10 @@ def _across(topology: MeshComplex) -> IntArray:
 
 
 @njit(cache=True, nogil=True)
-def _old_corners(faces: IntArray, across: IntArray, seeds: IntArray, n_vertices: int) -> IntArray:
+def _old_corners(faces: IntArray, across: IntArray, seeds: IntArray, n_vertices: int) -> tuple[IntArray, IntArray]:
     """Rows of three old vertices and the three new ones that halve their sides, as far as the seeds reach.
+
+    And for each face its row.
 
     A face is either at an old vertex, and the others at its corners are new, or between three new ones.
     """
@@ -122,6 +133,7 @@ def _old_corners(faces: IntArray, across: IntArray, seeds: IntArray, n_vertices:
     state[seeds] = _OLD
     begun = np.zeros(len(faces), dtype=np.bool_)
     rows = np.empty((len(faces) // 4, 6), dtype=np.int64)
+    row_of = np.empty(len(faces), dtype=np.int64)
     queue = np.empty(len(faces), dtype=np.int64)
     n_rows = n_queued = 0
     for f in range(len(faces)):
@@ -138,7 +150,7 @@ def _old_corners(faces: IntArray, across: IntArray, seeds: IntArray, n_vertices:
         for i in range(3):
             if state[faces[f, i]] == _OLD:
                 if place >= 0:
-                    return rows[:0]
+                    return rows[:0], row_of
                 place = i
         for i in (place, (place + 2) % 3):  # around the old vertex
             beside = across[f, i]
@@ -148,28 +160,30 @@ def _old_corners(faces: IntArray, across: IntArray, seeds: IntArray, n_vertices:
                 n_queued += 1
         center = across[f, (place + 1) % 3]
         if center < 0:
-            return rows[:0]
+            return rows[:0], row_of
         if begun[center]:
             continue
         begun[center] = True
+        row_of[center] = n_rows
         if n_rows == len(rows):
-            return rows[:0]
+            return rows[:0], row_of
         for i in range(3):
             beside = across[center, i]
             if beside < 0:
-                return rows[:0]
+                return rows[:0], row_of
             # The corner of the face beside that is not on the common side is old, and what is on it is new.
             v, w = faces[center, i], faces[center, (i + 1) % 3]
             tip = faces[beside, 0] + faces[beside, 1] + faces[beside, 2] - v - w
             if state[tip] == _NEW or state[v] == _OLD or state[w] == _OLD:
-                return rows[:0]
+                return rows[:0], row_of
             state[tip] = _OLD
             state[v] = _NEW
             rows[n_rows, i] = tip
             rows[n_rows, 3 + i] = w
+            row_of[beside] = n_rows
             if not begun[beside]:
                 begun[beside] = True
                 queue[n_queued] = beside
                 n_queued += 1
         n_rows += 1
-    return rows[:n_rows]
+    return rows[:n_rows], row_of

@@ -9,12 +9,13 @@ from pydantic import Field, field_validator, model_validator
 from hodgeformer.containers import KIND_OF, KINDS, Backend, Element, ElementKind, PerElement, Task
 from hodgeformer.mesh.features import PAPER_GROUPS, feature_widths
 from hodgeformer.mesh.prepare import PrepareConfig
-from hodgeformer.ops.star_problem import weights_are_kept
+from hodgeformer.ops.star_attention import weights_are_kept
 from hodgeformer.packed.metric import N_TIMES
 from hodgeformer.settings import Settings
 
 Stars = Literal["learned", "barycentric", "galerkin"]
-Size = Annotated[int, Field(ge=1)]
+_MOST_BLOCKS = 256
+Size = Annotated[int, Field(ge=1, le=2**20)]
 
 StarName = Literal["star0_inv", "star1", "star1_inv", "star2"]
 STAR_KIND: dict[StarName, ElementKind] = {"star0_inv": "v", "star1": "e", "star1_inv": "e", "star2": "f"}
@@ -73,6 +74,8 @@ class ModelConfig(Settings):
     def _known_blocks(cls, blocks: str) -> str:
         if not blocks or set(blocks) - set("HTD"):
             raise ValueError("write the stack with the letters H, T and D, at least one, such as 'HHHHHHTT' or 'DDDD'")
+        if len(blocks) > _MOST_BLOCKS:
+            raise ValueError(f"{len(blocks):,} blocks are more than any model has; at most {_MOST_BLOCKS}")
         return blocks
 
     @field_validator("updates")

@@ -1,19 +1,19 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
-"""LLVM vector code: its pieces, the two loops over gathered rows that star attention spends its time in, and how it
-reads and writes numbers.
-
-dot_rows: out[t] = factor x . rows[index[t]];   sum_rows: out = factor sum over t of weight[t] rows[index[t]].
+"""LLVM vector code: the loops over gathered rows that star attention spends its time in, and what happens to the terms
+of one row between them.
 
 numba's own vectorizer keeps neither the sums nor the reduction of dot products in registers, so they are written as
-vector code. All arguments are addresses and byte steps: one compiled form serves strided and contiguous tensors.
-Vectors are 64 bytes; LLVM splits them on processors with shorter ones, so nothing here depends on the
-processor. Products and sums that may be fused or reordered carry exactly the flags for it, and none that
-would change how NaN and infinity travel.
+vector code. Arguments are addresses and byte steps: one compiled form serves strided and contiguous tensors; widths,
+`bits` and other small numbers are constants. Vectors are 64 bytes; LLVM splits them on processors with shorter ones,
+so nothing here depends on the processor. Products and sums that may be fused or reordered carry exactly the flags for
+it, and none that would change how NaN and infinity travel. The terms of one head are contiguous and padded to whole
+groups; what lies in the padding is never used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 from llvmlite import ir
@@ -25,13 +25,143 @@ I32, I64 = ir.IntType(32), ir.IntType(64)
 FUSE = ("reassoc", "contract")
 GROUP = 8
 """Neighbors whose dot products are reduced together; terms and indices of a row are padded to this."""
+_LOG2_E, _LN2_HIGH, _LN2_LOW = 1.44269504, 0.693359375, -2.12194440e-4
+_LOWEST = -87.0
+_ROUND = 1.5 * 2**23
+"""Adding it leaves the nearest integer in the low bits of a float32."""
+_TAYLOR = (0.0013930436, 0.0083344241, 0.0416695364, 0.1666666716, 0.4999999940)
+
+
+def vector_code(emit: Callable[..., None]) -> Any:
+    """What a compiled loop calls, from a function that writes its code; constants arrive as numbers."""
+
+    @wraps(emit)  # numba reads names and number of the arguments from it
+    def typed(typing: Any, *given: Any) -> Any:
+        def generate(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[Any]) -> Any:
+            pairs = zip(given, values, strict=True)
+            emit(builder, *(getattr(kind, "literal_value", value) for kind, value in pairs))
+            return context.get_dummy_value()
+
+        return types.void(*given), generate
+
+    return intrinsic(prefer_literal=True)(typed)
+
+
+@vector_code
+def dot_rows(builder, x, factor, rows, step, indices, padded, out, width, bits):
+    """out[t] = factor x . rows[index[t]] for t < padded, a multiple of GROUP; step in bytes."""
+    shape = RowShape(width, bits)
+    group = min(GROUP, shape.lanes)
+    scale = shape.splat_float64(builder, factor)
+    fixed = [builder.fmul(part, scale) for part in shape.load(builder, x)]
+
+    def product(t: ir.Value, slot: int) -> ir.Value:
+        index = load(builder, indices, builder.add(t, I64(slot)), I32)
+        total = None
+        for mine, part in zip(fixed, shape.gather(builder, rows, step, index), strict=True):
+            term = builder.fmul(mine, part, flags=FUSE)
+            total = term if total is None else builder.fadd(total, term, flags=FUSE)
+        return total
+
+    def body(t: ir.Value, _: Sequence[ir.Value]) -> list[ir.Value]:
+        store(builder, sum_lanes_of_group(builder, lambda slot: product(t, slot), group, shape.lanes), out, t)
+        return []
+
+    loop(builder, (I64(0), padded), group, [], body)
+
+
+@vector_code
+def sum_rows(builder, weights, places, stride, indices, count, rows, step, factor, out, width, bits, clip):
+    """out = factor * sum over t < count of weight(t) rows[index[t]].
+
+    weight(t) is weights[t] for stride 0, else weights[places[t] * stride]; with clip, a negative one counts as zero.
+    """
+    shape = RowShape(width, bits)
+    # A power of two, enough to hide the latency of an addition within the registers there are.
+    n_sums = max(1, 4 // shape.parts) if shape.parts in (1, 2) else 1
+
+    def weight(t: ir.Value) -> ir.Value:
+        if stride:
+            t = builder.mul(load(builder, places, t, I64), I64(stride))
+        value = load(builder, weights, t, shape.real)
+        return splat(builder, without_negative(builder, value) if clip else value, shape.lanes)
+
+    def add(t: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+        mine = weight(t)
+        row = shape.gather(builder, rows, step, load(builder, indices, t, I32))
+        terms = [builder.fmul(mine, part, flags=FUSE) for part in row]
+        return [builder.fadd(total, term, flags=FUSE) for total, term in zip(sums, terms, strict=True)]
+
+    def several(t: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
+        return [
+            total
+            for i in range(n_sums)
+            for total in add(builder.add(t, I64(i)), carried[i * shape.parts : (i + 1) * shape.parts])
+        ]
+
+    none = [ir.Constant(shape.vector, None)] * (n_sums * shape.parts)
+    whole = builder.and_(count, I64(-n_sums))
+    sums = loop(builder, (I64(0), whole), n_sums, none, several)
+    rest = loop(builder, (whole, count), 1, sums[: shape.parts], add)
+    scale = shape.splat_float64(builder, factor)
+    for part, total in enumerate(rest):
+        for other in sums[part + shape.parts :: shape.parts]:
+            total = builder.fadd(total, other)  # noqa: PLW2901
+        store(builder, builder.fmul(total, scale), out, I64(part * shape.lanes))
+
+
+@vector_code
+def softmax_terms(builder, terms, count, padded, factor, bits):
+    """terms <- exp(terms - max), factor <- one over their sum. The padding comes in as repeats of a term."""
+    vector = ir.VectorType(real_of(bits), GROUP)
+    groups, zero = (I64(0), padded), ir.Constant(vector, None)
+
+    def larger(a: ir.Value, b: ir.Value) -> ir.Value:
+        return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+    def find_top(t: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
+        return [larger(load(builder, terms, t, vector), carried[0])]
+
+    def exponentiate(t: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
+        value = _exponential(builder, builder.fsub(load(builder, terms, t, vector), top))
+        store(builder, value, terms, t)
+        return [builder.fadd(carried[0], builder.select(_inside(builder, t, count), value, zero))]
+
+    lowest = ir.Constant(vector, [float("-inf")] * GROUP)
+    tops = loop(builder, groups, GROUP, [lowest], find_top)
+    top = splat(builder, fold_lanes(builder, tops[0], larger), GROUP)
+    total = fold_lanes(builder, loop(builder, groups, GROUP, [zero], exponentiate)[0], builder.fadd)
+    store(builder, builder.fdiv(ir.Constant(total.type, 1.0), total), factor, I64(0))
+
+
+@vector_code
+def softmax_gradient(builder, terms, weights, count, padded, bits):
+    """terms <- w terms - |weights| sum(w terms), where w is weights without the negative (dropped) ones."""
+    vector = ir.VectorType(real_of(bits), GROUP)
+    groups, zero = (I64(0), padded), ir.Constant(vector, None)
+
+    def multiply(t: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
+        kept = without_negative(builder, load(builder, weights, t, vector))
+        value = builder.fmul(load(builder, terms, t, vector), kept)
+        store(builder, value, terms, t)
+        return [builder.fadd(carried[0], builder.select(_inside(builder, t, count), value, zero))]
+
+    def center(t: ir.Value, _: Sequence[ir.Value]) -> list[ir.Value]:
+        weight = load(builder, weights, t, vector)
+        size = builder.select(builder.fcmp_ordered("<", weight, zero), builder.fneg(weight), weight)
+        store(builder, builder.fsub(load(builder, terms, t, vector), builder.fmul(size, total)), terms, t)
+        return []
+
+    sums = loop(builder, groups, GROUP, [zero], multiply)
+    total = splat(builder, fold_lanes(builder, sums[0], builder.fadd), GROUP)
+    loop(builder, groups, GROUP, [], center)
 
 
 class RowShape:
     """How one row of `width` numbers is cut into vectors: the longest power of two that divides it."""
 
     def __init__(self, width: int, bits: int) -> None:
-        self.real = ir.FloatType() if bits == 32 else ir.DoubleType()
+        self.real = real_of(bits)
         self.size = bits // 8
         self.lanes = min(VECTOR_BYTES // self.size, width & -width)
         self.parts = width // self.lanes
@@ -142,168 +272,47 @@ def _size(item: ir.Type) -> int:
     return 8 if isinstance(number, ir.DoubleType) or number == I64 else 4
 
 
-@intrinsic(prefer_literal=True)
-def dot_rows(typing, x, factor, rows, step, indices, padded, out, width, bits):
-    """out[t] = factor x . rows[index[t]] for t < padded, a multiple of GROUP; step in bytes."""
-    shape = RowShape(width.literal_value, bits.literal_value)
-    group = min(GROUP, shape.lanes)
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-        x, factor, rows, step, indices, padded, out = args[:7]
-        scale = shape.splat_float64(builder, factor)
-        fixed = [builder.fmul(part, scale) for part in shape.load(builder, x)]
-
-        def product(t: ir.Value, slot: int) -> ir.Value:
-            index = load(builder, indices, builder.add(t, I64(slot)), I32)
-            total = None
-            for mine, part in zip(fixed, shape.gather(builder, rows, step, index), strict=True):
-                term = builder.fmul(mine, part, flags=FUSE)
-                total = term if total is None else builder.fadd(total, term, flags=FUSE)
-            return total
-
-        def body(t: ir.Value, _: Sequence[ir.Value]) -> list[ir.Value]:
-            store(builder, sum_lanes_of_group(builder, lambda slot: product(t, slot), group, shape.lanes), out, t)
-            return []
-
-        loop(builder, (I64(0), padded), group, [], body)
-        return context.get_dummy_value()
-
-    return types.void(x, types.float64, rows, step, indices, padded, out, width, bits), generate
+def real_of(bits: int) -> ir.Type:
+    return ir.FloatType() if bits == 32 else ir.DoubleType()
 
 
-@intrinsic(prefer_literal=True)
-def sum_rows(typing, weights, places, stride, indices, count, rows, step, factor, out, width, bits, clip):
-    """out = factor * sum over t < count of weight(t) rows[index[t]].
-
-    weight(t) is weights[t] for stride 0, else weights[places[t] * stride]; with clip, a negative one counts as
-    zero. stride, width, bits and clip are constants.
-    """
-    shape = RowShape(width.literal_value, bits.literal_value)
-    n_sums = _independent_sums(shape)
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-        weights, places, _, indices, count, rows, step, factor, out = args[:9]
-
-        def weight(t: ir.Value) -> ir.Value:
-            if stride.literal_value:
-                t = builder.mul(load(builder, places, t, I64), I64(stride.literal_value))
-            value = load(builder, weights, t, shape.real)
-            if clip.literal_value:
-                value = builder.select(builder.fcmp_ordered("<", value, zero), zero, value)
-            return splat(builder, value, shape.lanes)
-
-        def add(t: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
-            mine = weight(t)
-            row = shape.gather(builder, rows, step, load(builder, indices, t, I32))
-            terms = [builder.fmul(mine, part, flags=FUSE) for part in row]
-            return [builder.fadd(total, term, flags=FUSE) for total, term in zip(sums, terms, strict=True)]
-
-        def several(t: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
-            return [
-                total
-                for i in range(n_sums)
-                for total in add(builder.add(t, I64(i)), carried[i * shape.parts : (i + 1) * shape.parts])
-            ]
-
-        zero = ir.Constant(shape.real, 0.0)
-        none = [ir.Constant(shape.vector, None)] * (n_sums * shape.parts)
-        whole = builder.and_(count, I64(-n_sums))
-        sums = loop(builder, (I64(0), whole), n_sums, none, several)
-        rest = loop(builder, (whole, count), 1, sums[: shape.parts], add)
-        scale = shape.splat_float64(builder, factor)
-        for part, total in enumerate(rest):
-            for other in sums[part + shape.parts :: shape.parts]:
-                total = builder.fadd(total, other)  # noqa: PLW2901
-            store(builder, builder.fmul(total, scale), out, I64(part * shape.lanes))
-        return context.get_dummy_value()
-
-    signature = types.void(
-        *[types.int64] * 2, stride, *[types.int64] * 4, types.float64, types.int64, width, bits, clip
-    )
-    return signature, generate
+def without_negative(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """value, and zero in place of what is negative: a weight that dropout removed."""
+    zero = ir.Constant(value.type, None if isinstance(value.type, ir.VectorType) else 0.0)
+    return builder.select(builder.fcmp_ordered("<", value, zero), zero, value)
 
 
-def _independent_sums(shape: RowShape) -> int:
-    """A power of two, enough to hide the latency of an addition within the registers there are."""
-    return max(1, 4 // shape.parts) if shape.parts in (1, 2) else 1
+def _inside(builder: ir.IRBuilder, t: ir.Value, count: ir.Value) -> ir.Value:
+    """Which lanes of the group that starts at t are terms and not padding."""
+    lanes = ir.Constant(ir.VectorType(I64, GROUP), list(range(GROUP)))
+    return builder.icmp_signed("<", lanes, splat(builder, builder.sub(count, t), GROUP))
 
 
-@intrinsic(prefer_literal=True)
-def fetch_int(typing, base, index, bits):
-    """The index-th signed integer of `bits` bits at an address, as int64."""
+def _exponential(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """exp(x) for x <= 0: 2^n (1 + r + r^2 (c + ...)), r = x - n log 2. NaN stays NaN."""
+    vector = x.type
+    if isinstance(vector.element, ir.DoubleType):
+        exp = builder.module.declare_intrinsic("llvm.exp", [vector.element])
+        for lane in map(I32, range(GROUP)):
+            x = builder.insert_element(x, builder.call(exp, [builder.extract_element(x, lane)]), lane)
+        return x
 
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-        value = load(builder, args[0], args[1], ir.IntType(bits.literal_value))
-        return value if bits.literal_value == 64 else builder.sext(value, I64)
+    def constant(value: float) -> ir.Constant:
+        return ir.Constant(vector, [value] * GROUP)
 
-    return types.int64(types.int64, types.int64, bits), generate
+    def multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+        return builder.fadd(builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
 
-
-@intrinsic
-def put_real(typing, base, index, value):
-    """Write the index-th real number at an address, in the precision of the value."""
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-        store(builder, args[2], args[0], args[1])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, value), generate
-
-
-@intrinsic(prefer_literal=True)
-def heads_first(typing, source, padded, out, room, n_heads, bits):
-    """out[head * room + t] = source[t * n_heads + head] for t < padded, a multiple of GROUP."""
-    h = n_heads.literal_value
-    real = ir.FloatType() if bits.literal_value == 32 else ir.DoubleType()
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-        source, padded, out, room = args[:4]
-
-        def body(t: ir.Value, _: Sequence[ir.Value]) -> list[ir.Value]:
-            together = load(builder, source, builder.mul(t, I64(h)), ir.VectorType(real, GROUP * h))
-            for head in range(h):
-                mine = shuffle(builder, together, together, range(head, GROUP * h, h))
-                store(builder, mine, out, builder.add(t, builder.mul(room, I64(head))))
-            return []
-
-        loop(builder, (I64(0), padded), GROUP, [], body)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 4, n_heads, bits), generate
-
-
-@intrinsic(prefer_literal=True)
-def heads_last(typing, source, room, factors, whole, out, n_heads, bits):
-    """out[t * n_heads + head] = factors[head] source[head * room + t] for t < whole, a multiple of GROUP."""
-    h = n_heads.literal_value
-    real = ir.FloatType() if bits.literal_value == 32 else ir.DoubleType()
-    vector = ir.VectorType(real, GROUP)
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-        source, room, factors, whole, out = args[:5]
-        scales = [splat(builder, load(builder, factors, I64(head), real), GROUP) for head in range(h)]
-
-        def body(t: ir.Value, _: Sequence[ir.Value]) -> list[ir.Value]:
-            parts = []
-            for head in range(h):
-                mine = load(builder, source, builder.add(t, builder.mul(room, I64(head))), vector)
-                parts.append(builder.fmul(mine, scales[head]))
-            joined = _concatenated(builder, parts)
-            order = [head * GROUP + t for t in range(GROUP) for head in range(h)]
-            store(builder, shuffle(builder, joined, joined, order), out, builder.mul(t, I64(h)))
-            return []
-
-        loop(builder, (I64(0), whole), GROUP, [], body)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 5, n_heads, bits), generate
-
-
-def _concatenated(builder: ir.IRBuilder, parts: Sequence[ir.Value]) -> ir.Value:
-    """One vector of all parts in order; an odd part is joined with an undefined one."""
-    while len(parts) > 1:
-        lanes = parts[0].type.count
-        nothing = ir.Constant(parts[0].type, ir.Undefined)
-        pairs = zip(parts[::2], [*parts[1::2], nothing], strict=False)
-        parts = [shuffle(builder, a, b, range(2 * lanes)) for a, b in pairs]
-    return parts[0]
+    integers = ir.VectorType(I32, GROUP)
+    lowest = constant(_LOWEST)
+    x = builder.select(builder.fcmp_ordered("<", x, lowest), lowest, x)
+    shifted = multiply_add(x, constant(_LOG2_E), constant(_ROUND))
+    n = builder.fsub(shifted, constant(_ROUND))
+    r = multiply_add(n, constant(-_LN2_LOW), multiply_add(n, constant(-_LN2_HIGH), x))
+    tail = constant(_TAYLOR[0])
+    for coefficient in _TAYLOR[1:]:
+        tail = multiply_add(tail, r, constant(coefficient))
+    fraction = builder.fadd(multiply_add(builder.fmul(r, r), tail, r), constant(1.0))
+    exponent = builder.shl(builder.bitcast(shifted, integers), ir.Constant(integers, [23] * GROUP))
+    power = builder.bitcast(builder.add(exponent, ir.Constant(integers, [127 << 23] * GROUP)), vector)
+    return builder.fmul(fraction, power)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hodgeformer.containers import SparsityPattern
-from hodgeformer.ops.star_problem import Dropout, StarProblem
+from hodgeformer.ops.star_attention import Dropout, StarProblem
 
 BLOCK_ELEMENTS = 1 << 22
 """Most elements in the gathered keys of one block of rows: 16 MB in float32."""

@@ -20,6 +20,7 @@ from hodgeformer.containers import PartElement
 from hodgeformer.errors import CheckpointError, ConfigError, HodgeFormerError
 from hodgeformer.familiarity import impression
 from hodgeformer.files import write_atomically
+from hodgeformer.memory import return_freed_memory
 from hodgeformer.mesh.elements import smoothed
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import Mesh
@@ -145,6 +146,8 @@ class Predictor:
         return chosen
 
     def _room(self, options: PredictOptions) -> Room:
+        if options.memory is not None:
+            return_freed_memory()
         return Room(self.checkpoint.model, self.checkpoint.prepare, options.memory)
 
     def _see(self, given: MeshLike, options: PredictOptions, room: Room, n_threads: int | None = None) -> Seen:

@@ -300,6 +300,7 @@ class Result:
         given: dict[str, Any] = {f"{shown.element}_colors": shown._colors()}
         if self.task != "regression" and f"{shown.element}_labels" in WRITTEN[suffix]:
             given[f"{shown.element}_labels"] = shown.labels
+        given |= {kind: colors for kind, colors in self.mesh.own_colors.items() if kind in WRITTEN[suffix]}
         save_mesh(self.mesh, path, **given)
 
 

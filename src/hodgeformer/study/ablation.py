@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
 import json
 import re
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from filelock import FileLock, Timeout
 from pydantic import Field
 
 from hodgeformer.checkpoint import load_checkpoint
@@ -24,18 +24,26 @@ from hodgeformer.train.config import TABLES, with_overrides
 from hodgeformer.train.fit import train
 from hodgeformer.train.listener import Listener
 from hodgeformer.train.loop import Run
+from hodgeformer.train.run_folder import InUseError, RunFolder
 from hodgeformer.train.setup import Setup, set_up
 
 _HERE = Path(__file__).resolve()
-_FOLDERS = (_HERE.parents[1] / "configs" / "ablation", _HERE.parents[3] / "configs" / "ablation")
-"""Where the studies are: in an installed package, or in a checkout."""
+_FOLDERS = tuple(_HERE.parents[up] / "configs" / kind for up in (1, 3) for kind in ("ablation", "results"))
+"""Where the studies are: in an installed package, or in a checkout; the paper's and our own."""
 _NEVER = 1_000_000  # epochs
+_TOLD = ("mean", "std", "seeds")
 
 
 class StudyRow(Settings):
-    """One variant: what it changes, and the accuracy in percent that the paper reports, by data set."""
+    """One variant: what it changes, and the accuracy in percent that the paper reports, by data set.
+
+    `extends` is a configuration whose settings it begins with, beside the study. `recipe` names a row of another file
+    of results, "FILE: ROW", with what our recipe scores on the same data.
+    """
 
     name: str
+    extends: str = ""
+    recipe: str = ""
     paper: dict[str, float] = Field(default_factory=dict)
     data: dict[str, Any] = Field(default_factory=dict)
     prepare: dict[str, Any] = Field(default_factory=dict)
@@ -49,9 +57,10 @@ class StudyRow(Settings):
 
 
 class Study(Settings):
-    """The variants, and what they have in common."""
+    """The variants, and what they have in common: `base`, and before it what a file says that it `extends`."""
 
     title: str
+    extends: str = ""
     base: dict[str, dict[str, Any]] = Field(default_factory=dict)
     rows: tuple[StudyRow, ...] = Field(min_length=1)
 
@@ -72,10 +81,6 @@ class PlannedRun:
     @property
     def result(self) -> Path:
         return self.folder.with_name(f"{self.folder.name}.json")
-
-    @property
-    def lock(self) -> Path:
-        return self.folder.with_name(f"{self.folder.name}.lock")
 
 
 @dataclass(frozen=True)
@@ -106,23 +111,44 @@ def load_study(name: str) -> tuple[str, Study]:
             hint = f"did you mean '{close[0]}'?" if close else f"known studies: {', '.join(known) or 'none'}"
             raise ConfigError(f"'{name}' is neither a study nor a TOML file; {hint}")
         path = known[name]
-    return path.stem, Study.parse(read_toml(path))
+    study = Study.parse(read_toml(path))
+
+    def begun(extends: str) -> Table:
+        return read_toml(path.parent / extends) if extends else {}
+
+    rows = tuple(row.replace(extends="", **_merged(begun(row.extends), row.tables)) for row in study.rows)
+    return path.stem, study.replace(extends="", base=_merged(begun(study.extends), study.base), rows=rows)
 
 
 def plan_study(
-    study: Study, *, data: Table, overrides: Sequence[str] = (), seeds: Sequence[int], out: Path
+    study: Study,
+    *,
+    data: Table,
+    overrides: Sequence[str] = (),
+    seeds: Sequence[int],
+    out: Path,
+    rows: Sequence[str] = (),
 ) -> list[PlannedRun]:
-    """All trainings, seed by seed, so that a study stopped halfway has the same seeds for every row.
+    """All trainings, or those of the named rows, seed by seed, so that a study stopped halfway has the same seeds for
+    every row.
 
     A seed decides weights, order and augmentation, and the split where the data set draws one.
     """
+    unknown = set(rows) - {row.name for row in study.rows}
+    if unknown:
+        known = ", ".join(row.name for row in study.rows)
+        raise ConfigError(f"the study has no row '{min(unknown)}'; its rows are: {known}")
     # Without workers all CPU time is that of this process. Only the last weights count, so only they are evaluated.
     common = _merged({"data": dict(data), "train": {"workers": 0, "eval_every": _NEVER}}, study.base)
     common = with_overrides(common, overrides)
     runs = []
     for seed in seeds:
         for row in study.rows:
+            if rows and row.name not in rows:
+                continue
             tables = _merged(common, row.tables, {"train": {"seed": seed}, "data": {"seed": seed}})
+            if not tables["data"].keys() - {"seed"}:
+                raise ConfigError(f"'{row.name}' of '{study.title}' does not say which data; give it with --data")
             runs.append(PlannedRun(row, seed, tables, out / f"{_slug(row.name)}-seed{seed}"))
     return runs
 
@@ -138,12 +164,12 @@ def finished_result(run: PlannedRun) -> RunResult | None:
 
 def carry_out(run: PlannedRun, listener: Listener) -> RunResult | None:
     """Train, or go on where it was stopped, and score the last weights; None if another process is at it."""
-    run.folder.parent.mkdir(parents=True, exist_ok=True)
+    folder = RunFolder(run.folder)
     try:
-        with FileLock(run.lock, blocking=False):
+        with folder.owned(new=not folder.config.is_file()):
             # It may have been finished elsewhere since we looked.
             return finished_result(run) or _train(run, listener)
-    except Timeout:
+    except InUseError:
         return None
 
 
@@ -172,6 +198,35 @@ def study_table(study: Study, results: Mapping[tuple[str, int], RunResult]) -> l
             }
         )
     return rows
+
+
+def main_table(study: Study, results: Path, name: str) -> list[dict[str, Any]]:
+    """Every row of a study beside the paper's figure: what the files in `results` hold, and how to fill in the rest."""
+    rows = []
+    for row in study.rows:
+        file, _, other = row.recipe.partition(": ")
+        ours, recipe = _told(results / f"{name}.csv", row.name), _told(results / f"{file}.csv", other)
+        rows.append(
+            {
+                "data": row.name,
+                "paper": next(iter(row.paper.values()), None),
+                **{key: ours.get(key) for key in _TOLD},
+                **{f"recipe_{key}": recipe.get(key) for key in _TOLD},
+                "missing": None if ours else f'hodgeformer study ablation {name} --row "{row.name}" --seeds 5',
+            }
+        )
+    return rows
+
+
+def _told(path: Path, name: str) -> dict[str, float]:
+    """Mean, deviation and seeds in percent that a file of results gives for a row; nothing where it has none."""
+    if not path.is_file():
+        return {}
+    with path.open(encoding="utf-8", newline="") as stream:
+        found = next((row for row in csv.DictReader(stream) if name in (row.get("row"), row.get("score"))), {})
+    if "value" in found:  # one model, evaluated: a share
+        return {"mean": round(100 * float(found["value"]), 2), "seeds": 1}
+    return {key: float(found[key]) if key != "seeds" else int(found[key]) for key in _TOLD if found.get(key)}
 
 
 def _train(run: PlannedRun, listener: Listener) -> RunResult:

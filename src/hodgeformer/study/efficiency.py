@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import chain, count, islice
+from itertools import islice
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -26,6 +26,7 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import Batch, pack
 from hodgeformer.settings import Table
 from hodgeformer.train.setup import set_up
+from hodgeformer.train.trial import timed_steps
 
 T = TypeVar("T")
 Work = Literal["encoder, training", "encoder, inference", "layer, inference"]
@@ -147,19 +148,7 @@ def _pass_over(model: HodgeFormer, batch: Batch, work: Work) -> Callable[[], obj
 
 def _training_cost(tables: Table, n_batches: int) -> dict[str, float]:
     setup = set_up(tables, ".")
-    learner = setup.learner()
-    model_seconds = []
-    with setup.training_loader(workers=0) as loader:
-        in_epoch = loader.n_batches()
-        batches = chain.from_iterable(loader.batches(epoch) for epoch in count())
-        learner.learn(next(batches), 1e-6)  # compiles kernels
-        waited = loader.seconds_waited
-        for batch in islice(batches, n_batches):
-            began = time.perf_counter()
-            learner.learn(batch, 1e-6)
-            model_seconds.append(time.perf_counter() - began)
-        waited = loader.seconds_waited - waited
-    return _runtime(model_seconds, waited, in_epoch)
+    return _runtime(*timed_steps(setup, setup.learner(), n_batches))
 
 
 def _testing_cost(tables: Table, n_meshes: int) -> dict[str, float]:

@@ -16,8 +16,8 @@ from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.mesh.elements import proper_complex
 from hodgeformer.mesh.geometry import face_centers, face_vectors
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.study.eigen import Eigenpairs
 from hodgeformer.study.operator_report import OperatorReport
+from hodgeformer.study.operators import Eigenpairs
 
 _MARK = (20, 22, 26)
 _PANEL = 240
@@ -48,7 +48,7 @@ def _attention(report: OperatorReport, mesh: Mesh, name: str, up: Up) -> Picture
         f"{neighbors} neighbors, weight on itself {weights[report.picked]:.3f}"
     )
     key = ColorBar((0.0, limits[1]), "warmth", "attention weight; gray: not in its pattern")
-    views = _facing(mesh, kind, report.picked, up)
+    views = facing(mesh, kind, report.picked, up)
     shown: dict[str, Any] = {"views": views, "up": up, "title": title, "key": key, "edges": 0.25, "width": _WIDTH}
     if kind == "v":
         return render(mesh, vertex_colors=colors, blend=False, **shown)
@@ -75,7 +75,7 @@ def _sides(mesh: Mesh) -> NDArray[np.int64]:
     return sides
 
 
-def _facing(mesh: Mesh, kind: ElementKind, picked: int, up: Up) -> list[View]:
+def facing(mesh: Mesh, kind: ElementKind, picked: int, up: Up) -> list[View]:
     """A view straight at the picked element, one from the side, one from behind."""
     if kind == "v":
         faces = np.flatnonzero((mesh.faces == picked).any(axis=1))

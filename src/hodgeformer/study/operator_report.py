@@ -20,8 +20,7 @@ from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.topology import MeshComplex
 from hodgeformer.nn.config import STAR_KIND
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.study.eigen import Eigenpairs, End, cotangent_eigenpairs, eigenpairs
-from hodgeformer.study.operators import HeadOperators, head_operators
+from hodgeformer.study.operators import Eigenpairs, End, HeadOperators, cotangent_eigenpairs, eigenpairs, head_operators
 
 _MOST_ROWS_WITH_HOPS = 256  # a search over the whole mesh for each row
 _ROWS_AT_ONCE = 32

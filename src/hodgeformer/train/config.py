@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import tomli_w
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet
@@ -43,6 +43,8 @@ class TrainConfig(Settings):
     meshes that cannot be used. `tensorboard` writes its files into the run folder too.
     """
 
+    model_config = ConfigDict(allow_inf_nan=False)
+
     epochs: int | None = Field(default=None, ge=1)
     minutes: float | None = Field(default=None, gt=0)
     batch_size: int | None = Field(default=None, ge=1)
@@ -60,8 +62,8 @@ class TrainConfig(Settings):
     early_stop: int | None = Field(default=None, ge=1)
     eval_every: int | None = Field(default=None, ge=1)
     save_every: float = Field(default=5.0, gt=0)
-    seed: int = Field(default=0, ge=0)
-    workers: int | None = Field(default=None, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    workers: int | None = Field(default=None, ge=0, le=256)
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     skip_bad: bool = False
@@ -81,13 +83,18 @@ class TrainConfig(Settings):
         return self
 
     def torch_device(self) -> torch.device:
+        there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
         name = self.device
         if name == "auto":
-            name = "cuda" if torch.cuda.is_available() else "cpu"
+            name = "cuda" if there["cuda"] else "cpu"
         try:
-            return torch.device(name)
+            device = torch.device(name)
         except RuntimeError:
-            raise ConfigError(f"train.device = '{name}' is no device; use 'auto', 'cpu' or 'cuda'") from None
+            device = None
+        if device is None or not there.get(device.type) or (device.index or 0) >= max(1, torch.cuda.device_count()):
+            found = ", ".join(f"'{kind}'" for kind, is_there in there.items() if is_there)
+            raise ConfigError(f"train.device = '{name}' is no device of this machine; use 'auto' or one of: {found}")
+        return device
 
     def uses_bfloat16(self, device: torch.device) -> bool:
         if self.precision == "auto":
@@ -168,6 +175,8 @@ def with_overrides(tables: Mapping[str, Table], overrides: Sequence[str]) -> dic
             typed = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             typed = value.strip()
+        except RecursionError:
+            raise ConfigError(f"--set {text[:40]}...: the value is nested too deeply") from None
         changed[table] = {**changed.get(table, {}), key: typed}
         if table == "train" and key in ("epochs", "minutes"):
             changed[table].pop("minutes" if key == "epochs" else "epochs", None)

@@ -41,10 +41,9 @@ class Processes:
         return items[self.rank :: self.count]
 
     def total(self, values: Tensor) -> Tensor:
-        """The sum over all processes, without a gradient."""
-        if self.count > 1:
-            values = values.clone()
-            dist.all_reduce(values)
+        """The sum over all of several processes, without a gradient."""
+        values = values.clone()
+        dist.all_reduce(values)
         return values
 
     def from_first(self, values: list[float]) -> list[float]:
@@ -64,9 +63,7 @@ class Processes:
         return values
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace each gradient by its sum over all processes, in one message."""
-        if self.count == 1:
-            return
+        """Replace each gradient by its sum over several processes, in one message."""
         parameters = [p for p in parameters if p.requires_grad]
         flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in parameters])
         dist.all_reduce(flat)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from hodgeformer.checkpoint import Checkpoint
+from hodgeformer.data.census import shape_hash
 from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.draw.colormap import Bytes, label_colors
-from hodgeformer.errors import DataError
+from hodgeformer.errors import DataError, HodgeFormerError
 from hodgeformer.familiarity import Familiarity, impression
 from hodgeformer.mesh.elements import convert_labels, element_areas
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
@@ -25,6 +28,7 @@ from hodgeformer.train.distributed import Processes
 from hodgeformer.train.learner import SquaredError
 from hodgeformer.train.metrics import Scores, Tally, regression_scores, scores_of
 
+HASH_DIGITS = 12  # enough to tell the meshes of a data set apart
 _BATCH_FACES = 12_000
 _CALIBRATING = 5000  # elements of a mesh
 _FEWEST = 5  # meshes that tell what is familiar
@@ -180,6 +184,22 @@ def _fitted_temperature(probabilities: FloatArray, labels: NDArray[Any]) -> floa
 
     found = minimize_scalar(surprise, bounds=(-1.5, 1.5), method="bounded")
     return float(f"{np.exp(found.x):.3g}")
+
+
+def learned_from(checkpoint: Checkpoint, dataset: DataSet, samples: Sequence[Sample]) -> list[str]:
+    """The names of the samples that the model was trained on: their scores flatter.
+
+    Older checkpoints do not know the shapes of their meshes; of those, the files that their configuration names.
+    """
+    known = set(checkpoint.statistics.shapes) if checkpoint.statistics else set()
+    if known:
+        return [s.name for s in samples if shape_hash(dataset.load(s)[0])[:HASH_DIGITS] in known]
+    try:
+        trained = open_dataset(DataConfig.parse(checkpoint.training["data"])).split("train")
+    except (KeyError, HodgeFormerError):
+        return []
+    files = {sample.mesh for sample in trained if isinstance(sample.mesh, Path)}
+    return [sample.name for sample in samples if sample.mesh in files]
 
 
 def fitting(dataset: DataSet, checkpoint: Checkpoint) -> DataSet:

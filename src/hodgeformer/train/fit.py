@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from hodgeformer.train.evaluate import calibrated
 from hodgeformer.train.listener import Listener, Outcome, TensorBoard
 from hodgeformer.train.loop import Run
 from hodgeformer.train.report import write_report
+from hodgeformer.train.run_folder import RunFolder
 from hodgeformer.train.setup import Setup, set_up
 
 _PICTURED = 6
@@ -42,12 +43,14 @@ def fit(
     """Train a model into a new run folder, or without a source go on with the run that was stopped in `out`.
 
     `source` is a data-set folder, the name of a data set, a TOML file or its tables; what it and `settings` (as on the
-    command line, "train.lr=3e-4") leave open is planned from the data. `start` is a model to fine-tune. An interrupt
-    (Ctrl-C, a polite kill) saves the run and raises `Stopped`. A run with `train.epochs` that was stopped ends with the
-    weights it would have had anyway.
+    command line, "train.lr=3e-4") leave open is planned from the data. `start` is a model to fine-tune. The folder is
+    locked meanwhile. An interrupt (Ctrl-C, a polite kill) saves the run and raises `Stopped`. A run with `train.epochs`
+    that was stopped ends with the weights it would have had anyway.
     """
-    setup = set_up(source, out, settings=settings, start=start, processes=processes, listener=listener, create=True)
-    return finish(setup, train(setup, start=start, listener=listener))
+    owned = processes is None or processes.is_first
+    with RunFolder(Path(out)).owned(new=source is not None) if owned else nullcontext():
+        setup = set_up(source, out, settings=settings, start=start, processes=processes, listener=listener, create=True)
+        return finish(setup, train(setup, start=start, listener=listener))
 
 
 def train(setup: Setup, *, start: Checkpoint | None = None, listener: Listener | None = None) -> Run:

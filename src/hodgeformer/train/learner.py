@@ -93,6 +93,10 @@ def inverse_frequency(counts: Shaped[Tensor, " classes"], power: float = 1.0) ->
     return torch.where(present, weights, 1.0).float()
 
 
+class DivergedError(ConfigError):
+    """Training went astray: what it computes is infinite or no number."""
+
+
 @dataclass(frozen=True)
 class Learned:
     """What steps saw: the loss as a sum over `weight`, and `hits` right answers in `rows`, over all processes."""
@@ -155,9 +159,12 @@ class Learner:
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         learned = self._gradients(batch.to(self._device))
-        self._processes.sum_gradients(self.model.parameters())
+        if self._processes.count > 1:
+            self._processes.sum_gradients(self.model.parameters())
         if self._config.clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self._config.clip)
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self._config.clip)
+            if not torch.isfinite(norm):
+                raise DivergedError(f"the gradient became {float(norm)} on a batch with '{batch.names[0]}'")
         self.optimizer.step()
         if self.average is not None:
             self._follow(self.average)
@@ -166,17 +173,24 @@ class Learner:
     def _gradients(self, batch: Batch) -> Learned:
         assert batch.target is not None
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._half):
-            output = self.model(batch)
+            try:
+                output = self.model(batch)
+            except ZeroDivisionError:  # a compiled loop divides by what has overflowed
+                raise DivergedError(f"the outputs became infinite on a batch with '{batch.names[0]}'") from None
         loss = self._loss(output.float(), batch.target)
         mine = torch.stack([loss.total.detach(), loss.weight, *_right(output.detach(), batch.target)]).double()
-        learned = Learned(*self._processes.total(mine).tolist())
+        mine = self._processes.total(mine) if self._processes.count > 1 else mine
+        learned = Learned(*mine.tolist())
         if not np.isfinite(learned.loss):
-            raise ConfigError(
-                f"the loss became {learned.loss} on a batch with '{batch.names[0]}'; lower train.lr, or set train.clip"
-            )
+            raise DivergedError(f"the loss became {learned.loss} on a batch with '{batch.names[0]}'")
         # Of the whole batch: a mean of the means of unequal shares would be another loss.
         (loss.total / max(learned.weight, 1e-12)).backward()  # type: ignore[no-untyped-call]
         return learned
+
+    def check_weights(self) -> None:
+        """An error if some weight is no longer a number: a step that was too large shows only in the next loss."""
+        if not all(bool(torch.isfinite(weight).all()) for weight in self.model.parameters()):
+            raise DivergedError("the weights became infinite or no numbers")
 
     @torch.no_grad()
     def _follow(self, average: HodgeFormer) -> None:

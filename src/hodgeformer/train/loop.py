@@ -15,12 +15,13 @@ from itertools import islice
 
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import Batch
-from hodgeformer.train.learner import Learner, recentered
+from hodgeformer.train.learner import DivergedError, Learner, recentered
 from hodgeformer.train.listener import Listener, Row, Standing
 from hodgeformer.train.metrics import Scores
 from hodgeformer.train.setup import Setup
 from hodgeformer.train.state import Position, load_state, save_state
 
+_FIRST_RATE = 0.01  # of the peak
 _EVALUATIONS = 20  # in a run whose configuration does not say how often
 _CENTERING_MESHES = 256
 _CENTERING_FACES = 200_000
@@ -32,9 +33,10 @@ class Stopped(KeyboardInterrupt):
 
 @dataclass(frozen=True)
 class Schedule:
-    """Linear warm-up, then cosine to zero, as a function of progress in [0, 1].
+    """Linear warm-up from a hundredth of the peak, then cosine to zero, as a function of progress in [0, 1].
 
-    Progress counts epochs, or the share of a time budget that has passed; both end at a learning rate of zero.
+    Progress counts epochs, or the share of a time budget that has passed; both end at a learning rate of zero. It is
+    that before a step, so a warm-up from zero would let the first step learn nothing.
     """
 
     peak: float
@@ -46,7 +48,7 @@ class Schedule:
         """The learning rate at this progress."""
         progress = min(max(progress, 0.0), 1.0)
         if progress < self.warmup:
-            return self.peak * progress / self.warmup
+            return self.peak * (_FIRST_RATE + (1.0 - _FIRST_RATE) * progress / self.warmup)
         rest = (progress - self.warmup) / (1.0 - self.warmup)
         return self.peak * 0.5 * (1.0 + math.cos(math.pi * rest))
 
@@ -102,8 +104,11 @@ class Run:
             )
         else:
             self._save()
+        rows, damaged = folder.rows()
+        if damaged:
+            self._listener.warned(f"{folder.metrics}: {damaged} rows are damaged and left out")
         # Rows written after the state was saved are written again.
-        self.rows = [row for row in folder.rows() if int(row["epoch"]) <= self.position.epoch]
+        self.rows = [row for row in rows if int(row["epoch"]) <= self.position.epoch]
         if began and not self.position.finished:
             self._listener.resumed(self.position.epoch, self.position.batch)
 
@@ -111,8 +116,25 @@ class Run:
         """To the end of the schedule."""
         self._began = self._started = self._clock()
         with self._loader:
-            while not self.position.finished:
-                self._epoch()
+            try:
+                while not self.position.finished:
+                    self._epoch()
+            except DivergedError as error:
+                raise DivergedError(f"{error}; {self._advice()}") from None
+
+    def _advice(self) -> str:
+        """What is left of a run that diverged, and what to try."""
+        train, folder = self._setup.config.train, self._setup.folder
+        kept = (
+            f"the weights of its last evaluation are in {folder.last}" if folder.last.is_file() else "nothing is kept"
+        )
+        calmer = [f"train.lr={(train.lr or 0.0) / 10:.2g}"]
+        calmer += [] if train.clip is not None and train.clip <= 1 else ["train.clip=1.0"]
+        calmer += [] if train.warmup > 0 else ["train.warmup=0.05"]
+        return (
+            f"the run stopped in epoch {self.position.epoch + 1}, {kept}. Resumed it would diverge again; try a new "
+            f"one with {' '.join(f'--set {setting}' for setting in calmer)}"
+        )
 
     def _epoch(self) -> None:
         epoch = self.position.epoch
@@ -128,6 +150,7 @@ class Run:
                 break
             self._step(batch, share)
             self._save_sometimes()
+        self._learner.check_weights()
         self._end_epoch(self._share(n_batches, self._common()[0]))
 
     def _step(self, batch: Batch, share: float) -> None:
@@ -225,6 +248,7 @@ class Run:
             self._save()
 
     def _save(self) -> None:
+        self._learner.check_weights()  # the state on disk is the last good one
         elapsed = self.elapsed
         self._began = self._saved = self._clock()
         self.position = replace(self.position, elapsed=elapsed)

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import csv
+import getpass
 import io
 import json
+import math
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
 from hodgeformer.checkpoint import versions
 from hodgeformer.errors import CheckpointError, ConfigError
 from hodgeformer.files import write_atomically
 from hodgeformer.threads import thread_count
 from hodgeformer.train.listener import Row
+
+
+class InUseError(ConfigError):
+    """Another process is training in the folder."""
 
 
 class RunFolder:
@@ -31,6 +39,7 @@ class RunFolder:
         self.root = root
         self.config, self.metrics, self.report = root / "config.toml", root / "metrics.csv", root / "report.html"
         self.best, self.last, self.state = (root / f"{name}.safetensors" for name in ("best", "last", "state"))
+        self._lock, self._owner, self._env = root / ".lock", root / ".owner.json", root / "env.json"
 
     def check_free(self) -> None:
         """Refuse a folder that holds a run already, or cannot be written."""
@@ -39,34 +48,105 @@ class RunFolder:
                 f"{self.root} holds a run already; go on with `hodgeformer train --resume {self.root}`, or choose "
                 "another --out"
             )
-        if self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir())):
+        # A run that was killed before its configuration was written has left nothing of worth.
+        if self.root.exists() and (not self.root.is_dir() or set(self.root.iterdir()) - self._leftovers()):
             raise ConfigError(f"{self.root} exists and is not empty; choose another --out")
 
-    def create(self, config: str) -> None:
-        """Make the folder with the resolved configuration and what it ran on."""
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+    def check_run(self) -> None:
+        if self.config.is_file():
+            return
+        if self.root.is_dir() and not set(self.root.iterdir()) - self._leftovers():
             raise CheckpointError(
-                f"{self.root}: the run folder cannot be made ({error.strerror}); choose another --out"
-            ) from None
-        write_atomically(self.root / "env.json", json.dumps(environment(), indent=2).encode())
+                f"{self.root}: this run was stopped before it began, there is nothing to go on with; start it again as "
+                "you did the first time"
+            )
+        raise CheckpointError(f"{self.root}: not the folder of a run, there is no config.toml in it")
+
+    def _leftovers(self) -> set[Path]:
+        """What a run writes before its configuration, and drafts of files that never became whole."""
+        return {self._lock, self._owner, self._env, *self.root.glob(".*.tmp")}
+
+    @contextmanager
+    def owned(self, *, new: bool) -> Iterator[None]:
+        """Keep other processes out while this one trains here; `new` for a run that makes the folder.
+
+        The system takes the lock back when a process ends, however it ends: one that was killed locks nobody out.
+        """
+        if new:
+            self.check_free()
+            try:
+                self.root.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise CheckpointError(
+                    f"{self.root}: the run folder cannot be made ({error.strerror}); choose another --out"
+                ) from None
+        else:
+            self.check_run()
+        lock = FileLock(self._lock, blocking=False)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise InUseError(f"{self.root} is in use: {self._told_owner()}; wait, or choose another --out") from None
+        try:
+            if new:
+                self.check_free()  # it may have been taken since
+            for draft in self.root.glob(".*.tmp"):
+                draft.unlink(missing_ok=True)
+            write_atomically(self._owner, json.dumps(_this_process()).encode())
+            yield
+        finally:
+            self._owner.unlink(missing_ok=True)
+            begun = set(self.root.iterdir()) != {self._lock}
+            if not begun:
+                self._lock.unlink(missing_ok=True)
+            lock.release()
+            if not begun:
+                with suppress(OSError):
+                    self.root.rmdir()
+
+    def _told_owner(self) -> str:
+        try:
+            owner = json.loads(self._owner.read_text(encoding="utf-8"))
+            who = f"process {owner['process']} of {owner['user']} on {owner['host']}"
+            return f"{who} trains there since {owner['since']}"
+        except (OSError, ValueError, KeyError, TypeError):
+            return "another process trains there"
+
+    def create(self, config: str) -> None:
+        """Write what the run runs on, and its resolved configuration."""
+        write_atomically(self._env, json.dumps(environment(), indent=2).encode())
         # Last, because from now on the folder counts as a run.
         write_atomically(self.config, config.encode())
 
-    def check_run(self) -> None:
-        if not self.config.is_file():
-            raise CheckpointError(f"{self.root}: not the folder of a run, there is no config.toml in it")
-
-    def rows(self) -> list[dict[str, str]]:
+    def rows(self) -> tuple[list[dict[str, str]], int]:
+        """The rows of metrics.csv that can be read, and how many cannot."""
         if not self.metrics.is_file():
-            return []
-        with self.metrics.open(encoding="utf-8", newline="") as stream:
-            return list(csv.DictReader(stream))
+            return [], 0
+        # A row of a damaged file may have any text in it; the state says what the run needs to know.
+        text = self.metrics.read_text(encoding="utf-8", errors="replace").replace("\0", "")
+        rows = list(csv.DictReader(io.StringIO(text)))
+        whole = [row for row in rows if str(row.get("epoch")).isdecimal() and _is_number(row.get("train_loss"))]
+        return whole, len(rows) - len(whole)
 
     def write_rows(self, rows: Sequence[Row]) -> None:
         """The whole table anew: a run has at most some hundred rows, and a resumed one drops its last ones."""
         write_csv(self.metrics, rows)
+
+
+def _is_number(text: str | None) -> bool:
+    try:
+        return text is not None and math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _this_process() -> dict[str, object]:
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a container knows no names
+        user = "somebody"
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"process": os.getpid(), "user": user, "host": platform.node(), "since": since}
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:

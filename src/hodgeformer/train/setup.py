@@ -18,16 +18,19 @@ from hodgeformer.data.loader import Loader
 from hodgeformer.data.open import open_dataset
 from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.familiarity import DataStatistics
+from hodgeformer.memory import GIGABYTE, free_memory
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.config import RunConfig, Source, read_config
 from hodgeformer.train.distributed import Processes
-from hodgeformer.train.evaluate import Evaluator
+from hodgeformer.train.evaluate import HASH_DIGITS, Evaluator
 from hodgeformer.train.learner import CrossEntropy, Learner, Loss, SquaredError, inverse_frequency
 from hodgeformer.train.listener import Listener
 from hodgeformer.train.metrics import Scores
 from hodgeformer.train.plan import like, planned, reasons
 from hodgeformer.train.run_folder import RunFolder
+
+_BYTES_PER_PARAMETER = 16  # the weight, its gradient, and two averages of that, in float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +92,17 @@ class Setup:
 
     def learner(self, start: Checkpoint | None = None) -> Learner:
         """A fresh model and its optimizer; `start` gives the weights of all layers that fit."""
-        train = self.config.train
+        train, shape = self.config.train, self.config.model_for(self.dataset)
+        with torch.device("meta"):
+            n_parameters = HodgeFormer(shape).n_parameters
+        needed, free = _BYTES_PER_PARAMETER * n_parameters, free_memory()
+        if needed > free:
+            raise ConfigError(
+                f"a model of {n_parameters:,} parameters needs {needed / GIGABYTE:,.1f} GB to be trained, and "
+                f"{free / GIGABYTE:.1f} GB are free; make model.d_model, model.d_hidden or model.blocks smaller"
+            )
         learner = Learner(
-            self.config.model_for(self.dataset),
+            shape,
             train,
             self.loss(),
             device=train.torch_device(),
@@ -165,23 +176,20 @@ def set_up(
 ) -> Setup:
     """The complete setup of a run: data looked at, what source and settings leave open planned and told.
 
-    Without a source, that of the run which was stopped in the folder `out`. Nothing is written, unless to `create` the
-    folder of a new run.
+    Without a source, that of the run which was stopped in the folder `out`. Nothing is written, unless to `create` a
+    new run in the folder, which the caller owns.
     """
     folder, processes, listener = RunFolder(Path(out)), processes or Processes(), listener or Listener()
     if source is None:
         folder.check_run()
         config = read_config(folder.config)
         return Setup(config, _census(config, processes, listener), folder, processes)
-    creates = create and processes.is_first
-    if creates:
-        folder.check_free()
     config = read_config(source, settings)
     if start is not None:
         config = like(start, config)
     census = _census(config, processes, listener)
     setup = Setup(planned(config, census, start), census, folder, processes)
-    if creates:
+    if create and processes.is_first:
         folder.create(setup.config.toml())
         for reason in setup.reasons(start):
             listener.planned(reason)
@@ -235,6 +243,7 @@ def _statistics(meshes: Sequence[CountedMesh], prepare: PrepareConfig) -> DataSt
         n={kind: spread([n[kind] for n in sizes]) for kind in KINDS},
         size=spread([mesh.radius for mesh in meshes]),
         edge_length=(q5, q25, q50, q75, q95),
+        shapes=tuple(sorted({mesh.shape[:HASH_DIGITS] for mesh in meshes})),
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, count, islice
 
 from hodgeformer.containers import PerElement
 from hodgeformer.memory import held_memory, peak_memory
 from hodgeformer.nn.config import activation_memory
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.train.learner import Learner
 from hodgeformer.train.setup import Setup
 
 
@@ -28,22 +29,31 @@ class Estimate:
 
 
 def estimate(setup: Setup) -> Estimate:
-    """Take two steps on the first batches and scale up."""
+    """Take two steps and scale up."""
     learner = setup.learner()
-    held = held_memory() or 0
-    times = []
+    model, held = learner.model, held_memory() or 0
+    times, _, n_batches = timed_steps(setup, learner, 2)
+    seconds, train = sum(times) / len(times), setup.config.train
+    minutes = train.minutes or seconds * n_batches * (train.epochs or 1) / 60
+    memory = max(peak_memory() or 0, held + _largest_batch(setup, model))
+    return Estimate(model.n_parameters, n_batches, seconds, minutes, memory)
+
+
+def timed_steps(setup: Setup, learner: Learner, number: int) -> tuple[list[float], float, int]:
+    """Seconds in the model of so many steps, seconds all of them waited for data, and the batches of an epoch.
+
+    Preparation runs in this process. A step before compiles kernels and does not count.
+    """
+    seconds: list[float] = []
     with setup.training_loader(workers=0) as loader:
-        n_batches = loader.n_batches()
-        for batch in islice(loader.batches(), 3):
+        batches = chain.from_iterable(loader.batches(epoch) for epoch in count())
+        learner.learn(next(batches), 1e-6)
+        waited = loader.seconds_waited
+        for batch in islice(batches, number):
             began = time.perf_counter()
             learner.learn(batch, 1e-6)
-            times.append(time.perf_counter() - began)
-    # The first step also compiles kernels.
-    seconds = sum(times[1:]) / len(times[1:]) if len(times) > 1 else times[0]
-    train = setup.config.train
-    minutes = train.minutes or seconds * n_batches * (train.epochs or 1) / 60
-    memory = max(peak_memory() or 0, held + _largest_batch(setup, learner.model))
-    return Estimate(learner.model.n_parameters, n_batches, seconds, minutes, memory)
+            seconds.append(time.perf_counter() - began)
+        return seconds, loader.seconds_waited - waited, loader.n_batches()
 
 
 def _largest_batch(setup: Setup, model: HodgeFormer) -> int:

@@ -36,7 +36,7 @@ from hodgeformer.viewer.guard import Guard, Hosts
 from hodgeformer.viewer.intake import Refusal, Threads, Uploads
 from hodgeformer.viewer.models import Predictions, Shelf, offered_models, shelf_name
 from hodgeformer.viewer.open_meshes import OpenMesh, OpenMeshes
-from hodgeformer.viewer.operators import Attention, LearnedEigenfunctions
+from hodgeformer.viewer.operators import Attention, LearnedEigenfunctions, Spreading
 from hodgeformer.viewer.outbox import Annotation, Outbox
 
 SAMPLE_FACES = 8000
@@ -101,14 +101,9 @@ class Viewer:
 
     async def prediction(self, request: Request) -> Response:
         opened = self._mesh(request)
-        found = opened.prediction
-        if found is None:
+        if opened.prediction is None:
             raise Refusal(404, "There is no prediction for this mesh yet.")
-        arrays = {"probabilities": found.probabilities, "labels": found.labels.astype(np.int32)}
-        names = ("model", "task", "classes", "colors", "warnings", "familiarity")
-        about = {name: getattr(found, name) for name in names}
-        about["up"] = opened.up(self.up).tolist()
-        return await self._arrays(partial(messages.encode, about, arrays))
+        return await self._arrays(partial(messages.encoded_prediction, opened.prediction, opened.up(self.up)))
 
     async def fields(self, request: Request) -> Response:
         opened = self._mesh(request)
@@ -180,7 +175,7 @@ def make_viewer(*, model: str | None, mesh: Path | None, out: Path, faces: Faces
         shelf=shelf,
         outbox=Outbox(out.resolve()),
         meshes=meshes,
-        sources=(Attention(shelf), Eigenfunctions(), LearnedEigenfunctions(shelf)),
+        sources=(Attention(shelf), Spreading(shelf), Eigenfunctions(), LearnedEigenfunctions(shelf)),
         opened=None if mesh is None else meshes.add(load_mesh(mesh), pinned=True),
         preferred=None if model is None else shelf_name(model),
         up=up,

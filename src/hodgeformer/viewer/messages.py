@@ -19,7 +19,7 @@ from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.viewer.fields import Pick
 from hodgeformer.viewer.intake import Refusal
-from hodgeformer.viewer.open_meshes import OpenMesh
+from hodgeformer.viewer.open_meshes import OpenMesh, Prediction
 
 MEDIA_TYPE = "application/octet-stream"
 MAX_CLASSES = 2**12
@@ -68,6 +68,23 @@ def encoded_mesh(mesh: Mesh, up: FloatArray) -> bytes:
     if labels is not None:
         arrays["labels"] = labels.astype(np.int32)
     return encode({"up": up.tolist()}, arrays)
+
+
+def encoded_prediction(prediction: Prediction, up: FloatArray) -> bytes:
+    """What a model says, and all that a person should know of it."""
+    result = prediction.result
+    unlike = (f"Unlike what the model knows: {text}" for text in result.warnings)
+    about = {
+        "model": prediction.model,
+        "task": result.task,
+        "classes": result.names,
+        "colors": result.colors,
+        "warnings": [*filter(None, [result.resolution]), *unlike],
+        "familiarity": result.familiarity,
+        "up": up.tolist(),
+    }
+    rows = np.ascontiguousarray(result.probabilities, dtype=np.float32)
+    return encode(about, {"probabilities": rows, "labels": result.labels.astype(np.int32)})
 
 
 def carried_labels(mesh: Mesh) -> IntArray | None:

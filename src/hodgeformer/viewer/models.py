@@ -11,14 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
-import numpy as np
-
 from hodgeformer.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.predict.inference import Seen, see
 from hodgeformer.predict.predictor import Predictor, Report
 from hodgeformer.predict.pretrained import bundled_models
+from hodgeformer.predict.result import Result
 from hodgeformer.viewer.intake import Refusal
 from hodgeformer.viewer.open_meshes import OpenMesh, OpenMeshes, Prediction, PredictionProgress
 
@@ -50,8 +50,8 @@ class Recent(Generic[K, V]):
 class ViewerModel:
     """A predictor that answers for faces, at a resolution."""
 
-    def __init__(self, name: str, predictor: Predictor, *, faces: Faces) -> None:
-        self._name, self._predictor, self._faces = name, predictor, faces
+    def __init__(self, predictor: Predictor, *, faces: Faces) -> None:
+        self._predictor, self._faces = predictor, faces
 
     @cached_property
     def network(self) -> HodgeFormer:
@@ -63,27 +63,17 @@ class ViewerModel:
     def preparation(self) -> PrepareConfig:
         return self._predictor.checkpoint.prepare
 
-    def predict(self, mesh: Mesh, report: Report) -> Prediction:
-        """The answer for every face; `report` is told the fraction of the work that is done."""
+    def see(self, mesh: Mesh) -> Seen:
+        """The mesh as the model sees it."""
+        return see(mesh, self._predictor.checkpoint.at(self._faces))
+
+    def predict(self, mesh: Mesh, report: Report) -> Result:
+        """The answer for every face, or for the mesh; `report` is told the fraction of the work that is done."""
+        if self._predictor.checkpoint.model.task == "regression":
+            name = self._predictor.checkpoint.name
+            raise ConfigError(f"'{name}' predicts values, not classes; use `hodgeformer predict` for it")
         result = self._predictor.predict(mesh, faces=self._faces, report=report)
-        up = result.up
-        if result.task == "regression":
-            raise ConfigError(f"'{self._name}' predicts values, not classes; use `hodgeformer predict` for it")
-        if result.element not in ("face", "mesh"):
-            result = result.on("face")
-        return Prediction(
-            model=self._name,
-            task=result.task,
-            classes=result.names,
-            colors=result.colors,
-            probabilities=np.ascontiguousarray(result.probabilities, dtype=np.float32),
-            warnings=(
-                *filter(None, [result.resolution]),
-                *(f"Unlike what the model knows: {text}" for text in result.warnings),
-            ),
-            familiarity=result.familiarity,
-            up=(float(up[0]), float(up[1]), float(up[2])),
-        )
+        return result if result.element in ("face", "mesh") else result.on("face")
 
 
 @dataclass(frozen=True)
@@ -97,15 +87,14 @@ class OfferedModel:
 def offered_models(given: str | None, *, faces: Faces) -> dict[str, OfferedModel]:
     """The model that was asked for, first, and the bundled ones."""
 
-    def offer(name: str, where: str | Path, description: str) -> OfferedModel:
-        return OfferedModel(lambda: ViewerModel(name, Predictor.load(where), faces=faces), description)
+    def offer(where: str | Path, description: str) -> OfferedModel:
+        return OfferedModel(lambda: ViewerModel(Predictor.load(where), faces=faces), description)
 
     bundled = bundled_models()
     offered = {}
     if given is not None and (given not in bundled or Path(given).exists()):
-        name = shelf_name(given)
-        offered[name] = offer(name, given, str(Path(given).resolve()))
-    return offered | {m.name: offer(m.name, m.path, m.summary) for m in bundled.values() if m.name not in offered}
+        offered[shelf_name(given)] = offer(given, str(Path(given).resolve()))
+    return offered | {m.name: offer(m.path, m.summary) for m in bundled.values() if m.name not in offered}
 
 
 def shelf_name(given: str) -> str:
@@ -173,9 +162,9 @@ class Predictions:
             report("loading the model")
             predictor = self._shelf.model(model)
             report("preparing the mesh")
-            prediction = predictor.predict(opened.mesh, lambda fraction: report("predicting", fraction))
+            result = predictor.predict(opened.mesh, lambda fraction: report("predicting", fraction))
             if opened.run == run:
-                opened.prediction, opened.progress = prediction, PredictionProgress("done", 1.0)
+                opened.prediction, opened.progress = Prediction(model, result), PredictionProgress("done", 1.0)
         except HodgeFormerError as error:
             fail(str(error))
         except MemoryError:

@@ -8,34 +8,19 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.pose import UP_AXES, up_from_shape
-from hodgeformer.palette import RGB
+from hodgeformer.predict.result import Result
 from hodgeformer.viewer.intake import Refusal
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What a model says of one mesh: probabilities (n_faces, n_classes), or (1, n_classes) of the whole mesh.
-
-    `up` is what points up, as the parts lie.
-    """
+    """What a model of the shelf says of one mesh: of its faces, or of the whole mesh."""
 
     model: str
-    task: str
-    classes: tuple[str, ...]
-    colors: tuple[RGB, ...]
-    probabilities: NDArray[np.float32]
-    warnings: tuple[str, ...] = ()
-    familiarity: float | None = None
-    up: tuple[float, float, float] = (0.0, 1.0, 0.0)
-
-    @property
-    def labels(self) -> IntArray:
-        labels: IntArray = self.probabilities.argmax(axis=1).astype(np.int64)
-        return labels
+    result: Result
 
 
 @dataclass(frozen=True)
@@ -62,12 +47,12 @@ class OpenMesh:
         """What points up: an axis, or with "auto" what a prediction found from the parts, or else from the shape."""
         if axis != "auto":
             return np.array(UP_AXES[axis], dtype=np.float64)
-        return up_from_shape(self.mesh) if self.prediction is None else np.array(self.prediction.up)
+        return up_from_shape(self.mesh) if self.prediction is None else self.prediction.result.up
 
     @property
     def n_bytes(self) -> int:
         held = self.mesh.vertices.nbytes + self.mesh.faces.nbytes
-        return held + (0 if self.prediction is None else self.prediction.probabilities.nbytes)
+        return held + (0 if self.prediction is None else self.prediction.result.outputs.nbytes)
 
 
 class OpenMeshes:

@@ -1,11 +1,11 @@
-"""What a model has learned, as layers: where the attention of the clicked place goes, and learned eigenfunctions."""
+"""What a model has learned, as layers: what the clicked place attends to or spreads to, and learned eigenfunctions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -19,9 +19,10 @@ from hodgeformer.mesh.prepare import PreparedMesh, prepare
 from hodgeformer.nn.config import ModelConfig, StarName
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.packed.metric import TIMES
 from hodgeformer.packed.pack import pack
-from hodgeformer.study.eigen import Eigenpairs, eigenpairs
-from hodgeformer.study.operators import features_at, head_operators, hodge_attention, stars_of
+from hodgeformer.study.operators import Eigenpairs, eigenpairs, features_at, head_operators, hodge_attention, stars_of
+from hodgeformer.study.spread import spread_from, time_shares
 from hodgeformer.viewer.fields import MAX_KEPT, Choice, Pick, ScalarField
 from hodgeformer.viewer.intake import Refusal
 from hodgeformer.viewer.models import Recent, Shelf, ViewerModel
@@ -29,30 +30,51 @@ from hodgeformer.viewer.open_meshes import OpenMesh
 
 N_FUNCTIONS = 8
 MAX_FACES = 20_000  # an iteration applies the operator hundreds of times
+T = TypeVar("T")
 _SYMBOLS: dict[StarName, str] = {"star0_inv": "⋆₀⁻¹", "star1": "⋆₁", "star1_inv": "⋆₁⁻¹", "star2": "⋆₂"}
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _Arrived:
     """A prepared mesh and the features that arrive at the stars of one layer."""
 
     prepared: PreparedMesh
     x: PerElement[Tensor | None]
 
 
-class Attention:
-    """Rows of the learned stars of the model that predicted the mesh."""
-
-    name, title, picks = "attention", "Attention", True
+class _Inside:
+    """A source that looks into the model which predicted the mesh, and remembers what took long."""
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
-        self._seen: Recent[tuple[str, str, int], _Seen] = Recent(MAX_KEPT, shelf.inside)
+        self._kept: Recent[tuple[Any, ...], Any] = Recent(MAX_KEPT, shelf.inside)
 
     def choices(self, opened: OpenMesh) -> tuple[Choice, ...] | None:
         if opened.prediction is None:
             return None
-        network = self._shelf.model(opened.prediction.model).network
+        return self._questions(self._shelf.model(opened.prediction.model).network, opened)
+
+    def _questions(self, network: HodgeFormer, opened: OpenMesh) -> tuple[Choice, ...] | None:
+        raise NotImplementedError
+
+    def _answers(self, opened: OpenMesh, chosen: Mapping[str, str]) -> tuple[ViewerModel, list[str]]:
+        """The model, and what was chosen."""
+        choices = self.choices(opened)
+        if choices is None or opened.prediction is None:
+            raise Refusal(400, "There is nothing to show yet; predict with a model that has such blocks first.")
+        return self._shelf.model(opened.prediction.model), [choice.answer(chosen) for choice in choices]
+
+    def _once(self, opened: OpenMesh, make: Callable[[], T], *key: object) -> T:
+        model = None if opened.prediction is None else opened.prediction.model
+        return cast(T, self._kept.get((opened.id, model, *key), make))
+
+
+class Attention(_Inside):
+    """Rows of the learned stars."""
+
+    name, title, picks = "attention", "Attention", True
+
+    def _questions(self, network: HodgeFormer, opened: OpenMesh) -> tuple[Choice, ...] | None:
         layers = _layers(network.config)
         stars = _learned_stars(network, int(layers[0])) if layers else {}
         if not stars:
@@ -63,37 +85,57 @@ class Attention:
         )
 
     def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
-        choices = self.choices(opened)
-        if choices is None or opened.prediction is None or pick is None:
-            raise Refusal(400, "Predict with a model that has learned stars, then click a face.")
-        layer, head, key = (choice.answer(chosen) for choice in choices)
-        model = self._shelf.model(opened.prediction.model)
+        model, (layer, head, key) = self._answers(opened, chosen)
         star = _learned_stars(model.network, int(layer))[key]
-        seen = self._seen.get(
-            (opened.id, opened.prediction.model, int(layer)), lambda: _arriving(model, opened, int(layer))
-        )
-        row = nearest_element(seen.prepared, opened, pick, star.kind)
-        weights = star_row(star, seen, row, head=int(head) - 1)
-        values = on_faces(seen.prepared, weights, star.kind)
+        arrived = self._once(opened, lambda: _arriving(model, opened, int(layer)), layer)
+        row = nearest_element(arrived.prepared, opened, clicked(pick), star.kind)
+        weights = star_row(star, arrived, row, head=int(head) - 1)
+        values = on_faces(arrived.prepared, weights, star.kind)
         note = f"Weight of each neighbor of the {ELEMENT_NAMES[star.kind]} in {_title(key, star)}"
         return ScalarField(values.astype(np.float32), "face", signed=False, note=note)
 
 
-class LearnedEigenfunctions:
+class Spreading(_Inside):
+    """How far the clicked vertex reads in D blocks, at the resolution that the model works at."""
+
+    name, title, picks = "spread", "Spread", True
+
+    def _questions(self, network: HodgeFormer, opened: OpenMesh) -> tuple[Choice, ...] | None:
+        blocks = list(time_shares(network))[::-1]
+        if not blocks:
+            return None
+        times = tuple((str(i), f"{time:.2g} of the area") for i, time in enumerate(TIMES))
+        return (
+            Choice("block", "Block", tuple((str(b), f"{b} of {len(network.config.blocks)}") for b in blocks)),
+            Choice("time", "Time", (("all", "all, as the block mixes them"), *times)),
+        )
+
+    def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
+        model, (block, time) = self._answers(opened, chosen)
+        seen = self._once(opened, lambda: model.see(opened.mesh))
+        vertex = int(np.linalg.norm(seen.working_mesh.vertices - clicked(pick).point, axis=1).argmin())
+        found = spread_from(model.network, seen.views[0], vertex)
+        share = found.blocks[int(block)]
+        if time == "all":
+            heat, note = found.heat @ share, f"What block {block} reads around the clicked vertex"
+        else:
+            i = int(time)
+            heat = found.heat[:, i]
+            note = f"Read at time {TIMES[i]:.2g}: {found.area[i]:.1%} of the surface; {share[i]:.0%} of block {block}"
+        # Over two powers of ten to either side of the mean of the mesh.
+        values = np.log10(np.clip(seen.on_mesh(heat[:, None], "v")[:, 0], 1e-2, 1e2))
+        return ScalarField(values.astype(np.float32), "vertex", signed=True, note=f"{note} (powers of ten)")
+
+
+class LearnedEigenfunctions(_Inside):
     """L f = lambda f for the learned Laplacian of one head, largest |lambda| first, real parts."""
 
     name, title, picks = "learned-eigenfunction", "Learned operator", False
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-        self._found: Recent[tuple[str, str, int, int, ElementKind], Eigenpairs] = Recent(MAX_KEPT, shelf.inside)
-
-    def choices(self, opened: OpenMesh) -> tuple[Choice, ...] | None:
-        if opened.prediction is None or opened.mesh.n_faces > MAX_FACES:
-            return None
-        config = self._shelf.model(opened.prediction.model).network.config
+    def _questions(self, network: HodgeFormer, opened: OpenMesh) -> tuple[Choice, ...] | None:
+        config = network.config
         layers = _layers(config)
-        if not layers:
+        if not layers or opened.mesh.n_faces > MAX_FACES:
             return None
         return (
             Choice("operator", "Operator", tuple((kind, f"L_{kind}") for kind in config.updated)),
@@ -102,15 +144,10 @@ class LearnedEigenfunctions:
         )
 
     def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
-        choices = self.choices(opened)
-        if choices is None or opened.prediction is None:
-            raise Refusal(400, "Predict with a model that has learned operators first.")
-        operator, layer, head, index = (choice.answer(chosen) for choice in choices)
+        model, (operator, layer, head, index) = self._answers(opened, chosen)
         kind, i = cast(ElementKind, operator), int(index)
-        model = self._shelf.model(opened.prediction.model)
-        found = self._found.get(
-            (opened.id, opened.prediction.model, int(layer), int(head), kind),
-            lambda: _learned_eigenpairs(model, opened, int(layer), int(head), kind),
+        found = self._once(
+            opened, lambda: _learned_eigenpairs(model, opened, int(layer), int(head), kind), layer, head, kind
         )
         if i >= len(found):
             raise Refusal(422, f"Only {len(found)} eigenfunctions were found; choose a smaller number.")
@@ -121,7 +158,13 @@ class LearnedEigenfunctions:
         return ScalarField(values.astype(np.float32), "face" if kind == "f" else "vertex", signed=True, note=note)
 
 
-def star_row(star: HodgeStar, seen: _Seen, row: int, *, head: int) -> NDArray[np.float64]:
+def clicked(pick: Pick | None) -> Pick:
+    if pick is None:
+        raise Refusal(400, "Click a face of the mesh first.")
+    return pick
+
+
+def star_row(star: HodgeStar, seen: _Arrived, row: int, *, head: int) -> NDArray[np.float64]:
     """softmax(q_i . k_j / sqrt(d_head)) over j in S_i, as one value per element; NaN outside S_i."""
     pattern = seen.prepared.patterns[star.kind]
     neighbors = pattern.indices[pattern.offsets[row] : pattern.offsets[row + 1]].astype(np.int64)
@@ -158,9 +201,9 @@ def on_faces(prepared: PreparedMesh, weights: NDArray[np.float64], kind: Element
     return prepared.to_file_order(weights, "f")
 
 
-def _arriving(model: ViewerModel, opened: OpenMesh, layer: int) -> _Seen:
+def _arriving(model: ViewerModel, opened: OpenMesh, layer: int) -> _Arrived:
     prepared = prepare(opened.mesh, model.preparation)
-    return _Seen(prepared, features_at(model.network, hodge_attention(model.network, layer), pack([prepared])))
+    return _Arrived(prepared, features_at(model.network, hodge_attention(model.network, layer), pack([prepared])))
 
 
 def _learned_eigenpairs(model: ViewerModel, opened: OpenMesh, layer: int, head: int, kind: ElementKind) -> Eigenpairs:

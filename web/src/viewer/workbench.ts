@@ -201,7 +201,7 @@ export class Workbench implements Gestures {
       this.field = layers.classProbability(prediction!, Number(questions[0].value));
     }
     if (source) questions = this.answers.ask(this.layer, source.choices);
-    const hint = source?.picks && !this.picked ? "Click a face to see where its attention goes." : "";
+    const hint = source?.picks && !this.picked ? "Click a face to see what it reads." : "";
     drawQuestions(questions, hint, (key, value) => this.answer(key, value));
     drawScale(this.field);
     if (source) {

@@ -50,9 +50,8 @@ class Content:
         else:
             faces, polygons, cut = triangulate(self.vertices, self.corners, self.n_corners)
             notes.extend(cut)
-            for kind in ("face_colors", "face_labels"):
-                if kind in attributes:
-                    attributes[kind] = attributes[kind][polygons]
+            for kind in [kind for kind in attributes if kind.startswith("face")]:
+                attributes[kind] = attributes[kind][polygons]
         notes.extend(_notes_on(faces, len(self.vertices)))
         return Mesh(self.vertices, faces, path.stem, polygons, tuple(notes), attributes)
 

@@ -21,6 +21,7 @@ from hodgeformer.mesh.mesh import IntArray, Mesh
 
 # Attributes of our own: labels, and the vertex that a split corner belongs to.
 VERTEX, VERTEX_LABEL, FACE_LABEL, COLOR = "_VERTEX", "_VERTEX_LABEL", "_FACE_LABEL", "COLOR_0"
+OWN_COLOR, FACE_OWN_COLOR = "_OWN_COLOR", "_FACE_OWN_COLOR"
 _MAGIC = b"glTF"
 _JSON_CHUNK, _BINARY_CHUNK = b"JSON", b"BIN\0"
 _UNSIGNED_BYTE, _UNSIGNED_INT, _FLOAT = 5121, 5125, 5126
@@ -113,19 +114,23 @@ def glb_bytes(mesh: Mesh, held: Attributes) -> bytes:
     """Coordinates become float32. Colors are stored as they are given, as mesh tools do, not made linear."""
     file = _File()
     vertex, faces = np.arange(mesh.n_vertices), mesh.faces
-    if "face_colors" in held or "face_labels" in held:
+    if any(kind.startswith("face") for kind in held):
         vertex, faces, face = split(mesh)
         file.add_attribute(VERTEX, vertex)
         if "face_labels" in held:
             file.add_attribute(FACE_LABEL, held["face_labels"][face])
+        if "face_own_colors" in held:
+            file.add_colors(FACE_OWN_COLOR, held["face_own_colors"][face])
     file.add_attribute("POSITION", mesh.vertices[vertex])
     if "vertex_labels" in held:
         file.add_attribute(VERTEX_LABEL, held["vertex_labels"][vertex])
+    if "vertex_own_colors" in held:
+        file.add_colors(OWN_COLOR, held["vertex_own_colors"][vertex])
     # Only one of vertex_colors and face_colors fits: glTF has one color per corner.
     if "face_colors" in held:
-        file.add_colors(held["face_colors"][face])
+        file.add_colors(COLOR, held["face_colors"][face])
     elif "vertex_colors" in held:
-        file.add_colors(held["vertex_colors"][vertex])
+        file.add_colors(COLOR, held["vertex_colors"][vertex])
     return file.to_bytes(faces)
 
 
@@ -158,12 +163,12 @@ class _File:
             accessor |= {"min": values.min(axis=0).tolist(), "max": values.max(axis=0).tolist()}
         self._attributes[name] = self._add(values, {"target": _VERTEX_DATA}, accessor)
 
-    def add_colors(self, colors: Colors) -> None:
+    def add_colors(self, name: str, colors: Colors) -> None:
         # Rows must begin at multiples of four bytes.
         rows = np.full((len(colors), 4), 255, dtype=np.uint8)
         rows[:, : colors.shape[1]] = colors
         accessor = {"componentType": _UNSIGNED_BYTE, "type": f"VEC{colors.shape[1]}", "normalized": True}
-        self._attributes[COLOR] = self._add(rows, {"target": _VERTEX_DATA, "byteStride": 4}, accessor)
+        self._attributes[name] = self._add(rows, {"target": _VERTEX_DATA, "byteStride": 4}, accessor)
 
     def _add(self, rows: NDArray[Any], view: dict[str, Any], accessor: dict[str, Any]) -> int:
         """Number of the new accessor."""

@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
 from hodgeformer.mesh.formats.content import Attributes, Content, to_colors
-from hodgeformer.mesh.formats.glb import COLOR, FACE_LABEL, VERTEX, VERTEX_LABEL, Buffers, read_document
+from hodgeformer.mesh.formats.glb import (
+    COLOR,
+    FACE_LABEL,
+    FACE_OWN_COLOR,
+    OWN_COLOR,
+    VERTEX,
+    VERTEX_LABEL,
+    Buffers,
+    read_document,
+)
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
@@ -149,6 +158,8 @@ def _vertex_attributes(columns: dict[str, NDArray[Any]]) -> Attributes:
     attributes: Attributes = {}
     if COLOR in columns:
         attributes["vertex_colors"] = to_colors(columns[COLOR])
+    if OWN_COLOR in columns:
+        attributes["vertex_own_colors"] = to_colors(columns[OWN_COLOR])
     if VERTEX_LABEL in columns:
         attributes["vertex_labels"] = _whole(columns[VERTEX_LABEL])
     return attributes
@@ -171,11 +182,13 @@ def _unsplit(
     point = np.zeros(int(vertex.max()) + 1, dtype=np.int64)
     point[vertex] = np.arange(len(points))
     corner = faces[:, 0]
-    attributes: Attributes = {}
+    attributes = _vertex_attributes(
+        {name: columns[name][point] for name in (OWN_COLOR, VERTEX_LABEL) if name in columns}
+    )
     if COLOR in columns:
         attributes["face_colors"] = to_colors(columns[COLOR][corner])
+    if FACE_OWN_COLOR in columns:
+        attributes["face_own_colors"] = to_colors(columns[FACE_OWN_COLOR][corner])
     if FACE_LABEL in columns:
         attributes["face_labels"] = _whole(columns[FACE_LABEL])[corner]
-    if VERTEX_LABEL in columns:
-        attributes["vertex_labels"] = _whole(columns[VERTEX_LABEL])[point]
     return points[point], vertex[faces], attributes

@@ -22,6 +22,7 @@ _LENGTHS = {name: code for name, code in _TYPES.items() if code[0] != "f"}
 _ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 _CORNER_LISTS = ("vertex_indices", "vertex_index")
 _CHANNELS = ("red", "green", "blue", "alpha")
+_OWN = "own_"  # before a channel of the colors that a scan came with; no viewer shows them
 _LABEL_NAMES = ("label", "labels", "scalar_label", "face_label", "vertex_label")
 _Written = tuple[str, str, NDArray[Any]]  # what the header says, type of the bytes, values
 
@@ -64,12 +65,12 @@ def read_ply(data: bytes, path: Path) -> Content:
             raise MeshFormatError(f"{path}: the file has no '{needed}' element; a surface needs vertices and faces")
     vertex, face = tables["vertex"], tables["face"]
     corners, n_corners = _corners(face, path)
-    attributes = _attributes(vertex, "vertex_colors", "vertex_labels")
+    attributes = _attributes(vertex, "vertex_colors", "vertex_own_colors", "vertex_labels")
     return Content(
         vertices=_vertices(vertex, path),
         corners=corners,
         n_corners=n_corners,
-        attributes=attributes | _attributes(face, "face_colors", "face_labels"),
+        attributes=attributes | _attributes(face, "face_colors", "face_own_colors", "face_labels"),
         vertex_line=lines.get("vertex"),
         face_line=lines.get("face"),
     )
@@ -260,12 +261,13 @@ def _corners(face: _Columns, path: Path) -> tuple[IntArray, IntArray]:
     )
 
 
-def _attributes(columns: _Columns, colors_name: Attribute, labels_name: Attribute) -> Attributes:
+def _attributes(columns: _Columns, colors_name: Attribute, own_name: Attribute, labels_name: Attribute) -> Attributes:
     scalars = {name.lower(): value for name, value in columns.items() if isinstance(value, np.ndarray)}
     found: Attributes = {}
-    channels = [scalars[name] for name in _CHANNELS if name in scalars]
-    if all(name in scalars for name in _CHANNELS[:3]):
-        found[colors_name] = to_colors(np.stack(channels, axis=1))
+    for kind, prefix in ((colors_name, ""), (own_name, _OWN)):
+        channels = [scalars[prefix + name] for name in _CHANNELS if prefix + name in scalars]
+        if all(prefix + name in scalars for name in _CHANNELS[:3]):
+            found[kind] = to_colors(np.stack(channels, axis=1))
     labels = next((scalars[name] for name in _LABEL_NAMES if name in scalars), None)
     if labels is not None and bool(((labels == np.rint(labels)) & (np.abs(labels) < 2.0**53)).all()):
         found[labels_name] = labels.astype(np.int64)
@@ -277,13 +279,13 @@ def ply_bytes(mesh: Mesh, held: Attributes) -> bytes:
     vertex: list[_Written] = [(f"double {name}", "<f8", mesh.vertices[:, i]) for i, name in enumerate("xyz")]
     # The count of a list and its entries are one property to PLY and two columns of bytes.
     face: list[_Written] = [("list uchar int vertex_indices", "u1", np.full(mesh.n_faces, 3)), ("", "<i4", mesh.faces)]
-    for kind, values in sorted(held.items()):  # colors before labels
+    for kind, values in sorted(held.items()):  # colors before labels and own colors
         rows = vertex if kind.startswith("vertex") else face
         if kind.endswith("labels"):
             rows.append(("int label", "<i4", values))
             continue
         for name, column in zip(_CHANNELS, values.T, strict=False):
-            rows.append((f"uchar {name}", "u1", column))
+            rows.append((f"uchar {_OWN if kind.endswith('own_colors') else ''}{name}", "u1", column))
     head, body = ["ply", "format binary_little_endian 1.0", "comment written by hodgeformer"], b""
     for name, rows in (("vertex", vertex), ("face", face)):
         count = len(rows[0][2])

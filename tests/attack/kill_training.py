@@ -1,0 +1,91 @@
+"""Kill training at random moments, resume it, and compare with a run that nobody disturbed.
+
+    python tests/attack/kill_training.py KILLS SEED FOLDER
+
+Children are forked from a process that has trained once, so that a kill costs the training and no start of Python.
+What is printed at the end is JSON: kills, how many fell after the first state of a run, runs, and how many ended
+with other weights or rows than the undisturbed one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+
+from hodgeformer.checkpoint import load_checkpoint
+from hodgeformer.data.folder import write_folder
+from hodgeformer.train.fit import fit
+from hodgeformer.train.run_folder import RunFolder
+from tiny_sets import TINY, parts, shapes
+
+KILLS_OF_A_RUN = 8
+SETTINGS = [*TINY, "train.epochs=12", "train.save_every=0.0005", "train.eval_every=3", "augment.rotation=so3"]
+
+
+def in_child(act: object) -> int:
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - ends with the process
+            act()  # type: ignore[operator]
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+def ended_as(first: Path, second: Path) -> bool:
+    for name in ("best", "last"):
+        one, two = (load_checkpoint(root / f"{name}.safetensors").weights for root in (first, second))
+        if one.keys() != two.keys() or not all(torch.equal(one[key], two[key]) for key in one):
+            return False
+    rows = [[(row["epoch"], row["train_loss"]) for row in RunFolder(root).rows()[0]] for root in (first, second)]
+    return rows[0] == rows[1]
+
+
+def main() -> None:
+    wanted, seed, root = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    torch.set_num_threads(1)
+    rng = random.Random(seed)
+    whole, seconds = {}, {}
+    for name, dataset in (("parts", parts()), ("shapes", shapes())):
+        write_folder(dataset, root / name)
+        began = time.monotonic()
+        whole[name] = fit(root / name, root / f"whole-{name}", settings=SETTINGS).folder
+        seconds[name] = time.monotonic() - began
+    told = {"kills": 0, "after_first_state": 0, "runs": 0, "different": 0, "seed": seed}
+    while told["kills"] < wanted:
+        name = rng.choice(list(whole))
+        out = root / f"run-{told['runs']}"
+        told["runs"] += 1
+        for _ in range(min(KILLS_OF_A_RUN, wanted - told["kills"])):
+            begun = RunFolder(out).config.exists()
+            child = in_child(lambda: fit(None, out) if begun else fit(root / name, out, settings=SETTINGS))  # noqa: B023
+            time.sleep(rng.uniform(0, 0.5 * seconds[name]))
+            after = RunFolder(out).state.exists()
+            os.kill(child, signal.SIGKILL)
+            if os.WIFSIGNALED(os.waitpid(child, 0)[1]):
+                told["kills"] += 1
+                told["after_first_state"] += after
+            elif RunFolder(out).report.exists():
+                break  # it was done
+        begun = RunFolder(out).config.exists()
+        fit(None, out) if begun else fit(root / name, out, settings=SETTINGS)
+        told["different"] += not ended_as(whole[name], out)
+        drafts = list(out.glob(".*.tmp"))
+        assert not drafts, drafts
+    print(json.dumps(told))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
