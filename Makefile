@@ -16,8 +16,8 @@ attack: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m attack -s tests/attack
 
 lint: setup
-	$(BIN)/ruff check src tests docs
-	$(BIN)/ruff format --check src tests docs
+	$(BIN)/ruff check src tests docs/*.py
+	$(BIN)/ruff format --check src tests docs/*.py
 
 types: setup
 	$(BIN)/mypy

@@ -24,6 +24,8 @@ html_title = "hodgeformer"
 html_static_path: list[str] = []
 html_show_sourcelink = False
 html_copy_source = False
+html_show_copyright = False
+smartquotes = False  # would turn -- of options into a dash
 lexers["mermaid"] = TextLexer()  # drawings of the architecture are read as text here
 
 reference.write(HERE / "reference")

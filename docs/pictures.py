@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import re
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +20,7 @@ from hodgeformer.palette import class_colors
 
 IMAGES = Path(__file__).parent / "images"
 SEEDS = (5, 11, 2)
-_COLORS = 128  # of the palette that keeps the files small
+_COLORS = 256  # of the palette that keeps the files small
 
 
 def save(picture: np.ndarray, name: str) -> None:
@@ -56,6 +61,50 @@ def labels() -> None:
     )
 
 
+def viewer() -> None:
+    """The viewer with a prediction, in a real browser without a window."""
+    from playwright.sync_api import sync_playwright
+
+    mesh, _ = figure(np.random.default_rng(5), n_faces=1500, name="figure")
+    with tempfile.TemporaryDirectory() as folder:
+        hf.save_mesh(mesh, Path(folder) / "figure.ply")
+        command = [
+            sys.executable,
+            "-u",
+            "-m",
+            "hodgeformer",
+            "view",
+            "human",
+            "figure.ply",
+            "--no-browser",
+            "--up",
+            "y",
+        ]
+        with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            address = next(found[0] for line in server.stdout if (found := re.search(r"http://\S+", line)))
+            with sync_playwright() as browsers:
+                browser = browsers.chromium.launch(
+                    executable_path="/usr/bin/chromium",
+                    args=["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"],
+                )
+                page = browser.new_page(viewport={"width": 1000, "height": 600}, color_scheme="light")
+                page.set_default_timeout(240_000)
+                page.goto(address)
+                page.wait_for_selector("body[data-ready]")
+                page.wait_for_selector("#busy", state="hidden")
+                if not page.query_selector("[data-layer=prediction]"):
+                    page.click("#predict")
+                page.wait_for_selector("[data-layer=prediction]")
+                page.wait_for_selector("#busy", state="hidden")
+                page.wait_for_timeout(1500)
+                picture = page.screenshot()
+                browser.close()
+            server.terminate()
+    save(np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")), "viewer.png")
+
+
 if __name__ == "__main__":
     teaser()
     labels()
+    viewer()

@@ -50,6 +50,14 @@ def test_every_public_name_has_a_sentence(reference: ModuleType) -> None:
         assert (inspect.getdoc(value) or "").strip(), name
 
 
+def test_every_public_function_has_an_example_that_runs(reference: ModuleType) -> None:
+    """Those of the README and of the page of public names are run by their own tests."""
+    examples = (ROOT / "README.md").read_text() + (DOCS / "library.md").read_text()
+    code = "".join(re.findall(r"```python\n(.*?)```", examples, flags=re.DOTALL))
+    functions = [name for name, value in reference.public_names() if inspect.isfunction(value)]
+    assert [name for name in functions if not re.search(rf"{re.escape(name)}\(", code)] == []
+
+
 def test_the_reference_says_what_the_code_says(reference: ModuleType, tmp_path: Path) -> None:
     reference.write(tmp_path / "reference")
     settings = (tmp_path / "reference" / "settings.md").read_text()
