@@ -166,6 +166,21 @@ def test_ablation_makes_its_table_and_skips_what_is_done(
     assert "other settings" in other.stderr
     both = run(*command, *folders, "--minutes", 1)
     assert both.exit_code == 2
+    again = run(*command, *folders, "--row", "neighbor", "--json")
+    assert [row["row"] for row in json.loads(again.stdout)["rows"]] == ["neighbor"]
+    kept = (tmp_path / "results" / "tiny.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in kept] == ["row", "plain", "neighbor"]
+    unknown = run(*command, *folders, "--row", "other")
+    assert unknown.exit_code == 2 and "its rows are: plain, neighbor" in unknown.stderr
+
+
+def test_the_main_table_is_printed_and_written(run: Callable[..., Result], tmp_path: Path) -> None:
+    result = run("study", "table", "--results", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "COSEG aliens" in result.stdout and "98.3" in result.stdout
+    rows = json.loads(run("study", "table", "--results", tmp_path, "--json").stdout)
+    assert all(row["mean"] is None and row["missing"] for row in rows)
+    assert (tmp_path / "table.csv").read_text().startswith("data,paper,mean,std,seeds,recipe_mean")
 
 
 def test_efficiency_writes_both_tables(

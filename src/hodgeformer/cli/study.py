@@ -219,14 +219,17 @@ def ablation(
     source, place = {} if data is None else _source(data), out or Path("runs") / name
     runs = plan_study(loaded, data=source, overrides=overrides, seeds=numbers, out=place, rows=rows or ())
     about: dict[str, Any] = {"study": name, "data": data, "seeds": list(numbers), "settings": overrides}
-    kept = [row for row in read_rows(results / f"{name}.csv") if rows and row["row"] not in rows]
+    order = [row.name for row in loaded.rows]
+    # Rows that are not asked for this time stay in the table.
+    kept = [row for row in read_rows(results / f"{name}.csv") if rows and row["row"] in set(order) - set(rows)]
     found: _Results = {}
     for number, run in enumerate(runs, 1):
         _carry_out(run, found, f"{number} of {len(runs)}")
         # Others may have finished runs that were theirs when we came by.
         found |= {(other.row.name, other.seed): result for other in runs if (result := finished_result(other))}
         if found:
-            save_rows(results, name, [*kept, *study_table(loaded, found)], about)
+            table = sorted([*kept, *study_table(loaded, found)], key=lambda row: order.index(row["row"]))
+            save_rows(results, name, table, about)
     table = study_table(loaded, found)
     title = loaded.title if data is None else f"{loaded.title} ({data})"
     shown, files = ({title: table}, [results / f"{name}.csv"]) if found else ({}, [])

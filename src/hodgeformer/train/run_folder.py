@@ -55,7 +55,7 @@ class RunFolder:
     def check_run(self) -> None:
         if self.config.is_file():
             return
-        if self.root.is_dir() and not set(self.root.iterdir()) - self._leftovers():
+        if self._env.exists() and not set(self.root.iterdir()) - self._leftovers():
             raise CheckpointError(
                 f"{self.root}: this run was stopped before it began, there is nothing to go on with; start it again as "
                 "you did the first time"
@@ -95,14 +95,12 @@ class RunFolder:
             write_atomically(self._owner, json.dumps(_this_process()).encode())
             yield
         finally:
-            self._owner.unlink(missing_ok=True)
-            begun = set(self.root.iterdir()) != {self._lock}
-            if not begun:
-                self._lock.unlink(missing_ok=True)
+            for file in (self._owner, self._lock):
+                with suppress(OSError):  # Windows keeps a file that is open
+                    file.unlink()
             lock.release()
-            if not begun:
-                with suppress(OSError):
-                    self.root.rmdir()
+            with suppress(OSError):
+                self.root.rmdir()  # where nothing was begun; a folder with something in it stays
 
     def _told_owner(self) -> str:
         try:

@@ -86,6 +86,16 @@ def where(path: Path, line_of: LineOf | None, element: int) -> str:
     return str(path) if line_of is None else f"{path}:{line_of(int(element))}"
 
 
+def read_beside(path: Path, name: str) -> bytes | None:
+    """A file that a mesh names, if it is one and in the folder of the mesh: nothing outside is read."""
+    try:
+        beside = (path.parent / name).resolve()
+        inside = beside.is_relative_to(path.parent.resolve()) and beside.is_file()
+        return beside.read_bytes() if inside else None
+    except (OSError, ValueError):  # too long, a zero byte, no permission
+        return None
+
+
 def to_colors(values: NDArray[Any]) -> Colors:
     """Color columns of a file as uint8: whole numbers are 0..255, fractions are 0..1."""
     if np.issubdtype(values.dtype, np.integer):

@@ -31,6 +31,7 @@ _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 _COMPRESSION = ("KHR_draco_mesh_compression", "EXT_meshopt_compression")
 # Beyond this, float32 skips whole numbers.
 LARGEST = 2**24
+_MOST_REPEATED = 2_000_000
 
 
 def read_gltf(data: bytes, path: Path) -> Content:
@@ -61,9 +62,10 @@ class _Scene:
         self.n_skipped = 0
 
     def content(self) -> Content:
-        for node, transform in self._nodes():
-            if "mesh" in node:
-                self._add_mesh(self.document["meshes"][node["mesh"]], transform)
+        placed = [(self.document["meshes"][node["mesh"]], at) for node, at in self._nodes() if "mesh" in node]
+        self._refuse_repetition([mesh for mesh, _ in placed])
+        for mesh, transform in placed:
+            self._add_mesh(mesh, transform)
         notes = [f"{self.n_skipped} primitives of points or lines were passed over"] if self.n_skipped else []
         if len(self.points) > 1:
             notes.append(f"{len(self.points)} parts of the scene were joined")
@@ -76,6 +78,22 @@ class _Scene:
         else:
             attributes = _vertex_attributes(columns)
         return Content(vertices, faces.ravel(), np.full(len(faces), 3), attributes, tuple(notes))
+
+    def _refuse_repetition(self, meshes: list[dict[str, Any]]) -> None:
+        """A small file may place one mesh ten thousand times: counted before it is done."""
+        used = [
+            at
+            for mesh in meshes
+            for p in mesh["primitives"]
+            for at in (p["attributes"].get("POSITION"), p.get("indices"))
+        ]
+        n_rows = sum(int(self.document["accessors"][at]["count"]) for at in used if at is not None)
+        n_bytes = sum(len(self.buffers.buffer(i)) for i in range(len(self.document.get("buffers", []))))
+        if n_rows > _MOST_REPEATED + n_bytes:
+            raise MeshFormatError(
+                f"{self.buffers.path}: the scene places its meshes so often that it has {n_rows:,} points and corners, "
+                f"from {n_bytes:,} bytes; export the parts that are needed as one mesh"
+            )
 
     def _nodes(self) -> Iterator[tuple[dict[str, Any], FloatArray]]:
         """Depth first, in the order of the file; a node that was met before ends the walk down."""
