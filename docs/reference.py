@@ -94,7 +94,7 @@ def public_names() -> Iterator[tuple[str, Any]]:
 def members(kind: type) -> Iterator[tuple[str, Any]]:
     """The public methods and properties that a class defines itself."""
     for name, member in vars(kind).items():
-        if name.startswith("_") or name.startswith("model_"):
+        if name.startswith(("_", "model_")) or name == "forward":  # said by the class
             continue
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         if isinstance(function, property) or inspect.isfunction(function) or hasattr(function, "func"):

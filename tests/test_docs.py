@@ -128,6 +128,18 @@ def test_commands_of_every_page_exist(page: str, reference: ModuleType) -> None:
             assert option in known[verb] or option in known["hodgeformer"], f"{page}: {line}"
 
 
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+def test_files_that_a_page_names_exist(page: str) -> None:
+    rooms = {path.name for path in (ROOT / "src" / "hodgeformer").iterdir() if path.is_dir()}
+    named = re.findall(r"`(\w+)/([\w/]+\.py)`", (DOCS / page).read_text())
+    missing = [
+        f"{room}/{file}"
+        for room, file in named
+        if room in rooms and not (ROOT / "src/hodgeformer" / room / file).is_file()
+    ]
+    assert missing == []
+
+
 def test_pictures_are_small() -> None:
     pictures = sorted((DOCS / "images").iterdir())
     assert pictures
