@@ -145,6 +145,9 @@ def test_colors_from_the_file(figure_folder: Path) -> None:
     edit(figure_folder, '"#ff0000"', '"red"')
     with pytest.raises(DataError, match="#rrggbb"):
         open_folder(figure_folder)
+    edit(figure_folder, '"red"', "[300, 0, 0]")
+    with pytest.raises(DataError, match="0 to 255"):
+        open_folder(figure_folder)
 
 
 @pytest.mark.parametrize(

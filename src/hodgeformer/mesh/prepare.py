@@ -31,6 +31,7 @@ Patterns = PerElement[SparsityPattern[NDArray[Any]]]
 _NO_PATTERNS: Patterns = PerElement.build(
     lambda kind: SparsityPattern(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
 )
+_REACH = 40  # powers of two beyond the surface
 DEFAULT_CAPS: Counts = {"v": 64, "e": 96, "f": 96}
 
 
@@ -152,7 +153,7 @@ def prepare(
         raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")
     faces = mesh.faces[kept]
     if config.winding == "outward":
-        faces = outward(_moderate(mesh.vertices), faces)
+        faces = outward(_moderate(mesh.vertices, faces), faces)
     vertices, faces, order_v, face_order = _canonical(mesh, faces, config, frame)
     vertices = to_size(vertices, faces, config.size)
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
@@ -202,7 +203,7 @@ def _canonical(
     Every sum is taken in an order that does not depend on the file; else rounding would. That is why a frame, whose
     moments are sums, needs an order before it and another one after it.
     """
-    vertices = _moderate(mesh.vertices)
+    vertices = _moderate(mesh.vertices, faces)
     order_v, face_order = np.arange(len(vertices)), np.arange(len(faces))
     poses: tuple[PoseName, ...] = ("file",) if config.pose == "file" else ("file", config.pose)
     for pose in poses:
@@ -213,10 +214,14 @@ def _canonical(
     return vertices, faces, order_v, face_order
 
 
-def _moderate(vertices: FloatArray) -> FloatArray:
-    """Scale by a power of two, which is exact, so that squares of any finite coordinates stay finite."""
-    _, exponent = np.frexp(np.abs(vertices).max())
-    return np.ldexp(vertices, -int(exponent))
+def _moderate(vertices: FloatArray, faces: IntArray) -> FloatArray:
+    """Scale by a power of two, which is exact, so that squares of any finite coordinates stay finite.
+
+    The coordinates of the surface decide; a vertex that no face uses may be anywhere and is brought within reach.
+    """
+    _, exponent = np.frexp(np.abs(vertices[faces]).max())
+    reach = np.ldexp(1.0, min(int(exponent) + _REACH, 1023))
+    return np.ldexp(np.clip(vertices, -reach, reach), -int(exponent))
 
 
 def _edge_order(topology: MeshComplex, file_faces: IntArray, order_v: IntArray, order_f: IntArray) -> IntArray:

@@ -16,11 +16,11 @@ from hodgeformer.errors import MeshError
 from hodgeformer.mesh.carry import Places, locate, majority
 from hodgeformer.mesh.collapse import Surface
 from hodgeformer.mesh.elements import proper_complex
-from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms, unit, vertex_sums
+from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, is_used, norms, unit, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
-from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
+from hodgeformer.mesh.topology import MeshComplex, corner_fans, repeats_a_vertex
 
 _TINY = np.finfo(np.float64).tiny  # what has no size still counts among its like
 
@@ -86,8 +86,8 @@ class Simplified:
     @property
     def _at_size_one(self) -> tuple[FloatArray, FloatArray]:
         """Vertices of the original and of the smaller mesh."""
-        low, scale = _box(self.original.vertices)
-        return (self.original.vertices - low) / scale, (self.mesh.vertices - low) / scale
+        low, scale = _box(self.original)
+        return _at_size_one(self.original.vertices, low, scale), _at_size_one(self.mesh.vertices, low, scale)
 
     @cached_property
     def _fine(self) -> MeshComplex:
@@ -186,8 +186,8 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified
         raise MeshError(f"{mesh.name}: cannot simplify to {n_faces} faces; at least 1 is needed")
     if n_faces >= mesh.n_faces:
         return Simplified(mesh, mesh, np.arange(mesh.n_vertices), mesh.faces)
-    low, scale = _box(mesh.vertices)
-    positions = (mesh.vertices - low) / scale
+    low, scale = _box(mesh)
+    positions = _at_size_one(mesh.vertices, low, scale)
     proper = np.flatnonzero(~repeats_a_vertex(mesh.faces))
     if not proper.size:
         raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface to simplify")
@@ -199,10 +199,11 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified
         faces, into, quarter_of = undone.faces, undone.into[into], undone.quarter_of[quarter_of]
     whole = mesh.faces.copy()
     whole[proper] = used[order][faces[quarter_of]]
-    surface, joined = _joined_surface(points, canonical_faces(faces)[0])
+    points, faces, into = _apart(points, canonical_faces(faces)[0], into)
+    surface, joined = _joined_surface(points, faces)
     surface.reduce(n_faces, seed)
     kept, small_faces = np.unique(surface.faces[surface.alive], return_inverse=True)
-    number = np.full(len(order), -1, dtype=np.int64)
+    number = np.full(len(points), -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
     small = replace(
         mesh,
@@ -221,6 +222,16 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified
     return Simplified(mesh, small, vertex_map, whole)
 
 
+def _apart(points: FloatArray, faces: IntArray, into: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
+    """Sheets that touch in a vertex each with a vertex of their own: a collapse there would tie them together."""
+    fans = corner_fans(faces).ravel()
+    if fans.max() + 1 == is_used(faces, len(points)).sum():
+        return points, faces, into
+    _, corner, split = np.unique(faces.ravel() * faces.size + fans, return_index=True, return_inverse=True)
+    owner = faces.ravel()[corner]
+    return points[owner], split.reshape(-1, 3), np.searchsorted(owner, into)
+
+
 def _joined_surface(points: FloatArray, faces: IntArray) -> tuple[Surface, IntArray]:
     """The surface, and for each vertex the one that it was joined with.
 
@@ -237,10 +248,16 @@ def _joined_surface(points: FloatArray, faces: IntArray) -> tuple[Surface, IntAr
     return Surface.from_mesh(points, joined[faces[whole]]), joined
 
 
-def _box(vertices: FloatArray) -> tuple[FloatArray, float]:
+def _box(mesh: Mesh) -> tuple[FloatArray, float]:
     """Corner and longest side: thresholds are absolute and squares overflow, so all work is done at size one."""
-    low = vertices.min(axis=0)
-    return low, float((vertices.max(axis=0) - low).max()) or 1.0
+    used = mesh.vertices[is_used(mesh.faces, mesh.n_vertices)]
+    low = used.min(axis=0)
+    return low, float((used.max(axis=0) - low).max()) or 1.0
+
+
+def _at_size_one(vertices: FloatArray, low: FloatArray, scale: float) -> FloatArray:
+    """A vertex that no face uses may lie anywhere; it comes near, where squares of distances are numbers."""
+    return (np.clip(vertices, low - 4 * scale, low + 4 * scale) - low) / scale
 
 
 def _means(values: NDArray[Any], source: IntArray, target: IntArray, weights: FloatArray, n: int) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -53,7 +54,9 @@ class Content:
             for kind in [kind for kind in attributes if kind.startswith("face")]:
                 attributes[kind] = attributes[kind][polygons]
         notes.extend(_notes_on(faces, len(self.vertices)))
-        return Mesh(self.vertices, faces, path.stem, polygons, tuple(notes), attributes)
+        # The name of a file need not be text; that of a mesh is written into pages and files.
+        name = os.fsencode(path.stem).decode("utf-8", "replace")
+        return Mesh(self.vertices, faces, name, polygons, tuple(notes), attributes)
 
     def _check(self, path: Path) -> None:
         if len(self.n_corners) == 0:
@@ -84,6 +87,16 @@ class Content:
 def where(path: Path, line_of: LineOf | None, element: int) -> str:
     """`file:line` for text, `file` for binary."""
     return str(path) if line_of is None else f"{path}:{line_of(int(element))}"
+
+
+def read_beside(path: Path, name: str) -> bytes | None:
+    """A file that a mesh names, if it is one and in the folder of the mesh: nothing outside is read."""
+    try:
+        beside = (path.parent / name).resolve()
+        inside = beside.is_relative_to(path.parent.resolve()) and beside.is_file()
+        return beside.read_bytes() if inside else None
+    except (OSError, ValueError):  # too long, a zero byte, no permission
+        return None
 
 
 def to_colors(values: NDArray[Any]) -> Colors:

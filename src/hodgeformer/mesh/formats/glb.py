@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Attributes, Colors
+from hodgeformer.mesh.formats.content import Attributes, Colors, read_beside
 from hodgeformer.mesh.mesh import IntArray, Mesh
 
 # Attributes of our own: labels, and the vertex that a split corner belongs to.
@@ -66,23 +66,27 @@ class Buffers:
     """Typed arrays by accessor number."""
 
     def __init__(self, document: dict[str, Any], binary: bytes, path: Path) -> None:
-        self._document, self._binary, self._path = document, binary, path
+        self._document, self._binary, self.path = document, binary, path
         self._loaded: dict[int, bytes] = {}
 
     def array(self, accessor: int) -> NDArray[Any]:
         """(count,) or (count, width); normalized 16-bit numbers become fractions, bytes stay bytes."""
         entry = self._document["accessors"][accessor]
         if "sparse" in entry or "bufferView" not in entry:
-            raise MeshFormatError(f"{self._path}: sparse glTF arrays are not supported; export without them")
+            raise MeshFormatError(f"{self.path}: sparse glTF arrays are not supported; export without them")
         view = self._document["bufferViews"][entry["bufferView"]]
         width, dtype = _WIDTHS[entry["type"]], np.dtype(_COMPONENTS[entry["componentType"]])
         count, offset = int(entry["count"]), int(entry.get("byteOffset", 0))
         stride = int(view.get("byteStride", 0)) or width * dtype.itemsize
         begin = int(view.get("byteOffset", 0))
-        held = self._buffer(view["buffer"])[begin : begin + int(view["byteLength"])]
-        if min(count, offset, begin) < 0 or offset + (count - 1) * stride + width * dtype.itemsize > len(held):
+        held = self.buffer(view["buffer"])[begin : begin + int(view["byteLength"])]
+        if (
+            min(count, offset, begin) < 0
+            or stride < width * dtype.itemsize
+            or offset + (count - 1) * stride + width * dtype.itemsize > len(held)
+        ):
             raise MeshFormatError(
-                f"{self._path}: array {accessor} needs {count} rows of {stride} bytes, its buffer holds "
+                f"{self.path}: array {accessor} needs {count} rows of {stride} bytes, its buffer holds "
                 f"{len(held)} bytes; the file is cut short or damaged, export it again"
             )
         rows = np.ndarray((count, width), dtype, held, offset, (stride, dtype.itemsize))
@@ -90,7 +94,7 @@ class Buffers:
             return rows / np.iinfo(dtype).max
         return rows[:, 0] if width == 1 else rows
 
-    def _buffer(self, index: int) -> bytes:
+    def buffer(self, index: int) -> bytes:
         if index not in self._loaded:
             uri = self._document["buffers"][index].get("uri")
             self._loaded[index] = self._binary if uri is None else self._fetch(uri)
@@ -102,12 +106,13 @@ class Buffers:
             try:
                 return base64.b64decode(uri.partition(",")[2], validate=True)
             except binascii.Error as error:
-                raise MeshFormatError(f"{self._path}: an embedded buffer is damaged ({error})") from None
-        beside = (self._path.parent / unquote(uri)).resolve()
-        # A file must not make us read outside its own folder.
-        if not beside.is_relative_to(self._path.parent.resolve()) or not beside.is_file():
-            raise MeshFormatError(f"{self._path}: its buffer {uri!r} is not beside it; copy both, or export as .glb")
-        return beside.read_bytes()
+                raise MeshFormatError(f"{self.path}: an embedded buffer is damaged ({error})") from None
+        held = read_beside(self.path, unquote(uri))
+        if held is None:
+            raise MeshFormatError(
+                f"{self.path}: its buffer {uri[:60]!r} is not beside it; copy both, or export as .glb"
+            )
+        return held
 
 
 def glb_bytes(mesh: Mesh, held: Attributes) -> bytes:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Attributes, Colors, Content, TextLines, to_colors
+from hodgeformer.mesh.formats.content import Attributes, Colors, Content, TextLines, read_beside, to_colors
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 _KEYWORDS = [
@@ -19,7 +19,7 @@ _KEYWORDS = [
 ]  # fmt: skip
 _HEAD = 65536
 _NO_MATERIAL = (0.8, 0.8, 0.8)
-_GROUP_OF_LABEL = re.compile(r"label_(-?\d+)")
+_GROUP_OF_LABEL = re.compile(r"label_(-?[0-9]{1,18})")  # 19 digits may not fit in 64 bits
 
 
 def read_obj(data: bytes, path: Path) -> Content:
@@ -134,14 +134,13 @@ def _material_colors(names: list[str], libraries: list[str], obj_path: Path) -> 
     """Color per name, then the color of no material; None and a note where a material is missing."""
     materials: dict[str, dict[str, list[float]]] = {}
     for library in libraries:
-        path = (obj_path.parent / library.replace("\\", "/")).resolve()
-        # A file must not make us read outside its own folder.
-        if not path.is_relative_to(obj_path.parent.resolve()) or not path.is_file():
-            return None, [f"colors of faces left out: material file {library!r} is not beside the mesh"]
-        materials |= _materials(path.read_bytes().decode("utf-8", errors="replace"))
+        held = read_beside(obj_path, library.replace("\\", "/"))
+        if held is None:
+            return None, [f"colors of faces left out: material file {library[:60]!r} is not beside the mesh"]
+        materials |= _materials(held.decode("utf-8", errors="replace"))
     missing = [name for name in names if "Kd" not in materials.get(name, {})]
     if missing:
-        return None, [f"colors of faces left out: material {missing[0]!r} has no color"]
+        return None, [f"colors of faces left out: material {missing[0][:60]!r} has no color"]
     has_alpha = all("d" in materials[name] for name in names)
     rows = [materials[name]["Kd"] + (materials[name]["d"] if has_alpha else []) for name in names]
     rows.append([*_NO_MATERIAL, 1.0] if has_alpha else [*_NO_MATERIAL])

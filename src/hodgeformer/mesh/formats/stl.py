@@ -1,4 +1,4 @@
-"""STL, binary and ASCII: three corners per triangle, so equal corners are welded into one vertex."""
+"""STL, binary and ASCII: three corners per triangle, so corners at one place are welded into one vertex."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from hodgeformer.errors import MeshFormatError
 from hodgeformer.mesh.formats.content import Content, LineOf, TextLines
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import inverse
+from hodgeformer.mesh.topology import corner_fans
 
 _TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("extra", "<u2")])
 _HEAD = 80
 
 
 def read_stl(data: bytes, path: Path, *, weld: bool = True) -> Content:
-    """Corners with exactly equal coordinates become one vertex, numbered by first appearance."""
+    """Corners at exactly the same place whose faces hang together there become one vertex."""
     head = data[:4096]
     if is_binary(data) or head.lstrip()[:5].lower() != b"solid" or b"\0" in head:
         corners, notes = _read_binary(data, path)
@@ -79,16 +80,18 @@ def _read_ascii(data: bytes, path: Path) -> tuple[FloatArray, LineOf, list[str]]
 
 
 def weld_corners(points: FloatArray) -> tuple[IntArray, IntArray]:
-    """For every point its vertex, and for every vertex its first point; -0.0 equals 0.0."""
+    """For every corner its vertex, and for every vertex its first corner, in the order of the file; -0.0 equals 0.0.
+
+    Two sheets of a surface that touch in a point, or four, stay two: corners are one where they are at one place and
+    their faces are joined by sides that lead there.
+    """
     order = np.lexsort(points.T)
     ordered = points[order]
-    starts = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])
-    # lexsort is stable, so the first of a run is also the first in the file.
-    first = order[starts]
+    place = np.empty(len(points), dtype=np.int64)
+    place[order] = np.cumsum(np.concatenate([[False], (ordered[1:] != ordered[:-1]).any(axis=1)]))
+    _, first, vertex = np.unique(corner_fans(place.reshape(-1, 3)), return_index=True, return_inverse=True)
     by_appearance = np.argsort(first)
-    vertex = np.empty(len(points), dtype=np.int64)
-    vertex[order] = inverse(by_appearance)[np.cumsum(starts) - 1]
-    return vertex, first[by_appearance]
+    return inverse(by_appearance)[vertex.ravel()], first[by_appearance]
 
 
 def stl_bytes(mesh: Mesh) -> bytes:
