@@ -73,7 +73,7 @@ class Mesh:
     @property
     def own_colors(self) -> dict[str, NDArray[Any]]:
         """The colors that the surface came with, under the names that leave the colors to its labels."""
-        colors = {kind: values for kind, values in self.attributes.items() if kind.endswith("_colors")}
+        colors: dict[str, NDArray[Any]] = {k: v for k, v in self.attributes.items() if k.endswith("_colors")}
         kept = {kind: values for kind, values in colors.items() if kind.endswith("_own_colors")}
         return kept or {kind.replace("_colors", "_own_colors"): values for kind, values in colors.items()}
 
