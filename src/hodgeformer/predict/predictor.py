@@ -169,6 +169,7 @@ class Predictor:
             self.checkpoint.at(options.faces),
             turns=random_turns(options.tta - 1, self.checkpoint.turn_axis, seed=options.seed),
             room=room,
+            reads_order=self.checkpoint.model.reads_order,
             n_threads=n_threads,
         )
 
