@@ -148,7 +148,10 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path}: '{broken}' has weights that are no numbers, as training leaves that diverged")
     settings = {name: header[name] for name in Checkpoint.model_fields if name in header}
     try:
-        return Checkpoint(**{**settings, "weights": weights, "path": path})
+        found = Checkpoint(**{**settings, "weights": weights, "path": path})
+        if found.model.task != "regression" and not found.classes:
+            raise ConfigError("its classes have no names")
+        return found
     except ConfigError as error:
         raise CheckpointError(f"{path}: the settings in the checkpoint make no sense ({error})") from None
 
