@@ -185,6 +185,9 @@ def take_census(
         except HodgeFormerError as error:
             named = sample.name in str(error) or sample.where in str(error)
             found[sample.name] = Problem(sample.name, split, str(error) if named else f"{sample.where}: {error}")
+        except Exception as error:  # nobody foresaw it; it is told with its mesh, and the others are looked at
+            told = f"{sample.where}: an unexpected {type(error).__name__} ({error}); please report it"
+            found[sample.name] = Problem(sample.name, split, told)
         progress(done, len(mine))
     everything = {name: one for part in collect(found) for name, one in part.items()}
     ordered = [everything[sample.name] for _, sample in places]
