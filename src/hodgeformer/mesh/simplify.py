@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
-from scipy.spatial import cKDTree
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.errors import MeshError
@@ -20,7 +19,7 @@ from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, 
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
-from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
+from hodgeformer.mesh.topology import MeshComplex, corner_fans, repeats_a_vertex
 
 _TINY = np.finfo(np.float64).tiny  # what has no size still counts among its like
 
@@ -128,6 +127,8 @@ class Simplified:
         unheard = np.setdiff1d(np.arange(len(small_centers)), target)
         source = np.arange(len(centers))
         if unheard.size:
+            from scipy.spatial import cKDTree
+
             nearest = cKDTree(centers).query(small_centers[unheard])[1]
             source, target = np.concatenate([source, nearest]), np.concatenate([target, unheard])
         return source, target, weights[source]
@@ -199,10 +200,11 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified
         faces, into, quarter_of = undone.faces, undone.into[into], undone.quarter_of[quarter_of]
     whole = mesh.faces.copy()
     whole[proper] = used[order][faces[quarter_of]]
-    surface, joined = _joined_surface(points, canonical_faces(faces)[0])
+    points, faces, into = _apart(points, canonical_faces(faces)[0], into)
+    surface, joined = _joined_surface(points, faces)
     surface.reduce(n_faces, seed)
     kept, small_faces = np.unique(surface.faces[surface.alive], return_inverse=True)
-    number = np.full(len(order), -1, dtype=np.int64)
+    number = np.full(len(points), -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
     small = replace(
         mesh,
@@ -217,8 +219,20 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified
     # Vertices that went down with their piece, and those that no face uses, take the nearest.
     lost = np.flatnonzero(vertex_map < 0)
     if lost.size:
+        from scipy.spatial import cKDTree
+
         vertex_map[lost] = cKDTree(surface.points[kept]).query(positions[lost])[1]
     return Simplified(mesh, small, vertex_map, whole)
+
+
+def _apart(points: FloatArray, faces: IntArray, into: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
+    """Sheets that touch in a vertex each with a vertex of their own: a collapse there would tie them together."""
+    fans = corner_fans(faces).ravel()
+    if fans.max() + 1 == is_used(faces, len(points)).sum():
+        return points, faces, into
+    _, corner, split = np.unique(faces.ravel() * faces.size + fans, return_index=True, return_inverse=True)
+    owner = faces.ravel()[corner]
+    return points[owner], split.reshape(-1, 3), np.searchsorted(owner, into)
 
 
 def _joined_surface(points: FloatArray, faces: IntArray) -> tuple[Surface, IntArray]:
