@@ -6,8 +6,13 @@ Files of verbs import torch, numba and the like inside their functions, so that 
 from __future__ import annotations
 
 import gc
+import io
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -20,12 +25,30 @@ from hodgeformer.cli.doctor import doctor
 from hodgeformer.cli.evaluate import evaluate
 from hodgeformer.cli.models import info, models
 from hodgeformer.cli.predict import predict
+from hodgeformer.cli.results import one_line
 from hodgeformer.cli.study import app as study
 from hodgeformer.cli.train import train
 from hodgeformer.cli.view import view
 from hodgeformer.errors import HodgeFormerError
 
-WRONG_USE, INTERRUPTED = 2, 130
+WRONG_USE, UNEXPECTED, INTERRUPTED = 2, 3, 130
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM, which job schedulers send, stops like Ctrl-C."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # only there can it be asked for
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Verbs(TyperGroup):
@@ -35,22 +58,23 @@ class _Verbs(TyperGroup):
         return list(self.commands)
 
     def invoke(self, ctx: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):  # names of files need not be text that can be printed
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         try:
-            return super().invoke(ctx)
-        except (HodgeFormerError, OSError) as error:
-            if ctx.params.get("debug") or isinstance(error, BrokenPipeError):
+            with _interruptible():
+                return super().invoke(ctx)
+        except Exception as error:
+            # Exit, Abort and wrong words are the command line's own way out; a closed pipe is nobody's mistake.
+            own = isinstance(error, (typer.Exit, typer.Abort, BrokenPipeError)) or hasattr(error, "exit_code")
+            if own or ctx.params.get("debug"):
                 raise
-            print(f"hodgeformer: {_one_line(error)}", file=sys.stderr)
-            raise typer.Exit(WRONG_USE) from None
+            print(f"hodgeformer: {one_line(error)}", file=sys.stderr)
+            expected = isinstance(error, (HodgeFormerError, OSError))
+            raise typer.Exit(WRONG_USE if expected else UNEXPECTED) from None
         except KeyboardInterrupt:
             print("hodgeformer: interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
-
-
-def _one_line(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return " ".join(str(error).split())
 
 
 def _version(wanted: bool) -> None:

@@ -6,6 +6,7 @@ import difflib
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,21 +14,19 @@ from pydantic import Field
 
 from hodgeformer.containers import PartElement
 from hodgeformer.data.benchmarks import (
+    HUMAN_PARTS,
     CosegPart,
     LabelVersion,
     coseg_part,
     evened,
     human_family,
-    is_class_folders,
     is_part_labels,
-    is_rna,
+    open_classes,
     open_coseg,
-    open_cubes,
-    open_human,
+    open_parts,
     open_rna,
-    open_shrec11,
 )
-from hodgeformer.data.dataset import DataSet
+from hodgeformer.data.dataset import SPLITS, DataSet
 from hodgeformer.data.folder import open_folder
 from hodgeformer.data.folder_spec import FILE_NAME, read_spec
 from hodgeformer.data.splits import Splits, by_fractions, by_number
@@ -93,9 +92,12 @@ class DataConfig(Settings):
 
 _DIVIDING = ("train_per_class", "val_per_class", "val_fraction", "test_fraction", "hold_out", "even_people")
 _OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
-    "shrec11": (open_shrec11, ("train_per_class", "val_per_class")),
-    "cubes": (open_cubes, ("val_fraction", "test_fraction")),
-    "human": (open_human, ("labels", "element", "hold_out", "val_fraction", "test_fraction", "even_people")),
+    "shrec11": (partial(open_classes, name="SHREC11", n_classes=30), ("train_per_class", "val_per_class")),
+    "cubes": (partial(open_classes, name="Cube Engraving", n_classes=22), ("val_fraction", "test_fraction")),
+    "human": (
+        partial(open_parts, name="Human", classes=HUMAN_PARTS),
+        ("labels", "element", "hold_out", "val_fraction", "test_fraction", "even_people"),
+    ),
     "coseg": (open_coseg, ("part", "labels", "element", "val_fraction", "test_fraction")),
     "rna": (open_rna, ("val_fraction", "test_fraction")),
     "figures": (synthetic_figures, ("n_train", "n_val", "n_test", "n_faces")),
@@ -190,11 +192,11 @@ def _open_path(config: DataConfig) -> DataSet:
 
 def _recognized(path: Path) -> str | None:
     """The benchmark whose layout a folder has. Class folders are read as distributed, whichever benchmark they are."""
-    if is_rna(path):
+    if (path / "off").is_dir() and (path / "labels").is_dir():
         return "rna"
     if is_part_labels(path):
         return "coseg" if coseg_part(path) else "human"
-    return "shrec11" if is_class_folders(path) else None
+    return "shrec11" if any((child / split).is_dir() for child in path.iterdir() for split in SPLITS) else None
 
 
 def _folder_of(config: DataConfig) -> Path:

@@ -125,13 +125,13 @@ def _read_bytes(path: Path) -> bytes:
     for magic, kind in _FOREIGN.items():
         if data.startswith(magic):
             raise MeshFormatError(f"{path}: this is {kind}, not a mesh; unpack or export a mesh file from it")
-    return data if stl.is_binary(data) else _as_utf8(data, path)
+    return _as_utf8(data, path)
 
 
 def _as_utf8(data: bytes, path: Path) -> bytes:
     """Text as the readers know it: without the mark that some editors put first, which also tells UTF-16."""
     for mark, encoding in _MARKS.items():
-        if data.startswith(mark):
+        if data.startswith(mark) and not stl.is_binary(data):
             try:
                 return data[len(mark) :].decode(encoding).encode()
             except UnicodeDecodeError as error:

@@ -73,13 +73,9 @@ class Mesh:
     @property
     def own_colors(self) -> dict[Attribute, NDArray[Any]]:
         """The colors that the surface came with, under the names that leave the colors to its labels."""
-        kept: dict[Attribute, NDArray[Any]] = {
-            kind: values for kind, values in self.attributes.items() if kind.endswith("own_colors")
-        }
-        shown: tuple[tuple[Attribute, Attribute], ...] = (
-            ("vertex_own_colors", "vertex_colors"), ("face_own_colors", "face_colors"),
-        )  # fmt: skip
-        return kept or {own: self.attributes[kind] for own, kind in shown if kind in self.attributes}
+        own: dict[Attribute, Attribute] = {"face_colors": "face_own_colors", "vertex_colors": "vertex_own_colors"}
+        kept = {name: self.attributes[name] for name in own.values() if name in self.attributes}
+        return kept or {own[name]: self.attributes[name] for name in own if name in self.attributes}
 
     def with_vertices(self, vertices: ArrayLike) -> Self:
         """The same connectivity at other positions."""

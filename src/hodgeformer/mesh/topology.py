@@ -76,6 +76,23 @@ def pieces(links: IntArray, n_vertices: int) -> IntArray:
     return np.asarray(connected_components(graph, directed=False)[1], np.int64)
 
 
+def corner_fans(faces: IntArray) -> IntArray:
+    """(n_f, 3) a number for each corner: the same for corners of one vertex that sides of faces lead around.
+
+    A vertex at which sheets of a surface touch has several. They are numbered by first appearance.
+    """
+    start = np.arange(faces.size)
+    end = np.roll(start.reshape(-1, 3), -1, axis=1).ravel()
+    ahead = faces.ravel()[start] <= faces.ravel()[end]
+    low, high = np.where(ahead, start, end), np.where(ahead, end, start)
+    side = faces.ravel()[low] * (int(faces.max()) + 1) + faces.ravel()[high]
+    order = np.argsort(side, kind="stable")
+    same = np.flatnonzero(side[order[1:]] == side[order[:-1]])
+    one, other = order[same], order[same + 1]
+    links = np.stack([np.concatenate([low[one], high[one]]), np.concatenate([low[other], high[other]])], axis=1)
+    return pieces(links, faces.size).reshape(-1, 3)
+
+
 def edges_by_first_appearance(face_edges: IntArray, n_edges: int) -> IntArray:
     """Edge numbers in the order a walk over faces and their sides (0, 1), (1, 2), (2, 0) first meets them.
 

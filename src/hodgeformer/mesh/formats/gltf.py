@@ -14,17 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
+from hodgeformer.mesh.formats import glb
 from hodgeformer.mesh.formats.content import Attributes, Content, to_colors
-from hodgeformer.mesh.formats.glb import (
-    COLOR,
-    FACE_LABEL,
-    FACE_OWN_COLOR,
-    OWN_COLOR,
-    VERTEX,
-    VERTEX_LABEL,
-    Buffers,
-    read_document,
-)
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
@@ -36,12 +27,12 @@ _MOST_REPEATED = 2_000_000
 
 def read_gltf(data: bytes, path: Path) -> Content:
     """Meshes in the order of a walk through the scene, triangles in the order of the file."""
-    document, binary = read_document(data, path)
+    document, binary = glb.read_document(data, path)
     compressed = [name for name in document.get("extensionsRequired", ()) if name in _COMPRESSION]
     if compressed:
         raise MeshFormatError(f"{path}: the mesh is compressed ({compressed[0]}); export it without compression")
     try:
-        return _Scene(document, Buffers(document, binary, path)).content()
+        return _Scene(document, glb.Buffers(document, binary, path)).content()
     except MeshFormatError:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -53,7 +44,7 @@ def read_gltf(data: bytes, path: Path) -> Content:
 class _Scene:
     """Gathers the pieces of a scene: points, triangles and attributes of every primitive."""
 
-    def __init__(self, document: dict[str, Any], buffers: Buffers) -> None:
+    def __init__(self, document: dict[str, Any], buffers: glb.Buffers) -> None:
         self.document, self.buffers = document, buffers
         self.points: list[FloatArray] = []
         self.faces: list[IntArray] = []
@@ -73,7 +64,7 @@ class _Scene:
         faces = np.concatenate([np.zeros((0, 3), np.int64), *self.faces])
         shared = set.intersection(*(set(columns) for columns in self.columns)) if self.columns else set()
         columns = {name: np.concatenate([part[name] for part in self.columns]) for name in shared}
-        if VERTEX in columns and len(self.points) == 1:
+        if glb.VERTEX in columns and len(self.points) == 1:
             vertices, faces, attributes = _unsplit(vertices, faces, columns)
         else:
             attributes = _vertex_attributes(columns)
@@ -138,7 +129,9 @@ class _Scene:
     def _add_points(self, attributes: dict[str, int], transform: FloatArray) -> tuple[int, int]:
         """Index of the first point and how many there are."""
         points = self.buffers.array(attributes["POSITION"]).astype(np.float64)
-        columns = {name: self.buffers.array(at) for name, at in attributes.items() if name[0] == "_" or name == COLOR}
+        columns = {
+            name: self.buffers.array(at) for name, at in attributes.items() if name[0] == "_" or name == glb.COLOR
+        }
         columns = {name: column for name, column in columns.items() if len(column) == len(points)}
         if not (transform == np.eye(4)).all():
             points = points @ transform[:3, :3].T + transform[:3, 3]
@@ -174,12 +167,12 @@ def _triangles(run: IntArray, mode: int) -> IntArray:
 
 def _vertex_attributes(columns: dict[str, NDArray[Any]]) -> Attributes:
     attributes: Attributes = {}
-    if COLOR in columns:
-        attributes["vertex_colors"] = to_colors(columns[COLOR])
-    if OWN_COLOR in columns:
-        attributes["vertex_own_colors"] = to_colors(columns[OWN_COLOR])
-    if VERTEX_LABEL in columns:
-        attributes["vertex_labels"] = _whole(columns[VERTEX_LABEL])
+    if glb.COLOR in columns:
+        attributes["vertex_colors"] = to_colors(columns[glb.COLOR])
+    if glb.OWN_COLOR in columns:
+        attributes["vertex_own_colors"] = to_colors(columns[glb.OWN_COLOR])
+    if glb.VERTEX_LABEL in columns:
+        attributes["vertex_labels"] = _whole(columns[glb.VERTEX_LABEL])
     return attributes
 
 
@@ -194,19 +187,19 @@ def _unsplit(
     points: FloatArray, faces: IntArray, columns: dict[str, NDArray[Any]]
 ) -> tuple[FloatArray, IntArray, Attributes]:
     """Undo `glb.split`: corners go back to their vertex, and what they share belongs to their face."""
-    vertex = _whole(columns[VERTEX])
+    vertex = _whole(columns[glb.VERTEX])
     if vertex.size == 0 or vertex.min() < 0 or vertex.max() >= len(points):
-        raise ValueError(f"{VERTEX} does not number the vertices")
+        raise ValueError(f"{glb.VERTEX} does not number the vertices")
     point = np.zeros(int(vertex.max()) + 1, dtype=np.int64)
     point[vertex] = np.arange(len(points))
     corner = faces[:, 0]
     attributes = _vertex_attributes(
-        {name: columns[name][point] for name in (OWN_COLOR, VERTEX_LABEL) if name in columns}
+        {name: columns[name][point] for name in (glb.OWN_COLOR, glb.VERTEX_LABEL) if name in columns}
     )
-    if COLOR in columns:
-        attributes["face_colors"] = to_colors(columns[COLOR][corner])
-    if FACE_OWN_COLOR in columns:
-        attributes["face_own_colors"] = to_colors(columns[FACE_OWN_COLOR][corner])
-    if FACE_LABEL in columns:
-        attributes["face_labels"] = _whole(columns[FACE_LABEL])[corner]
+    if glb.COLOR in columns:
+        attributes["face_colors"] = to_colors(columns[glb.COLOR][corner])
+    if glb.FACE_OWN_COLOR in columns:
+        attributes["face_own_colors"] = to_colors(columns[glb.FACE_OWN_COLOR][corner])
+    if glb.FACE_LABEL in columns:
+        attributes["face_labels"] = _whole(columns[glb.FACE_LABEL])[corner]
     return points[point], vertex[faces], attributes

@@ -10,7 +10,7 @@ from hodgeformer.errors import MeshFormatError
 from hodgeformer.mesh.formats.content import Content, LineOf, TextLines
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import inverse
-from hodgeformer.mesh.topology import pieces
+from hodgeformer.mesh.topology import corner_fans
 
 _TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("extra", "<u2")])
 _HEAD = 80
@@ -89,15 +89,9 @@ def weld_corners(points: FloatArray) -> tuple[IntArray, IntArray]:
     ordered = points[order]
     place = np.empty(len(points), dtype=np.int64)
     place[order] = np.cumsum(np.concatenate([[False], (ordered[1:] != ordered[:-1]).any(axis=1)]))
-    start = np.arange(len(points))
-    end = np.roll(start.reshape(-1, 3), -1, axis=1).ravel()
-    sides = np.where((place[start] <= place[end])[:, None], np.stack([start, end], 1), np.stack([end, start], 1))
-    sides = sides[np.lexsort(place[sides].T)]
-    same = (place[sides[1:]] == place[sides[:-1]]).all(axis=1)
-    links = np.stack([sides[:-1][same].ravel(), sides[1:][same].ravel()], axis=1)
-    _, first, vertex = np.unique(pieces(links, len(points)), return_index=True, return_inverse=True)
+    _, first, vertex = np.unique(corner_fans(place.reshape(-1, 3)), return_index=True, return_inverse=True)
     by_appearance = np.argsort(first)
-    return inverse(by_appearance)[vertex], first[by_appearance]
+    return inverse(by_appearance)[vertex.ravel()], first[by_appearance]
 
 
 def stl_bytes(mesh: Mesh) -> bytes:

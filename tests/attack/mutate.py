@@ -1,0 +1,256 @@
+"""Seeded damage to files, and a process of its own in which each is tried within a limit of time and memory.
+
+`attack` counts what became of every damaged file, makes what failed small, and keeps it in `build/attack`.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import importlib
+import multiprocessing
+import re
+import resource
+import signal
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from hodgeformer.errors import HodgeFormerError
+
+SECONDS = 10  # of the processor: the machine may be busy
+MEMORY = 300 << 20
+TIMES_THE_FILE = 20
+KEPT = Path(__file__).resolve().parents[2] / "build" / "attack"
+_FINE = ("accepted", "refused")
+_WAIT = 600  # for a process that does not even answer its own alarm, on a busy machine
+_SHRINK_ATTEMPTS = 150
+_AT_ONCE = 100
+_NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_NUMBERS = (
+    *(b"0", b"-1", b"1e400", b"-1e308", b"1e-320", b"nan", b"inf", b"2147483647", b"-2147483649", b"4294967296"),
+    *(b"9223372036854775808", b"1" * 400, b"0.5", b"1e9", b"100000000", b"--3", b"0x10", b"1_000", b"\xd9\xa3", b""),
+)
+_WORDS = (
+    *(b"\0" * 4, b"\xff" * 4, b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\0\0\xc0\x7f", b"\0\0\x80\x7f", b"\0\xca\x9a\x3b"),
+    *(b"\xff" * 8, b"\xff" * 7 + b"\x7f", b"\x01", b"\x80", b"\xfe\xff", b"\xef\xbb\xbf", b"\x3b\x9a\xca\0"),
+)
+
+
+def mutated(files: Sequence[bytes], rng: Random) -> bytes:
+    """One of the files with one to four changes."""
+    data = rng.choice(files)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        data = rng.choice(_CHANGES)(data, rng, files)
+    return data
+
+
+def _flip(data: bytes, rng: Random, files: Sequence[bytes]) -> bytes:
+    out = bytearray(data)
+    for _ in range(rng.choice((1, 1, 3, 20))):
+        if out:
+            out[rng.randrange(len(out))] ^= 1 << rng.randrange(8)
+    return bytes(out)
+
+
+def _cut(data: bytes, rng: Random, files: Sequence[bytes]) -> bytes:
+    return data[: rng.randrange(len(data) + 1)]
+
+
+def _remove(data: bytes, rng: Random, files: Sequence[bytes]) -> bytes:
+    begin = rng.randrange(len(data) + 1)
+    return data[:begin] + data[begin + rng.choice((1, 2, 4, 12, 100)) :]
+
+
+def _repeat(data: bytes, rng: Random, files: Sequence[bytes]) -> bytes:
+    begin = rng.randrange(len(data) + 1)
+    part = data[begin : begin + rng.choice((1, 4, 30, 300))]
+    return data[:begin] + part * rng.choice((2, 3, 50)) + data[begin:]
+
+
+def _splice(data: bytes, rng: Random, files: Sequence[bytes]) -> bytes:
+    other = rng.choice(files)
+    return data[: rng.randrange(len(data) + 1)] + other[rng.randrange(len(other) + 1) :]
+
+
+def _renumber(data: bytes, rng: Random, files: Sequence[bytes]) -> bytes:
+    """Another number in the place of one that is written as text: a coordinate, an index or a count."""
+    found = list(_NUMBER.finditer(data[: 1 << 16]))
+    if not found:
+        return _overwrite(data, rng, files)
+    match = rng.choice(found[: rng.choice((4, 12, len(found)))])
+    return data[: match.start()] + rng.choice(_NUMBERS) + data[match.end() :]
+
+
+def _overwrite(data: bytes, rng: Random, files: Sequence[bytes]) -> bytes:
+    """Another number in the place of one that is written as bytes."""
+    word = rng.choice(_WORDS)
+    begin = rng.randrange(len(data) + 1)
+    begin -= begin % rng.choice((1, 4))
+    return data[:begin] + word + data[begin + len(word) :]
+
+
+def _swap_lines(data: bytes, rng: Random, files: Sequence[bytes]) -> bytes:
+    lines = data.split(b"\n")
+    i, j = rng.randrange(len(lines)), rng.randrange(len(lines))
+    lines[i], lines[j] = lines[j], lines[i]
+    return b"\n".join(lines)
+
+
+_CHANGES = (_flip, _cut, _remove, _repeat, _splice, _renumber, _renumber, _overwrite, _swap_lines)
+
+
+@dataclass
+class Outcomes:
+    """How often each thing happened to the files of each kind, and the files that failed, made small."""
+
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    failures: list[Path] = field(default_factory=list)
+
+    @property
+    def table(self) -> str:
+        columns = sorted(set().union(*self.counts.values()) | set(_FINE))
+        rows = [["", *columns], *([kind, *(str(n[c]) for c in columns)] for kind, n in self.counts.items())]
+        rows.append(["all", *(str(sum(n[c] for n in self.counts.values())) for c in columns)])
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+
+def attack(target: str, kinds: Mapping[str, Sequence[bytes]], *, n: int, seed: int, folder: Path) -> Outcomes:
+    """Try n damaged files of the kinds, which are suffixes, in turn; `target` names a function `module:name(path)`.
+
+    It is fine for the function to come back or to raise an error of ours.
+    """
+    rng, outcomes = Random(seed), Outcomes({kind: Counter() for kind in kinds})
+    with _Worker(target) as worker:
+        whole = [_written(folder / f"whole{i}{kind}", data) for kind in kinds for i, data in enumerate(kinds[kind])]
+        list(worker.attempts(whole, limited=False))  # compiles
+        for start in range(0, n, _AT_ONCE):
+            suffixes = [list(kinds)[i % len(kinds)] for i in range(start, min(start + _AT_ONCE, n))]
+            cases = [_written(folder / f"case{i}{k}", mutated(kinds[k], rng)) for i, k in enumerate(suffixes)]
+            for path, outcome in list(zip(cases, worker.attempts(cases), strict=True)):
+                outcomes.counts[path.suffix][outcome] += 1
+                if outcome not in _FINE and outcomes.counts[path.suffix][outcome] == 1:
+                    small = _shrunk(path.read_bytes(), partial(_fails, worker, path, outcome), rng)
+                    KEPT.mkdir(parents=True, exist_ok=True)
+                    kept = KEPT / f"{hashlib.sha256(small).hexdigest()[:12]}{path.suffix}"
+                    outcomes.failures.append(_written(kept, small))
+    return outcomes
+
+
+def _fails(worker: _Worker, path: Path, outcome: str, data: bytes) -> bool:
+    return next(worker.attempts([_written(path, data)])) == outcome
+
+
+def _written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def _shrunk(data: bytes, fails: Callable[[bytes], bool], rng: Random) -> bytes:
+    """Fewer bytes that fail in the same way: parts are left out as long as that works."""
+    size = len(data) // 2
+    for _ in range(_SHRINK_ATTEMPTS):
+        size = max(1, min(size, len(data) - 1))
+        begin = rng.randrange(max(1, len(data) - size + 1))
+        less = data[:begin] + data[begin + size :]
+        if less and fails(less):
+            data = less
+        else:
+            size = size * 3 // 4
+    return data
+
+
+class _TooLongError(BaseException):
+    """Not an Exception, so that no reader takes it for a damaged file."""
+
+
+class _Worker:
+    """A process that tries files one by one; it is started again where one of them ended it."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+
+    def __enter__(self) -> _Worker:
+        self._start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def _start(self) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._pipe, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=_work, args=(theirs, self._target), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def attempts(self, paths: Sequence[Path], *, limited: bool = True) -> Iterator[str]:
+        """What becomes of each file. Many at once, so that a busy machine need not wake two processes for each."""
+        self._pipe.send((paths, limited))
+        for i in range(len(paths)):
+            try:
+                if self._pipe.poll(_WAIT):
+                    yield self._pipe.recv()
+                    continue
+                outcome = "hangs"
+            except EOFError:
+                self._process.join()
+                outcome = f"dies ({self._process.exitcode})"
+            self._process.kill()
+            self._process.join()
+            self._start()
+            self._pipe.send((paths[i + 1 :], limited))
+            yield outcome
+
+
+def _work(pipe: Connection, target: str) -> None:
+    warnings.simplefilter("ignore")
+    module, _, name = target.partition(":")
+    function = getattr(importlib.import_module(module), name)
+    signal.signal(signal.SIGPROF, _ring)
+    while True:
+        paths, limited = pipe.recv()
+        for path in paths:
+            pipe.send(_tried(function, path, limited))
+
+
+def _ring(*_: Any) -> None:
+    raise _TooLongError
+
+
+def _tried(function: Callable[[Path], object], path: Path, limited: bool) -> str:
+    if not limited:
+        gc.freeze()  # what is there from the start need not be looked through each time
+    gc.collect()
+    most = _held() + MEMORY + TIMES_THE_FILE * path.stat().st_size if limited else resource.RLIM_INFINITY
+    resource.setrlimit(resource.RLIMIT_DATA, (most, resource.RLIM_INFINITY))
+    signal.setitimer(signal.ITIMER_PROF, SECONDS if limited else 0)
+    try:
+        function(path)
+        return "accepted"
+    except HodgeFormerError as error:
+        return "refused" if len(str(error)) < 1500 + len(str(path)) else "a long refusal"
+    except _TooLongError:
+        return "too long"
+    except MemoryError:
+        return "memory"
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__} {Path(place.filename).name}:{place.lineno}"
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def _held() -> int:
+    """Bytes that count towards the limit: private memory that can be written."""
+    return int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
