@@ -4,7 +4,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 EXTRAS ?= dev
 
-.PHONY: demo test attack lint types results map setup clean
+.PHONY: demo test attack lint types docs pictures results map setup clean
 
 demo: setup
 	$(BIN)/hodgeformer demo
@@ -16,11 +16,17 @@ attack: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m attack -s tests/attack
 
 lint: setup
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests docs/*.py
+	$(BIN)/ruff format --check src tests docs/*.py
 
 types: setup
 	$(BIN)/mypy
+
+docs: setup
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+pictures: setup
+	$(BIN)/python docs/pictures.py
 
 results: setup
 	$(BIN)/python tests/results_tables.py

@@ -1,7 +1,7 @@
 """The reference, written from the code: every verb with its options, every setting, every public name.
 
-What it says stands in the code alone: the help of an option, the docstring of a group of settings (a setting is explained
-by the sentences that name it in backticks), the docstring of a class or function. `tests/test_docs.py` fails on a gap.
+What it says stands in the code alone: the help of an option, the docstring of a group of settings (a setting is
+explained by the sentences that name it in backticks), that of a class or function. `tests/test_docs.py` fails on a gap.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def meaning(group: type[Settings], name: str) -> str:
     """The sentences of the group's docstring that name the setting."""
     text = " ".join(inspect.cleandoc(group.__doc__ or "").split())
     sentences = re.split(r"(?<=[.!?])\s+(?=[`A-Z])", text)
-    return " ".join(sentence for sentence in sentences if f"`{name}`" in sentence)
+    found = " ".join(sentence for sentence in sentences if f"`{name}`" in sentence).removeprefix(f"`{name}`: ")
+    return found[:1].upper() + found[1:]
 
 
 def public_names() -> Iterator[tuple[str, Any]]:
@@ -93,7 +94,7 @@ def public_names() -> Iterator[tuple[str, Any]]:
 def members(kind: type) -> Iterator[tuple[str, Any]]:
     """The public methods and properties that a class defines itself."""
     for name, member in vars(kind).items():
-        if name.startswith("_") or name.startswith("model_"):
+        if name.startswith(("_", "model_")) or name == "forward":  # said by the class
             continue
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         if isinstance(function, property) or inspect.isfunction(function) or hasattr(function, "func"):
@@ -121,9 +122,9 @@ def _commands_page() -> str:
 
 def _settings_page() -> str:
     parts = [
-        "# Settings\n\nA configuration is a TOML file with the tables `[data]`, `[prepare]`, `[augment]`, `[model]` and "
-        "`[train]`; on the command line each can be said with `--set table.key=value`. What is left out is planned from the "
-        f'data, or has the default. `"{NONE}"` stands for an empty value.\n'
+        "# Settings\n\nA configuration is a TOML file with the tables `[data]`, `[prepare]`, `[augment]`, `[model]` "
+        "and `[train]`; on the command line each can be said with `--set table.key=value`. What is left out is planned "
+        f'from the data, or has the default. `"{NONE}"` stands for an empty value.\n'
     ]
     for title, group in GROUPS:
         first = inspect.cleandoc(group.__doc__ or "").split("\n\n")[0]
@@ -156,8 +157,7 @@ def _signature(name: str, value: Any) -> str:
 
 
 def _first_sentence(member: Any) -> str:
-    text = " ".join((inspect.getdoc(member) or "").split("\n\n")[0].split())
-    return text
+    return " ".join((inspect.getdoc(member) or "").split("\n\n")[0].split())
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,3 +43,55 @@ def test_a_folder_that_is_not_there_is_asked_for(tmp_path: Path) -> None:
 def test_offline_is_said_in_words_or_numbers(value: str, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HODGEFORMER_OFFLINE", value)
     assert offline() is expected
+
+
+def test_drafts_of_a_process_that_was_killed_are_removed(tmp_path: Path) -> None:
+    old, young, other = (tmp_path / name for name in (".a.txt.0123abcd.tmp", ".b.txt.0123abcd.tmp", ".mine.tmp"))
+    for path in (old, young, other):
+        path.write_bytes(b"half")
+    for path in (old, other):
+        os.utime(path, (0, 0))
+    write_atomically(tmp_path / "c.txt", b"whole")
+    assert {path.name for path in tmp_path.iterdir()} == {young.name, other.name, "c.txt"}
+
+
+READ_ONLY = """
+import os, sys, tempfile, warnings
+import numba.core.caching as caching
+allowed = sys.argv[1]
+
+def refused(self, real=caching._CacheLocator.ensure_cache_path):
+    if not (allowed and self.get_cache_path().startswith(allowed)):
+        raise OSError("read only")
+    real(self)
+
+for locator in (caching._InTreeCacheLocator, caching._UserWideCacheLocator, caching._UserProvidedCacheLocator):
+    locator.ensure_cache_path = refused
+os.access = lambda *_: False
+os.environ.pop("NUMBA_CACHE_DIR", None)
+if allowed:
+    tempfile.tempdir = allowed
+else:
+    tempfile.gettempdir = lambda: "/nowhere/at/all"
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    import numpy as np
+    from hodgeformer.draw.raster import rasterize
+    from hodgeformer.mesh.topology import incidence_lists
+    incidence_lists(np.array([[0, 1, 2]]), 3)
+print(len([warning for warning in told if "compile" in str(warning.message)]))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="homes are writable elsewhere")
+@pytest.mark.parametrize("temporary", [True, False])
+def test_where_nothing_can_be_written_code_is_compiled_all_the_same(tmp_path: Path, temporary: bool) -> None:
+    """In a folder of temporary files that is ours alone, then without any; with one warning."""
+    words = [sys.executable, "-c", READ_ONLY, str(tmp_path) if temporary else ""]
+    found = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.strip() == "1"
+    if temporary:
+        (folder,) = tmp_path.iterdir()
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert list(folder.rglob("*.nbi"))

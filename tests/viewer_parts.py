@@ -18,6 +18,7 @@ from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.result import Result
 from hodgeformer.viewer.app import Viewer, create_app
+from hodgeformer.viewer.guard import PatientProtocol
 from hodgeformer.viewer.messages import encode
 from hodgeformer.viewer.models import OfferedModel, Shelf
 from hodgeformer.viewer.outbox import Outbox
@@ -78,10 +79,11 @@ def annotation(labels: Any, classes: Any = CLASSES, colors: Any = ("#0a141e", "#
 
 
 @contextmanager
-def running(viewer: Viewer) -> Iterator[int]:
+def running(viewer: Viewer, token: str | None = None) -> Iterator[int]:
     """A real server on a free port."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(viewer), log_level="error", timeout_graceful_shutdown=1))
+    app = create_app(viewer, token=token)
+    server = uvicorn.Server(uvicorn.Config(app, http=PatientProtocol, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

@@ -6,7 +6,10 @@ Public names are loaded on first use, so that importing the package, and every c
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from hodgeformer.files import keep_compiled_code
 
 if TYPE_CHECKING:
     from hodgeformer import ops as ops
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from hodgeformer.predict.result import Result as Result
 
 __version__ = "0.1.0"
+
+keep_compiled_code(Path(__file__).parent)
 
 _HOME = {
     "Batch": "packed.pack",

@@ -23,7 +23,7 @@ VALUES: tuple[Any, ...] = (
     *(-1, 0, 1, 3, 10**6, 10**20, -1.0, 0.0, 1e-300, 0.5, 1e300, float("inf"), float("nan")),
     *("", "none", "auto", "x" * 1000, "\0", True, False, [], [1], [[[]]], {}, {"v": 1}, {"v": 10**20}),
 )
-SECONDS = 20
+SECONDS = 10
 
 Case = tuple[str, str, Any]
 
@@ -36,9 +36,10 @@ def accepted() -> list[Case]:
             if (table, key) in (("data", "name"), ("data", "path"), ("train", "tensorboard")):
                 continue
             for value in VALUES:
+                tables: dict[str, dict[str, Any]] = {"data": {"name": "figures"}}
+                tables.setdefault(table, {})[key] = value
                 try:
-                    read_config({"data": {"name": "figures"}, table: {"name": "figures", key: value}
-                                 if table == "data" else {key: value}})  # fmt: skip
+                    read_config(tables)
                 except HodgeFormerError as error:
                     assert len(str(error)) < 1500, (table, key, value)
                 else:
@@ -51,13 +52,14 @@ def at_most(seconds: int) -> Iterator[None]:
     def ring(*_: object) -> None:
         raise TimeoutError(f"still at it after {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
+    # Of the processor: a busy machine is no hang.
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def survives(case: Case, folder: Path, out: Path) -> str | None:
@@ -67,7 +69,7 @@ def survives(case: Case, folder: Path, out: Path) -> str | None:
     tables["train"] |= {"epochs": 1}
     if table == "train" and key in ("epochs", "minutes"):
         del tables["train"]["epochs"]
-        if key == "epochs" and isinstance(value, int) and value > 3:
+        if isinstance(value, int | float) and value > 0.1:
             return None  # is only long
     tables.setdefault(table, {})[key] = value
     try:
@@ -93,7 +95,7 @@ def attack(number: int | None, folder: Path, tmp_path: Path) -> None:
     cases = [case for case in accepted() if case[0] != "data"]
     random.Random(int(os.environ.get("HODGEFORMER_ATTACK_SEED", "0"))).shuffle(cases)
     found = [survives(case, folder, tmp_path / str(i)) for i, case in enumerate(cases[:number])]
-    assert [text for text in found if text] == []
+    assert not any(found), "\n".join(text for text in found if text)
 
 
 def test_a_few_absurd_settings_train_or_are_refused(folder: Path, tmp_path: Path) -> None:

@@ -60,9 +60,14 @@ def test_the_command_serves_and_ends_quietly(tmp_path: Path) -> None:
         assert process.stdout is not None
         address = re.findall(r"http://\S+", process.stdout.readline())[0]
         assert str(tmp_path / "out") in process.stdout.readline()
-        session = httpx2.get(f"{address}api/session", timeout=20).json()
+        root = address.partition("?")[0]
+        strangers = [httpx2.get(f"{root}{path}", timeout=20).status_code for path in ("", "?token=no", "api/session")]
+        with httpx2.Client(follow_redirects=True, timeout=20) as browser:
+            assert browser.get(address).status_code == 200
+            session = browser.get(f"{root}api/session").json()
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=20)
+    assert strangers == [403, 403, 403]
     assert session["preferred"] == "tiny"
     assert session["opened"]["name"] == "scan"
     assert told == ""

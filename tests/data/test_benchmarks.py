@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hodgeformer.data.benchmarks import evened, human_family, human_person, open_coseg, open_human
+from hodgeformer.data.benchmarks import evened, human_family, human_person, open_coseg
 from hodgeformer.data.census import take_census
 from hodgeformer.data.dataset import Sample
 from hodgeformer.data.labels import Codes, LabelFile
@@ -76,13 +76,13 @@ def test_cube_engraving_can_validate(class_folders: Path) -> None:
 
 def test_human_labels_in_both_versions(bodies: Path, octahedron: Mesh) -> None:
     edges = np.arange(12) % 4
-    dataset = open_human(bodies, labels="edge", element="edge")
+    dataset = open_dataset(DataConfig(name="human", path=bodies, labels="edge", element="edge"))
     assert dataset.load(dataset.samples[0])[1].tolist() == edges.tolist()
     as_faces = convert_labels(edges, octahedron, source="e", to="f")
-    dataset = open_human(bodies)
+    dataset = open_dataset(DataConfig(name="human", path=bodies))
     assert dataset.load(dataset.samples[0])[1].tolist() == as_faces.tolist()
     write_labels(bodies / "fseg" / "faust__tr_reg_000.fseg", np.full(8, 8))
-    dataset = open_human(bodies)
+    dataset = open_dataset(DataConfig(name="human", path=bodies))
     sample = next(s for s in dataset.samples if s.name.startswith("faust"))
     assert dataset.load(sample)[1].tolist() == [7] * 8
     assert open_dataset(bodies).classes == dataset.classes
@@ -223,8 +223,8 @@ def test_the_real_ones(real_data: Path, folder: str) -> None:
 
 @pytest.mark.real_data
 def test_face_labels_of_human_are_the_majority_of_edge_labels(real_data: Path) -> None:
-    by_edge = open_human(real_data / "human_seg", labels="edge", element="face")
-    by_face = open_human(real_data / "human_seg", labels="face", element="face")
+    by_edge = open_dataset(DataConfig(name="human", path=real_data / "human_seg", labels="edge", element="face"))
+    by_face = open_dataset(DataConfig(name="human", path=real_data / "human_seg", labels="face", element="face"))
     for a, b in list(zip(by_edge.samples, by_face.samples, strict=True))[::20]:
         mesh, converted = by_edge.load(a)
         assert np.array_equal(converted, by_face.load(b)[1])

@@ -114,6 +114,7 @@ def test_shares_of_all_ranks_are_the_batch(figures: DataSet, budget: dict[str, i
         for part in (ranks[number] for ranks in shares):
             features |= dict(zip(part.names, part.split(part.x_in.e, "e"), strict=True))
         assert set(features) == set(batch.names)
+        assert sum(len(ranks[number].names) for ranks in shares) == len(batch.names)  # none twice
         for name, expected in zip(batch.names, batch.split(batch.x_in.e, "e"), strict=True):
             assert torch.equal(features[name], expected)
 

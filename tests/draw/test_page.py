@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import io
 import json
 import re
@@ -232,3 +233,16 @@ def test_every_kind_of_mesh_draws(browser: Any, tmp_path: Path) -> None:
         opened.tab.locator("#next").click()
         assert (np.ptp(opened.pixels(), axis=2) > 40).any()
     assert opened.complaints == []
+
+
+@pytest.mark.parametrize(
+    "name", ["@DATA@", "@TITLE@", "<!--<script>", "</script><script>alert(1)</script>", "a\u2028b"]
+)
+def test_no_name_spoils_a_page(name: str) -> None:
+    """The data is the one script of its kind, ends where it should, and holds the name as it is."""
+    text = page([Scene(icosphere(0, name), caption=name)], title=name)
+    found = re.findall(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', text, flags=re.DOTALL)
+    assert len(found) == 1
+    assert "<" not in found[0]
+    assert json.loads(found[0])[0]["name"] == name
+    assert "<title>" + html.escape(name) + "</title>" in text

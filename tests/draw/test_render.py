@@ -12,7 +12,7 @@ from hodgeformer.draw.camera import VIEWS, as_views, rotation, upright
 from hodgeformer.draw.colormap import LOOK, colormap_table, field_colors, field_limits, label_colors
 from hodgeformer.draw.lettering import ColorBar, Legend
 from hodgeformer.draw.render import render, save_png, stacked
-from hodgeformer.errors import ConfigError, MeshError
+from hodgeformer.errors import ConfigError, MeshError, OutputError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.palette import UNLABELLED_COLOR, class_colors, hex_color
 from look import assert_lit, round_ball
@@ -155,7 +155,7 @@ def test_png_reads_back(tmp_path: Path) -> None:
     picture = stacked([render(icosphere(1), width=256), render(icosphere(1), width=300)])
     save_png(picture, tmp_path / "a.png")
     np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "a.png")), picture)
-    with pytest.raises(MeshError, match="cannot be written"):
+    with pytest.raises(OutputError, match="cannot be written"):
         save_png(picture, tmp_path / "no" / "a.png")
 
 

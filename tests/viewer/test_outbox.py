@@ -128,6 +128,48 @@ def test_exported_data_set_opens(client: TestClient, tmp_path: Path, out: Path) 
     assert "left, right" in answer.json()["error"]
 
 
+HAND_WRITTEN = """\
+# Scanned in May.
+task = "segmentation"
+classes = ["left", "right"]   # of the wearer
+meshes = "meshes"
+labels = "labels"
+[split]
+train = ["ball*"]
+test = 0.5
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "expected"),
+    [
+        (("", ""), "ball.ply", None),
+        (("", ""), "cat.ply", "split"),
+        (('labels = "labels"', 'labels = "labels"\nfirst_label = 1'), "ball.ply", "first_label"),
+        (('["left", "right"]', '["left"]'), "ball.ply", "classes"),
+        (('labels = "labels"', 'labels = "ply:label"'), "ball.ply", "labels"),
+        (('task = "segmentation"', 'task = "segmentation"\nelement = "vertex"'), "ball.ply", "element"),
+    ],
+)
+def test_a_data_set_written_by_hand_stays_as_it_is(
+    client: TestClient, tmp_path: Path, out: Path, change: tuple[str, str], name: str, expected: str | None
+) -> None:
+    root = out / "mine"
+    root.mkdir(parents=True)
+    text = HAND_WRITTEN.replace(*change)
+    (root / "dataset.toml").write_text(text)
+    scene = upload(client, icosphere(1), tmp_path, name)
+    answer = client.post(f"/api/meshes/{scene}/data-set", content=annotation(np.arange(80) % 2, data_set="mine"))
+    assert (root / "dataset.toml").read_text() == text
+    if expected is None:
+        assert answer.status_code == 200
+        assert (root / "labels" / "ball.txt").is_file()
+    else:
+        assert answer.status_code == 409
+        assert f"its {expected} would have to change" in answer.json()["error"]
+        assert not [path for path in root.rglob("*") if path.is_file() and path.suffix != ".toml"]
+
+
 def test_an_empty_annotation_is_no_data_set(client: TestClient, tmp_path: Path) -> None:
     scene = upload(client, icosphere(0), tmp_path)
     answer = client.post(f"/api/meshes/{scene}/data-set", content=annotation(np.full(20, -1), data_set="d"))

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from hodgeformer.cli.results import JsonOption, bar, mesh_files, print_rows, table_console
-from hodgeformer.errors import MeshError
+from hodgeformer.cli.results import JsonOption, bar, mesh_files, one_line, print_failed, print_rows, table_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def check(
+    context: typer.Context,
     path: Annotated[Path, typer.Argument(help="A mesh, a folder of meshes, or a data set: its folder or its name.")],
     as_json: JsonOption = False,
 ) -> None:
@@ -38,7 +38,7 @@ def check(
     reports = {file: report for file, report in found.items() if not isinstance(report, Exception)}
     if as_json:
         meshes = [{"path": str(file)} | report.to_dict() for file, report in reports.items()]
-        failed = [{"path": str(file), "error": str(error)} for file, error in errors.items()]
+        failed = [{"path": str(file), "error": one_line(error, file)} for file, error in errors.items()]
         print(json.dumps({"meshes": meshes, "failed": failed}, indent=2, allow_nan=False))
     elif path.is_dir():
         _print_folder(found, path)
@@ -46,8 +46,7 @@ def check(
         table_console().print(_mesh_table(reports[path], path))
     if not path.is_dir() and errors:
         raise errors[path]
-    for error in errors.values():
-        print(f"hodgeformer: {error}", file=sys.stderr)
+    print_failed(errors, context)
     if errors:
         raise typer.Exit(1)
 
@@ -121,22 +120,23 @@ def _share(n: int, total: int) -> str:
     return f"{n:,} ({n / max(total, 1):.1%})"
 
 
-def _inspect(files: list[Path]) -> dict[Path, MeshReport | MeshError]:
+def _inspect(files: list[Path]) -> dict[Path, MeshReport | Exception]:
     from hodgeformer.mesh.check import check_mesh
     from hodgeformer.mesh.io import load_mesh
 
-    found: dict[Path, MeshReport | MeshError] = {}
+    found: dict[Path, MeshReport | Exception] = {}
     with bar("checking") as told:
         for done, file in enumerate(files):
             told(done, len(files))
             try:
                 found[file] = check_mesh(load_mesh(file))
-            except MeshError as error:
+            except Exception as error:  # one bad file never stops a folder
+                error.add_note(f"{file}:")
                 found[file] = error
     return found
 
 
-def _print_folder(found: dict[Path, MeshReport | MeshError], folder: Path) -> None:
+def _print_folder(found: dict[Path, MeshReport | Exception], folder: Path) -> None:
     rows: list[dict[str, Any]] = []
     for file, report in found.items():
         row: dict[str, Any] = {"mesh": file.relative_to(folder)}

@@ -13,8 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hodgeformer.cli.results import FacesOption, JsonOption, ModelArgument, UpOption, bar, mesh_files
-from hodgeformer.errors import ConfigError, HodgeFormerError, MeshError
+from hodgeformer.cli.results import (
+    FacesOption,
+    JsonOption,
+    ModelArgument,
+    UpOption,
+    bar,
+    interruptible,
+    mesh_files,
+    one_line,
+    print_failed,
+)
+from hodgeformer.errors import ConfigError, MeshError
 
 if TYPE_CHECKING:
     from hodgeformer.predict.predictor import Predictor
@@ -30,9 +40,11 @@ class _Done:
     records: list[dict[str, Any]] = field(default_factory=list)
     errors: dict[Path, Exception] = field(default_factory=dict)
     unfamiliar: int = 0
+    stopped: bool = False
 
 
 def predict(
+    context: typer.Context,
     model: ModelArgument,
     paths: Annotated[list[str], typer.Argument(help="Mesh files, folders that are searched for meshes, or globs.")],
     out: Annotated[Path, typer.Option("--out", help="The folder to write into.")] = Path("predictions"),
@@ -65,13 +77,16 @@ def predict(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit code 1 if a mesh is unlike those that the model knows.")
     ] = False,
+    skip_existing: Annotated[
+        bool, typer.Option("--skip-existing", help="Leave out meshes whose results are there: go on after a stop.")
+    ] = False,
     device: Annotated[str, typer.Option("--device", help="Where to compute: cpu, cuda, cuda:1, ...")] = "cpu",
     as_json: JsonOption = False,
 ) -> None:
     """Segment or classify meshes. Results are on the original meshes, in the order of their files.
 
     Exit code 0: all done. 1: some files could not be used, each is named, or with --strict are unlike what the model
-    knows. 2: wrong use, or nothing could be done.
+    knows. 2: wrong use, or nothing could be done. 130: stopped by Ctrl-C or SIGTERM; what is done is kept.
     """
     from hodgeformer.predict.predictor import Predictor
 
@@ -79,11 +94,20 @@ def predict(
     predictor = Predictor.load(model, device)
     suffixes = _suffixes(formats, predictor, split_parts)
     targets = _named_outputs(inputs, out, suffixes)
+    if skip_existing:
+        targets = {path: target for path, target in targets.items() if not _is_there(target, suffixes)}
     options = {"faces": faces, "memory": _bytes(memory), "smooth": smooth, "tta": tta, "element": element, "up": up}
     done = _predict_all(predictor, targets, suffixes, split_parts=split_parts, as_json=as_json, options=options)
     if len(paths) == 1 and len(inputs) == 1 and done.errors and not Path(paths[0]).is_dir():
         raise next(iter(done.errors.values()))
-    _report(done, model, out, as_json=as_json)
+    _report(done, model, out, context, as_json=as_json)
+    if done.stopped:
+        left = len(targets) - len(done.written) - len(done.errors)
+        print(
+            f"hodgeformer: stopped, {left} meshes are left; go on with the same words and --skip-existing",
+            file=sys.stderr,
+        )
+        raise typer.Exit(130)
     if done.errors or (strict and done.unfamiliar):
         raise typer.Exit(1)
 
@@ -106,6 +130,8 @@ def _resolve_inputs(paths: list[str]) -> dict[Path, Path]:
     """
     found: dict[Path, Path] = {}
     for text in paths:
+        if not text.strip():
+            raise ConfigError("an empty name stands for no mesh; '.' is the present folder")
         for path, place in _resolved(text).items():
             found.setdefault(path, place)
     return found
@@ -146,6 +172,10 @@ def _named_outputs(inputs: dict[Path, Path], out: Path, suffixes: list[str]) -> 
     return targets
 
 
+def _is_there(target: Path, suffixes: list[str]) -> bool:
+    return bool(suffixes) and all(target.with_name(target.name + suffix).is_file() for suffix in suffixes)
+
+
 def _suffixes(formats: str | None, predictor: Predictor, split_parts: bool) -> list[str]:
     from hodgeformer.predict.result import FORMATS
 
@@ -178,16 +208,21 @@ def _predict_all(
             told(len(done.written) + len(done.errors) + share, len(targets))
 
         def failed(path: Any, error: Exception) -> None:
+            error.add_note(f"{path}:")
             done.errors[Path(path)] = error
             worked(0)
 
-        for result in predictor.predict_many(targets, on_error=failed, report=worked, **options):
-            assert result.path is not None
-            try:
-                _write(result, targets[result.path], suffixes, split_parts, done, as_json=as_json)
-            except (HodgeFormerError, OSError) as error:
-                done.errors[result.path] = error
-            worked(0)
+        try:
+            with interruptible():
+                for result in predictor.predict_many(targets, on_error=failed, report=worked, **options):
+                    assert result.path is not None
+                    try:
+                        _write(result, targets[result.path], suffixes, split_parts, done, as_json=as_json)
+                        worked(0)
+                    except Exception as error:  # a full disk, a name that cannot be written: the others go on
+                        failed(result.path, error)
+        except KeyboardInterrupt:
+            done.stopped = True
     return done
 
 
@@ -228,16 +263,14 @@ def _answer(result: Result) -> str:
     return "\n  ".join([result.summary, *filter(None, [result.resolution, known, *unlike])])
 
 
-def _report(done: _Done, model: str, out: Path, *, as_json: bool) -> None:
+def _report(done: _Done, model: str, out: Path, context: typer.Context, *, as_json: bool) -> None:
     if as_json:
-        failed = [{"file": str(path), "error": str(error)} for path, error in done.errors.items()]
+        failed = [{"file": str(path), "error": one_line(error, path)} for path, error in done.errors.items()]
         print(json.dumps({"model": model, "results": done.records, "failed": failed}, allow_nan=False))
     else:
         for line in done.lines:
             print(line)
-    for path, error in done.errors.items():
-        text = " ".join(str(error).split())
-        print(f"hodgeformer: {text if str(path) in text else f'{path}: {text}'}", file=sys.stderr)
+    print_failed(done.errors, context)
     if not as_json:
         n_files = sum(len(paths) for paths in done.written.values())
         summary = f"{len(done.written)} of {len(done.written) + len(done.errors)} meshes done"

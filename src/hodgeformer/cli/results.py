@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
+import sys
+import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hodgeformer.errors import MeshError
+from hodgeformer.errors import HodgeFormerError, MeshError
 from hodgeformer.files import write_atomically
 
 if TYPE_CHECKING:
@@ -32,8 +36,53 @@ UpOption = Annotated[
     Literal["auto", "x", "y", "z", "-x", "-y", "-z"], typer.Option("--up", help="What points up, for pictures.")
 ]
 
+_LONGEST = 1500
 # Tables that go to a file or a pipe are not cut to the width of a terminal.
 _PIPE_WIDTH = 200
+
+
+def one_line(error: BaseException, path: Path | None = None) -> str:
+    """What went wrong with a file, in a line that is not too long; what nobody foresaw says how to report it."""
+    if isinstance(error, HodgeFormerError):
+        text = " ".join(str(error).split())
+    elif isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    else:
+        where = traceback.extract_tb(error.__traceback__)[-1:]
+        place = f" at {Path(where[0].filename).name}:{where[0].lineno}" if where else ""
+        named = "".join(f"{note} " for note in getattr(error, "__notes__", ()))
+        said = " ".join(str(error).split())[: _LONGEST // 2]
+        text = (
+            f"{named}an unexpected {type(error).__name__}{place}: {said}; please report it with what "
+            "`hodgeformer --debug ...` prints"
+        )
+    text = text if path is None or str(path) in text else f"{path}: {text}"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 100]} ... ({len(text):,} characters)"
+
+
+def print_failed(failed: Mapping[Path, Exception], context: typer.Context) -> None:
+    """A line for each file that could not be used, and with --debug where what nobody foresaw happened."""
+    for path, error in failed.items():
+        print(f"hodgeformer: {one_line(error, path)}", file=sys.stderr)
+        if context.find_root().params.get("debug") and not isinstance(error, (HodgeFormerError, OSError)):
+            traceback.print_exception(error)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM, which job schedulers send, stops like Ctrl-C."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # only there can it be asked for
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def mesh_files(folder: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -122,8 +123,6 @@ def familiarity(
     as_json: JsonOption = False,
 ) -> None:
     """How many meshes are warned of: those of a split, halves and pairs of them, and whatever else is given."""
-    from functools import partial
-
     from hodgeformer.data.open import open_dataset
     from hodgeformer.mesh.io import load_mesh
     from hodgeformer.predict.predictor import Predictor

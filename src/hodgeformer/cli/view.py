@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import socket
 import sys
 import webbrowser
@@ -45,12 +46,13 @@ def view(
     model, mesh = _told_apart(model, mesh)
     viewer = _make_viewer(model, mesh, out, faces, up)
     listening = _listen(host, port)
-    address = f"http://{_shown(host)}:{listening.getsockname()[1]}/"
+    token = secrets.token_urlsafe(16)
+    address = f"http://{_shown(host)}:{listening.getsockname()[1]}/?token={token}"
     print(
         f"hodgeformer: the viewer is at {address}\nhodgeformer: it saves into {out.resolve()}; Ctrl+C ends it",
         flush=True,
     )
-    _serve(viewer, host, listening, address if browser else None)
+    _serve(viewer, host, token, listening, address if browser else None)
 
 
 def _told_apart(model: str | None, mesh: Path | None) -> tuple[str | None, Path | None]:
@@ -100,18 +102,23 @@ def _shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _serve(viewer: Viewer, host: str, listening: socket.socket, address: str | None) -> None:
+def _serve(viewer: Viewer, host: str, token: str, listening: socket.socket, address: str | None) -> None:
     import uvicorn
 
     from hodgeformer.viewer.app import create_app
-    from hodgeformer.viewer.guard import is_local
+    from hodgeformer.viewer.guard import PatientProtocol, is_local
 
     if not is_local(host):
         print(
-            f"hodgeformer: --host {host} lets everyone on the network use this viewer and its models", file=sys.stderr
+            f"hodgeformer: --host {host} lets everyone on the network who knows this address use the viewer",
+            file=sys.stderr,
         )
     config = uvicorn.Config(
-        create_app(viewer, host=host), log_level="warning", access_log=False, timeout_graceful_shutdown=2
+        create_app(viewer, host=host, token=token),
+        http=PatientProtocol,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=2,
     )
     if address is not None:
         webbrowser.open(address)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from hodgeformer.containers import KIND_OF, Element
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
@@ -23,25 +23,8 @@ LabelVersion = Literal["face", "edge"]
 _FACE_LABELS = ("fseg/{}.fseg", "seg/{}.seg", "seg/{}.txt", "seg/{}.fseg", "seg/{}.eseg")
 
 
-def open_shrec11(root: Path) -> DataSet:
-    """SHREC11: 30 classes of 20 shapes."""
-    return _class_folders(root, "SHREC11", 30)
-
-
-def open_cubes(root: Path) -> DataSet:
-    """Cube Engraving: cubes with one of 22 shapes pressed into a side."""
-    return _class_folders(root, "Cube Engraving", 22)
-
-
-def open_human(root: Path, *, labels: LabelVersion = "face", element: Element = "face") -> DataSet:
-    """Human: bodies from several sources with eight parts, labels per edge or per face."""
-    return _part_labels(root, "Human", HUMAN_PARTS, labels, element)
-
-
-def open_coseg(
-    root: Path, *, part: CosegPart | None = None, labels: LabelVersion = "face", element: Element = "face"
-) -> DataSet:
-    """COSEG: vases, chairs or aliens with three or four parts, labels per edge or per face.
+def open_coseg(root: Path, *, part: CosegPart | None = None, **version: Any) -> DataSet:
+    """COSEG: vases, chairs or aliens with three or four parts, in the versions that `open_parts` knows.
 
     `root` is the folder of one of them, or the one above it (`coseg_vases`, `vases`, ...).
     """
@@ -53,7 +36,7 @@ def open_coseg(
     if folder is None:
         raise DataError(f"{root}: expected train/, test/ and seg/ here or in coseg_{part}/ or {part}/")
     classes = tuple(f"part_{i + 1}" for i in range(COSEG_PARTS[part]))
-    return _part_labels(folder, f"COSEG {part}", classes, labels, element)
+    return open_parts(folder, f"COSEG {part}", classes, **version)
 
 
 def coseg_part(root: Path) -> CosegPart | None:
@@ -128,7 +111,14 @@ def is_class_folders(root: Path) -> bool:
     return root.is_dir() and any((child / split).is_dir() for child in root.iterdir() for split in SPLITS)
 
 
-def _part_labels(root: Path, name: str, classes: tuple[str, ...], labels: LabelVersion, element: Element) -> DataSet:
+def open_parts(
+    root: Path,
+    name: str,
+    classes: tuple[str, ...],
+    *,
+    labels: LabelVersion = "face",
+    element: Element = "face",
+) -> DataSet:
     """The layout of Human and COSEG: meshes in `train/` and `test/`, one label file per mesh beside them.
 
     Labels of version `labels` are carried to `element` by majority. The soft edge labels of `sseg/` are not used: they
@@ -162,7 +152,7 @@ def _has_zero(path: Path) -> bool:
         return False
 
 
-def _class_folders(root: Path, name: str, n_classes: int) -> DataSet:
+def open_classes(root: Path, name: str, n_classes: int) -> DataSet:
     """The layout `<class>/{train,test}/*.obj`: class names (the folders, sorted), and meshes named `<class>/<stem>`."""
     if not root.is_dir():
         raise DataError(f"{root}: there is no such folder")

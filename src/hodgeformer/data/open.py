@@ -6,6 +6,7 @@ import difflib
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from pydantic import Field
 
 from hodgeformer.containers import PartElement
 from hodgeformer.data.benchmarks import (
+    HUMAN_PARTS,
     CosegPart,
     LabelVersion,
     coseg_part,
@@ -21,11 +23,10 @@ from hodgeformer.data.benchmarks import (
     is_class_folders,
     is_part_labels,
     is_rna,
+    open_classes,
     open_coseg,
-    open_cubes,
-    open_human,
+    open_parts,
     open_rna,
-    open_shrec11,
 )
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import open_folder
@@ -93,9 +94,12 @@ class DataConfig(Settings):
 
 _DIVIDING = ("train_per_class", "val_per_class", "val_fraction", "test_fraction", "hold_out", "even_people")
 _OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
-    "shrec11": (open_shrec11, ("train_per_class", "val_per_class")),
-    "cubes": (open_cubes, ("val_fraction", "test_fraction")),
-    "human": (open_human, ("labels", "element", "hold_out", "val_fraction", "test_fraction", "even_people")),
+    "shrec11": (partial(open_classes, name="SHREC11", n_classes=30), ("train_per_class", "val_per_class")),
+    "cubes": (partial(open_classes, name="Cube Engraving", n_classes=22), ("val_fraction", "test_fraction")),
+    "human": (
+        partial(open_parts, name="Human", classes=HUMAN_PARTS),
+        ("labels", "element", "hold_out", "val_fraction", "test_fraction", "even_people"),
+    ),
     "coseg": (open_coseg, ("part", "labels", "element", "val_fraction", "test_fraction")),
     "rna": (open_rna, ("val_fraction", "test_fraction")),
     "figures": (synthetic_figures, ("n_train", "n_val", "n_test", "n_faces")),

@@ -93,8 +93,8 @@ def page(scenes: Sequence[Scene], *, title: str = "hodgeformer") -> str:
     data = json.dumps([_scene_data(scene) for scene in scenes], separators=(",", ":"), allow_nan=False)
     head, rest = _template().split("@TITLE@")
     middle, tail = rest.split("@DATA@")
-    # "</" would end the script element that holds the data.
-    return "".join([head, html.escape(title), middle, data.replace("</", "<\\/"), tail])
+    # "</" would end the script element that holds the data, and "<!--<script" would keep it from ending.
+    return "".join([head, html.escape(title), middle, data.replace("<", "\\u003c"), tail])
 
 
 def embedded_page(scenes: Sequence[Scene], *, height: int = 480) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from hodgeformer.draw.colormap import LOOK
 from hodgeformer.draw.lettering import ColorBar, Legend, Picture, key_band, title_band
 from hodgeformer.draw.raster import Floats, corner_normals, rasterize, shade
 from hodgeformer.errors import ConfigError, MeshError
+from hodgeformer.files import write_atomically
 from hodgeformer.mesh.geometry import face_vectors
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.palette import parse_color
@@ -64,11 +66,9 @@ def save_png(picture: Picture, path: str | os.PathLike[str]) -> None:
     """Write a picture (height, width, 3) uint8 as PNG."""
     from PIL import Image
 
-    path = Path(path)
-    try:
-        Image.fromarray(picture).save(path, format="PNG")
-    except OSError as error:
-        raise MeshError(f"{path}: cannot be written ({error.strerror}); does its folder exist?") from error
+    stream = io.BytesIO()
+    Image.fromarray(picture).save(stream, format="PNG")
+    write_atomically(Path(path), stream.getvalue())
 
 
 def stacked(pictures: Sequence[Picture]) -> Picture:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
-from scipy.spatial import cKDTree
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.errors import MeshError
@@ -132,6 +131,8 @@ class Simplified:
         unheard = np.setdiff1d(np.arange(len(small_centers)), target)
         source = np.arange(len(centers))
         if unheard.size:
+            from scipy.spatial import cKDTree
+
             nearest = cKDTree(centers).query(small_centers[unheard])[1]
             source, target = np.concatenate([source, nearest]), np.concatenate([target, unheard])
         return source, target, weights[source]
@@ -231,6 +232,8 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None, evenness: flo
     # Vertices that went down with their piece, and those that no face uses, take the nearest.
     lost = np.flatnonzero(vertex_map < 0)
     if lost.size:
+        from scipy.spatial import cKDTree
+
         vertex_map[lost] = cKDTree(surface.points[kept]).query(positions[lost])[1]
     return Simplified(mesh, small, vertex_map, whole)
 

@@ -132,6 +132,11 @@ class ModelConfig(Settings):
         return tuple(kind for kind in KINDS if kind in read)
 
     @property
+    def reads_order(self) -> bool:
+        """Whether the answer depends on the canonical order: on the directions of edges, first corners, patterns."""
+        return self.embedded != ("v",)
+
+    @property
     def target_kind(self) -> ElementKind | None:
         """The kind of element that one row of the output belongs to; None for whole meshes."""
         return KIND_OF.get(self.element)

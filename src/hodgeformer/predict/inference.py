@@ -6,7 +6,7 @@ Prediction, evaluation, the viewer and the studies all go it, so that a score sp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import cycle
 from typing import Any, Generic, TypeVar, cast
@@ -19,14 +19,15 @@ from torch import Tensor
 from hodgeformer.containers import ElementKind
 from hodgeformer.errors import MeshError
 from hodgeformer.memory import GIGABYTE, free_memory, held_memory
+from hodgeformer.mesh.features import feature_widths
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.patches import patches
-from hodgeformer.mesh.pose import n_frames
+from hodgeformer.mesh.pose import frame_signs, n_frames
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.simplify import Refined, Simplified, refine, triangulations
 from hodgeformer.nn.config import ModelConfig, bytes_per_face
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.packed.pack import pack
+from hodgeformer.packed.pack import Batch, pack
 
 T = TypeVar("T")
 Output = NDArray[np.float32]
@@ -90,9 +91,10 @@ class _OnDemand(Sequence[PreparedMesh]):
 class Seen:
     """A mesh as a model sees it: of a size that it knows, turned, in every frame of its pose, prepared.
 
-    The answers for all `views` are averaged. Those of a mesh that was simplified take turns among several
-    triangulations of it, `sized`: none of them is what a model was trained on, their mean is near it. Views of more
-    than `room` faces have no patterns; they go through the model in patches.
+    The answers for all `views` are averaged; each stands for `n_frames` frames that share all but the signs of
+    coordinates and normals. Those of a mesh that was simplified take turns among several triangulations of it, `sized`:
+    none of them is what a model was trained on, their mean is near it. Views of more than `room` faces have no
+    patterns; they go through the model in patches.
     """
 
     mesh: Mesh
@@ -100,6 +102,7 @@ class Seen:
     views: Sequence[PreparedMesh]
     config: PrepareConfig
     room: int
+    n_frames: int = 1
 
     @property
     def working_mesh(self) -> Mesh:
@@ -128,21 +131,26 @@ def see(
     *,
     turns: Sequence[FloatArray] = (),
     room: Callable[[Mesh], int] = _unlimited,
+    reads_order: bool = True,
     n_threads: int | None = None,
 ) -> Seen:
     """Everything that comes before the model, at the resolution of the configuration.
 
     `turns` are rotations to look from beside that of the file, `room` tells how many faces can be worked on at once.
+    For a model that does not read the canonical order, which each frame has its own of, the first stands for all.
     """
-    sights = [(turn, frame) for turn in (None, *turns) for frame in range(n_frames(config.pose))]
+    frames = n_frames(config.pose)
+    prepared_frames, shared_frames = (frames, 1) if reads_order else (1, frames)
+    sights = [(turn, frame) for turn in (None, *turns) for frame in range(prepared_frames)]
     sized: tuple[Simplified | Refined, ...] = ()
     if config.most_faces is not None and mesh.n_faces > config.most_faces:
-        sized = triangulations(mesh, config.most_faces, len(sights))
+        sized = triangulations(mesh, config.most_faces, len(sights) * shared_frames)
     elif 2 * mesh.n_faces < config.least_faces:
         sized = (refine(mesh, config.least_faces),)
     meshes = [way.mesh for way in sized] or [mesh]
+    sights = sights if reads_order else [sight for sight in sights for _ in meshes]
     space = room(meshes[0])
-    patterned = meshes[0].n_faces <= space
+    patterned = reads_order and meshes[0].n_faces <= space
 
     def look(working: Mesh, turn: FloatArray | None, frame: int) -> PreparedMesh:
         turned = working if turn is None else working.with_vertices(working.vertices @ turn.T)
@@ -151,7 +159,7 @@ def see(
     makers = [partial(look, working, *sight) for working, sight in zip(cycle(meshes), sights, strict=False)]
     fits = len(makers) * meshes[0].n_faces <= space
     views = tuple(make() for make in makers) if fits else _OnDemand(makers)
-    return Seen(mesh, sized, views, config, space)
+    return Seen(mesh, sized, views, config, space, shared_frames)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +214,7 @@ def _added(
     if first.seen.patched:
         passes = [_blended(model, batch[0][1], first, values, told)]
     else:
-        passes = _outputs(model, [view for _, view in batch], values)
+        passes = _outputs(model, [view for _, view in batch], first.seen, values)
     complete = []
     for (mean, view), (output, features) in zip(batch, passes, strict=True):
         mean.add(output if kind is None else view.to_file_order(output, kind), features)
@@ -262,21 +270,34 @@ def _batches(meshes: Iterable[tuple[Any, Seen]], batch_faces: int) -> Iterator[l
 
 @torch.no_grad()
 def _outputs(
-    model: HodgeFormer, views: list[PreparedMesh], values: Callable[[Tensor], Tensor] | None
+    model: HodgeFormer, views: list[PreparedMesh], seen: Seen, values: Callable[[Tensor], Tensor] | None
 ) -> list[tuple[Output, Output]]:
     """Per view a row per element in the order of the view, or one row; and the means of its features."""
-    batch = pack(views).to(next(model.parameters()).device)
-    x = model.forward_features(batch)
-    rows: Tensor = model.head(x, batch.topology).float()
-    if model.config.task != "regression":
-        rows = rows.softmax(dim=1)
-    elif values is not None:
-        rows = values(rows)
-    kind = model.config.target_kind
-    parts = rows.unsqueeze(1) if kind is None else batch.split(rows, kind)
-    means = [[part.mean(dim=0) for part in batch.split(cast(Tensor, x[k]), k)] for k in model.config.updated]
-    features = [torch.cat(each) for each in zip(*means, strict=True)]
-    return [(part.cpu().numpy(), mean.float().cpu().numpy()) for part, mean in zip(parts, features, strict=True)]
+    whole = pack(views).to(next(model.parameters()).device)
+    kind, passes = model.config.target_kind, []
+    for batch in _in_frames(whole, seen):
+        x = model.forward_features(batch)
+        rows: Tensor = model.head(x, batch.topology).float()
+        if model.config.task != "regression":
+            rows = rows.softmax(dim=1)
+        elif values is not None:
+            rows = values(rows)
+        means = [[part.mean(dim=0) for part in batch.split(cast(Tensor, x[k]), k)] for k in model.config.updated]
+        passes.append((rows, torch.stack([torch.cat(each) for each in zip(*means, strict=True)]).float()))
+    rows, features = (sum(parts[1:], parts[0]) / len(parts) for parts in zip(*passes, strict=True))
+    outputs = rows.unsqueeze(1) if kind is None else whole.split(rows, kind)
+    return [(part.cpu().numpy(), mean.cpu().numpy()) for part, mean in zip(outputs, features, strict=True)]
+
+
+def _in_frames(batch: Batch, seen: Seen) -> Iterator[Batch]:
+    """The batch in every frame that it stands for; they share the complex and all that was computed for it."""
+    groups = tuple(group for group in seen.config.features if group in ("coords", "normals"))
+    n_turned = feature_widths(groups).v  # the first columns
+    yield batch
+    for frame in range(1, seen.n_frames):
+        signs = torch.ones_like(batch.x_in.v[0])
+        signs[:n_turned] = torch.from_numpy(frame_signs(frame)).repeat(n_turned // 3)
+        yield replace(batch, x_in=batch.x_in.replace(v=batch.x_in.v * signs))
 
 
 def _blended(
@@ -293,7 +314,7 @@ def _blended(
     weight: Any = np.zeros(1 if kind is None else view.n[kind])[:, None]
     done = 0
     for patch, fading in patches(view, mean.seen.config, mean.seen.room):
-        output, means = _outputs(model, [patch], values)[0]
+        output, means = _outputs(model, [patch], mean.seen, values)[0]
         at, share = (np.zeros(1, dtype=np.int64), np.ones(1)) if kind is None else (patch.order[kind], fading[kind])
         if np.ndim(total) == 0:
             total = np.zeros((len(weight), output.shape[1]), dtype=np.float32)

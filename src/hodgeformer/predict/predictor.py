@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 
 from hodgeformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.containers import PartElement
-from hodgeformer.errors import CheckpointError, ConfigError, HodgeFormerError
+from hodgeformer.errors import CheckpointError, ConfigError
 from hodgeformer.familiarity import impression
 from hodgeformer.files import write_atomically
 from hodgeformer.memory import return_freed_memory
@@ -73,6 +73,18 @@ class _Failed:
     error: Exception
 
 
+def _groups(meshes: Iterable[tuple[MeshLike, Seen]], batch_faces: int) -> Iterator[list[tuple[MeshLike, Seen]]]:
+    """Neighbors in the list of together at most so many faces, or single ones."""
+    group: list[tuple[MeshLike, Seen]] = []
+    for given, seen in meshes:
+        if group and sum(other.n_faces for _, other in group) + seen.n_faces > batch_faces:
+            yield group
+            group = []
+        group.append((given, seen))
+    if group:
+        yield group
+
+
 class Predictor:
     """A trained model and everything around it: preparing as in training, batches, averaging, the way back.
 
@@ -119,7 +131,7 @@ class Predictor:
         """
         chosen = self._checked(options)
         seen = self._see(mesh, chosen, self._room(chosen))
-        return next(self._results([(mesh, seen)], chosen, report))
+        return self._results([(mesh, seen)], chosen, report)[0]
 
     def predict_many(
         self,
@@ -135,7 +147,8 @@ class Predictor:
         is told to `on_error` and left out. `report` is told the share of the work on the present mesh that is done.
         """
         chosen = self._checked(options)
-        return self._results(self._seen_ahead(meshes, chosen, on_error), chosen, report)
+        groups = _groups(self._seen_ahead(meshes, chosen, on_error), chosen.batch_faces)
+        return (result for group in groups for result in self._answered(group, chosen, on_error, report))
 
     def _checked(self, options: dict[str, Any]) -> PredictOptions:
         chosen = PredictOptions(**options)
@@ -156,6 +169,7 @@ class Predictor:
             self.checkpoint.at(options.faces),
             turns=random_turns(options.tta - 1, self.checkpoint.turn_axis, seed=options.seed),
             room=room,
+            reads_order=self.checkpoint.model.reads_order,
             n_threads=n_threads,
         )
 
@@ -169,7 +183,7 @@ class Predictor:
         def attempt(given: MeshLike) -> Seen | _Failed:
             try:
                 return self._see(given, options, space, n_threads=1)
-            except (HodgeFormerError, OSError) as error:
+            except Exception as error:  # whatever it is, it is told with its mesh, and the others go on
                 return _Failed(error)
 
         ahead = n_threads = thread_count()
@@ -196,14 +210,36 @@ class Predictor:
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    def _results(
-        self, meshes: Iterable[tuple[MeshLike, Seen]], options: PredictOptions, report: Report | None
+    def _answered(
+        self,
+        group: list[tuple[MeshLike, Seen]],
+        options: PredictOptions,
+        on_error: OnError | None,
+        report: Report | None,
     ) -> Iterator[Result]:
+        """The answers for meshes that share passes; where one of them fails, each is tried alone."""
+        try:
+            found = self._results(group, options, report)
+        except Exception as error:
+            if on_error is None:
+                raise
+            if len(group) == 1:
+                on_error(group[0][0], error)
+                return
+            for one in group:
+                yield from self._answered([one], options, on_error, report)
+        else:
+            yield from found
+
+    def _results(
+        self, meshes: list[tuple[MeshLike, Seen]], options: PredictOptions, report: Report | None
+    ) -> list[Result]:
         checkpoint, model = self.checkpoint, self.checkpoint.model
         kind = model.target_kind
         found = answers(
             self.model, meshes, batch_faces=options.batch_faces, temperature=checkpoint.temperature, report=report
         )
+        results = []
         for answer in found:
             seen, outputs = answer.seen, answer.output
             familiarity, warnings = self._familiar(answer)
@@ -223,7 +259,8 @@ class Predictor:
                 up_axis=options.up,
                 heights=checkpoint.heights,
             )
-            yield result if options.element is None else result.on(options.element)
+            results.append(result if options.element is None else result.on(options.element))
+        return results
 
     def _familiar(self, answer: Answered[Any]) -> tuple[float | None, tuple[str, ...]]:
         """How familiar a mesh is, where the model can tell, and what sets it apart, a sentence each."""

@@ -7,8 +7,7 @@ import difflib
 import json
 import re
 import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,9 @@ from hodgeformer.settings import Settings, Table, read_toml
 from hodgeformer.train.config import TABLES, with_overrides
 from hodgeformer.train.fit import train
 from hodgeformer.train.listener import Listener
-from hodgeformer.train.loop import Run
 from hodgeformer.train.run_folder import InUseError, RunFolder
 from hodgeformer.train.setup import Setup, set_up
+from hodgeformer.train.state import Position
 
 _HERE = Path(__file__).resolve()
 _FOLDERS = tuple(_HERE.parents[up] / "configs" / kind for up in (1, 3) for kind in ("ablation", "results"))
@@ -219,13 +218,11 @@ def main_table(study: Study, results: Path, name: str) -> list[dict[str, Any]]:
 
 
 def _told(path: Path, name: str) -> dict[str, float]:
-    """Mean, deviation and seeds in percent that a file of results gives for a row; nothing where it has none."""
+    """Mean, deviation and seeds that a file of results gives for a row; nothing where it has none."""
     if not path.is_file():
         return {}
     with path.open(encoding="utf-8", newline="") as stream:
-        found = next((row for row in csv.DictReader(stream) if name in (row.get("row"), row.get("score"))), {})
-    if "value" in found:  # one model, evaluated: a share
-        return {"mean": round(100 * float(found["value"]), 2), "seeds": 1}
+        found: dict[str, str] = next((row for row in csv.DictReader(stream) if row["row"] == name), {})
     return {key: float(found[key]) if key != "seeds" else int(found[key]) for key in _TOLD if found.get(key)}
 
 
@@ -234,16 +231,17 @@ def _train(run: PlannedRun, listener: Listener) -> RunResult:
     begun = (run.folder / "config.toml").is_file()
     setup = set_up(None if begun else run.tables, run.folder, listener=listener, create=True)
     if setup.tested is None:
-        raise DataError(f"{setup.dataset.name}: a study needs a validation or a test split to score on")
-    with _CpuClock(run.folder / "cpu_seconds.json") as cpu_seconds:
-        training = train(setup, listener=listener)
-    result = _scored(setup, training, cpu_seconds())
+        raise DataError(
+            f"{setup.dataset.name}: a study needs a validation or a test split to score on; draw one, such as with "
+            "--set data.val_fraction=0.15"
+        )
+    result = _scored(setup, train(setup, listener=listener).position)
     write_atomically(run.result, json.dumps(asdict(result), indent=2).encode())
     setup.folder.state.unlink(missing_ok=True)  # as large as three models, and no longer needed
     return result
 
 
-def _scored(setup: Setup, training: Run, cpu_seconds: float) -> RunResult:
+def _scored(setup: Setup, end: Position) -> RunResult:
     """The last weights and not the best ones: where validation data also scores, choosing by it would flatter."""
     assert setup.tested is not None
     model = load_checkpoint(setup.folder.last).build_model()
@@ -252,29 +250,11 @@ def _scored(setup: Setup, training: Run, cpu_seconds: float) -> RunResult:
         score=scores.main,
         score_name=scores.main_name,
         split=setup.tested,
-        cpu_minutes=cpu_seconds / 60,
-        minutes=training.position.elapsed / 60,
-        epochs=training.position.epoch,
+        cpu_minutes=end.cpu / 60,
+        minutes=end.elapsed / 60,
+        epochs=end.epoch,
         n_parameters=model.n_parameters,
     )
-
-
-class _CpuClock:
-    """CPU seconds of this process over all sittings, kept in a file."""
-
-    def __init__(self, path: Path, clock: Callable[[], float] = time.process_time) -> None:
-        self._path, self._clock = path, clock
-
-    def __enter__(self) -> Callable[[], float]:
-        self._began = self._clock()
-        self._before = json.loads(self._path.read_text()) if self._path.is_file() else 0.0
-        return self._total
-
-    def __exit__(self, *_: object) -> None:
-        write_atomically(self._path, json.dumps(self._total()).encode())
-
-    def _total(self) -> float:
-        return float(self._before) + self._clock() - self._began
 
 
 def _merged(*parts: Mapping[str, Table]) -> dict[str, Table]:

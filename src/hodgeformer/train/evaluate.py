@@ -139,7 +139,7 @@ class Evaluator:
         if sample.name in self._remembered:
             return self._remembered[sample.name]
         mesh, target = self._dataset.load(sample)
-        seen = see(mesh, self._config, turns=self._turns, room=room)
+        seen = see(mesh, self._config, turns=self._turns, room=room, reads_order=room.model.reads_order)
         if seen.n_faces <= self._room:
             self._remembered[sample.name] = target, seen
             self._room -= seen.n_faces

@@ -82,6 +82,7 @@ class Run:
         self.position = Position()
         self.rows: list[Row] = []
         self._began = self._saved = self._started = clock()
+        self._cpu_began = time.process_time()
         self._centering: list[Batch] | None = None if setup.dataset.kind is None else []
 
     @property
@@ -141,15 +142,15 @@ class Run:
         n_batches = self._loader.n_batches(epoch)
         share = 0.0
         for batch in self._loader.batches(epoch, self.position.batch):
-            elapsed, stop = self._common()
+            elapsed, stop, due = self._common()
             share = self._share(n_batches, elapsed)
-            if stop:
+            if stop or due:
                 self._save()
+            if stop:
                 raise Stopped(f"stopped in epoch {epoch + 1}")
             if share >= 1.0 and self.position.step > 0:
                 break
             self._step(batch, share)
-            self._save_sometimes()
         self._learner.check_weights()
         self._end_epoch(self._share(n_batches, self._common()[0]))
 
@@ -237,21 +238,19 @@ class Run:
         at = self.position
         return self._schedule.progress(epoch=at.epoch, batch=at.batch, n_batches=n_batches, elapsed=elapsed)
 
-    def _common(self) -> tuple[float, bool]:
-        """Elapsed seconds and whether to stop, the same in all processes."""
-        elapsed, stop = self._setup.processes.from_first([self.elapsed, float(self._should_stop())])
-        return elapsed, bool(stop)
-
-    def _save_sometimes(self) -> None:
-        due = self._clock() - self._saved > 60.0 * self._setup.config.train.save_every
-        if self._setup.processes.from_first([float(due)])[0]:
-            self._save()
+    def _common(self) -> tuple[float, bool, bool]:
+        """Elapsed seconds, whether to stop and whether a state is due, the same in all processes."""
+        late = self._clock() - self._saved > 60.0 * self._setup.config.train.save_every
+        mine = [self.elapsed, float(self._should_stop()), float(late)]
+        elapsed, stop, due = self._setup.processes.from_first(mine)
+        return elapsed, bool(stop), bool(due)
 
     def _save(self) -> None:
         self._learner.check_weights()  # the state on disk is the last good one
-        elapsed = self.elapsed
-        self._began = self._saved = self._clock()
-        self.position = replace(self.position, elapsed=elapsed)
+        cpu, now = self.position.cpu - self._cpu_began, time.process_time()
+        self.position = replace(self.position, elapsed=self.elapsed, cpu=cpu + now)
+        self._began, self._cpu_began = self._clock(), now
+        self._saved = self._began
         setup = self._setup
         save_state(
             setup.folder.state, self.position, self._learner, processes=setup.processes, data=setup.census.fingerprint

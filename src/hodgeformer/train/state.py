@@ -22,14 +22,16 @@ _KIND = "training state"
 class Position:
     """The next batch to train on, and what was summed up on the way.
 
-    `learned` is the sum over the epoch so far. `elapsed` are seconds of training, over all sittings. `best` is the best
-    validation score and `best_epoch` its epoch; `evaluated` the share of the run after which was evaluated last.
+    `learned` is the sum over the epoch so far. `elapsed` are seconds of training, over all sittings, and `cpu` those of
+    the processor in this process. `best` is the best validation score and `best_epoch` its epoch; `evaluated` the share
+    of the run after which was evaluated last.
     """
 
     epoch: int = 0
     batch: int = 0
     step: int = 0
     elapsed: float = 0.0
+    cpu: float = 0.0
     learned: Learned = field(default_factory=Learned)
     best: float | None = None
     best_epoch: int = -1

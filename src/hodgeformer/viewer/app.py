@@ -182,8 +182,8 @@ def make_viewer(*, model: str | None, mesh: Path | None, out: Path, faces: Faces
     )
 
 
-def create_app(viewer: Viewer, *, host: str = "127.0.0.1") -> Starlette:
-    """The ASGI application; `host` is the address it will listen on."""
+def create_app(viewer: Viewer, *, host: str = "127.0.0.1", token: str | None = None) -> Starlette:
+    """The ASGI application; `host` is the address it will listen on, `token` what the address of the page must have."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -208,7 +208,7 @@ def create_app(viewer: Viewer, *, host: str = "127.0.0.1") -> Starlette:
     ]
     return Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, hosts=Hosts.of(host))],
+        middleware=[Middleware(Guard, hosts=Hosts.of(host), token=token)],
         exception_handlers={HodgeFormerError: _explain, HTTPException: _explain_http, Exception: _apologize},
         lifespan=lifespan,
     )

@@ -1,17 +1,26 @@
-"""What keeps other web sites out: only this page, under the names of this machine, may talk to the server.
+"""What keeps strangers out: only this page, under the names of this machine, with its token, may talk to the server.
 
 A page on another site can make a browser send requests to 127.0.0.1, and can point a name of its own at 127.0.0.1
-(DNS rebinding). The first is told by `Origin` and `Sec-Fetch-Site`, the second by `Host`.
+(DNS rebinding). The first is told by `Origin` and `Sec-Fetch-Site`, the second by `Host`. Other users of the machine
+can send whatever they like, but do not know the token: the printed address has it, the browser keeps it as a cookie.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import secrets
 from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEADER_PATIENCE = 30.0  # seconds for the headers of a request
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HEADERS = {
@@ -51,24 +60,44 @@ class Hosts:
 
 @dataclass(frozen=True)
 class Guard:
-    """ASGI middleware: refuses foreign hosts and origins, and adds the headers that keep the page to itself."""
+    """ASGI middleware: refuses foreign hosts, origins and users, and adds the headers that keep the page to itself.
+
+    Without a `token` everyone on the machine may use the server.
+    """
 
     app: ASGIApp
     hosts: Hosts
+    token: str | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        reason = self._reason_to_refuse(Headers(scope=scope), str(scope["path"]))
+        headers = Headers(scope=scope)
+        reason = self._reason_to_refuse(headers, str(scope["path"]))
+        answer: ASGIApp = self.app if reason is None else JSONResponse({"error": reason}, status_code=403)
+        if reason is None and self.token is not None:
+            answer = self._let_in(self.token, headers, scope)
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        app = self.app if reason is None else JSONResponse({"error": reason}, status_code=403)
-        await app(scope, receive, send_guarded)
+        await answer(scope, receive, send_guarded)
+
+    def _let_in(self, token: str, headers: Headers, scope: Scope) -> ASGIApp:
+        """The page for whoever has the cookie; for whoever has the printed address, the cookie."""
+        # Cookies do not know of ports, and several viewers may run.
+        name = f"hodgeformer-{headers.get('host', '').rpartition(':')[2]}"
+        if _same(_cookies(headers).get(name, ""), token):
+            return self.app
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[-1]
+        if scope["path"] == "/" and _same(given, token):
+            answer = RedirectResponse("/", status_code=303)
+            answer.set_cookie(name, token, httponly=True, samesite="strict")
+            return answer
+        return JSONResponse({"error": "Open the address that `hodgeformer view` printed, with its token."}, 403)
 
     def _reason_to_refuse(self, headers: Headers, path: str) -> str | None:
         host = headers.get("host", "")
@@ -85,10 +114,38 @@ class Guard:
         return None
 
 
+class PatientProtocol(H11Protocol):
+    """HTTP that gives a connection up on which no request begins, or goes on after its first half."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(HEADER_PATIENCE, self._look, None)
+
+    def _look(self, before: Any) -> None:
+        busy = self.cycle is not None and not self.cycle.response_complete
+        if self.transport.is_closing():
+            return
+        if not busy and self.cycle is before:
+            self.transport.close()
+        else:
+            self.loop.call_later(HEADER_PATIENCE, self._look, self.cycle)
+
+
 def is_local(host: str) -> bool:
     """Whether only this machine reaches a server that listens on `host`."""
     address = _address(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
+
+
+def _cookies(headers: Headers) -> dict[str, str]:
+    try:
+        return {name: morsel.value for name, morsel in SimpleCookie(headers.get("cookie", "")).items()}
+    except CookieError:
+        return {}
+
+
+def _same(given: str, token: str) -> bool:
+    return secrets.compare_digest(given.encode(), token.encode())
 
 
 def _without_port(header: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -53,7 +54,9 @@ class Content:
             for kind in [kind for kind in attributes if kind.startswith("face")]:
                 attributes[kind] = attributes[kind][polygons]
         notes.extend(_notes_on(faces, len(self.vertices)))
-        return Mesh(self.vertices, faces, path.stem, polygons, tuple(notes), attributes)
+        # The name of a file need not be text; that of a mesh is written into pages and files.
+        name = os.fsencode(path.stem).decode("utf-8", "replace")
+        return Mesh(self.vertices, faces, name, polygons, tuple(notes), attributes)
 
     def _check(self, path: Path) -> None:
         if len(self.n_corners) == 0:

@@ -1,0 +1,31 @@
+"""The documentation site: `make docs` builds it into docs/_build, without network, and fails on any warning."""
+
+import sys
+from pathlib import Path
+
+from pygments.lexers.special import TextLexer
+from sphinx.highlighting import lexers
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
+
+import reference  # noqa: E402
+
+import hodgeformer  # noqa: E402
+
+project = "hodgeformer"
+author = "The hodgeformer developers"
+release = version = hodgeformer.__version__
+extensions = ["myst_parser"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "hodgeformer"
+html_static_path: list[str] = []
+html_show_sourcelink = False
+html_copy_source = False
+html_show_copyright = False
+smartquotes = False  # would turn -- of options into a dash
+lexers["mermaid"] = TextLexer()  # drawings of the architecture are read as text here
+
+reference.write(HERE / "reference")

@@ -1,0 +1,156 @@
+"""What nobody foresaw: one line with the file and how to report it, and the other files go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from hodgeformer.cli import app
+from hodgeformer.mesh.io import save_mesh
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.predict.result import Result as Answer
+from meshes import icosphere
+from tiny_models import write_tiny
+
+GOOD, BAD = ("a.obj", "c.obj"), "b.obj"
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three balls; the second has a size of its own, by which the model can be made to fail at it."""
+    meshes = tmp_path / "meshes"
+    meshes.mkdir()
+    for name in (*GOOD, BAD):
+        save_mesh(icosphere(2 if name == BAD else 1), meshes / name)
+    return meshes
+
+
+def stumble(monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    """Something that no one expects, at one stage of the work on the bad mesh."""
+
+    def fail(*given: Any, **named: Any) -> Any:
+        raise ZeroDivisionError("oh\ndear")
+
+    if stage == "reading":
+        from hodgeformer.mesh import io
+
+        real_read = io._read_bytes
+        monkeypatch.setattr(io, "_read_bytes", lambda path: fail() if path.name == BAD else real_read(path))
+    elif stage == "predicting":
+        real_forward = HodgeFormer.forward_features
+        sized = lambda model, batch: fail() if 162 in batch.topology.offsets.v.diff() else real_forward(model, batch)  # noqa: E731
+        monkeypatch.setattr(HodgeFormer, "forward_features", sized)
+    else:
+        real_save = Answer.save
+        saved = lambda answer, path: fail() if Path(path).stem == "b" else real_save(answer, path)  # noqa: E731
+        monkeypatch.setattr(Answer, "save", saved)
+
+
+@pytest.mark.parametrize("stage", ["reading", "predicting", "writing"])
+def test_one_bad_file_stops_no_folder(
+    model: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    stumble(monkeypatch, stage)
+    answer = run("predict", model, folder, "--out", tmp_path / "out", "--json")
+    assert answer.exit_code == 1, answer.output
+    told = json.loads(answer.stdout)
+    assert [Path(result["file"]).name for result in told["results"]] == list(GOOD)
+    (failed,) = told["failed"]
+    assert Path(failed["file"]).name == BAD
+    assert "an unexpected ZeroDivisionError" in failed["error"] and "oh dear" in failed["error"]
+    (line,) = answer.stderr.splitlines()
+    assert str(folder / BAD) in line and "please report it" in line
+    shown = CliRunner().invoke(app, ["--debug", "predict", str(model), str(folder), "--out", str(tmp_path / "out")])
+    assert shown.exit_code == 1
+    assert "Traceback" in shown.stderr
+
+
+def test_one_bad_file_stops_no_check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stumble(monkeypatch, "reading")
+    answer = run("check", folder, "--json")
+    assert answer.exit_code == 1
+    told = json.loads(answer.stdout)
+    assert [Path(mesh["path"]).name for mesh in told["meshes"]] == list(GOOD)
+    assert [Path(mesh["path"]).name for mesh in told["failed"]] == [BAD]
+    assert answer.stderr.count("\n") == 1
+    assert "1 cannot be read" in run("check", folder).stdout
+
+
+@pytest.mark.parametrize("verb", ["predict", "check"])
+def test_a_single_file_ends_with_one_line_and_code_three(
+    model: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    stumble(monkeypatch, "reading")
+    words = [model, folder / BAD, "--out", tmp_path / "out"] if verb == "predict" else [folder / BAD]
+    answer = run(verb, *words)
+    assert answer.exit_code == 3
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith(f"hodgeformer: {folder / BAD}: an unexpected ZeroDivisionError at test_unexpected.py:")
+    assert "`hodgeformer --debug ...`" in line
+    with pytest.raises(ZeroDivisionError):
+        CliRunner().invoke(app, ["--debug", verb, *map(str, words)], catch_exceptions=False)
+
+
+def test_what_nobody_foresaw_in_any_verb_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hodgeformer.predict import pretrained
+
+    def fail(*given: object) -> None:
+        raise KeyError("x" * 5000)
+
+    monkeypatch.setattr(pretrained, "bundled_models", fail)
+    for words in (["models"], ["info", "nothing"], ["study", "robustness", "nothing", "nowhere"]):
+        answer = run(*words)
+        assert answer.exit_code == 3, answer.output
+        assert answer.stderr.count("\n") == 1
+        assert "an unexpected KeyError" in answer.stderr and "--debug" in answer.stderr
+        assert len(answer.stderr) < 1600
+
+
+def test_a_long_refusal_is_cut(tmp_path: Path) -> None:
+    answer = run("info", tmp_path / ("a/" * 1500))
+    assert answer.exit_code == 2
+    assert len(answer.stderr) < 1600 and answer.stderr.count("\n") == 1
+
+
+def test_an_empty_name_is_no_folder(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_mesh(icosphere(1), tmp_path / "ball.obj")
+    answer = run("predict", model, "")
+    assert answer.exit_code == 2
+    assert "an empty name stands for no mesh" in answer.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes there")
+def test_names_of_files_need_not_be_text(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "meshes"
+    folder.mkdir()
+    save_mesh(icosphere(1), tmp_path / "ball.obj")
+    strange = folder / os.fsdecode(b"b\xff\xe9.obj")
+    strange.write_bytes((tmp_path / "ball.obj").read_bytes())
+    checked = run("check", folder)
+    assert checked.exit_code == 0, checked.output
+    formats = "ply,glb,json,html,txt,npz,png"
+    answer = run("predict", model, folder, "--out", tmp_path / "out", "--format", formats)
+    assert answer.exit_code == 0, answer.output
+    assert r"b\udcff\udce9.obj: " in answer.stdout
+    written = {path.suffix for path in (tmp_path / "out").iterdir()}
+    assert written == {f".{name}" for name in formats.split(",")}
+    assert json.loads(run("check", folder, "--json").stdout)["meshes"]
+    strange.write_bytes(b"no mesh")
+    refused = run("check", folder)
+    assert refused.exit_code == 1 and refused.stderr.count("\n") == 1

@@ -1,0 +1,171 @@
+"""The documentation: its reference has no gap, its commands run, its pages are built without a warning."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference", DOCS / "reference.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_verb_and_option_has_a_sentence(reference: ModuleType) -> None:
+    found = list(reference.verbs())
+    assert {"hodgeformer train", "hodgeformer study ablation"} <= {name for name, _, _ in found}
+    for name, text, rows in found:
+        assert text.endswith((".", "...")), name
+        for row in rows:
+            assert row.meaning.split("  [")[0].strip().endswith("."), f"{name} {row.name}"
+
+
+def test_every_setting_has_a_sentence_and_a_default(reference: ModuleType) -> None:
+    for title, group in reference.GROUPS:
+        for row in reference.settings(group):
+            assert row.meaning, f"{title} {row.name}: name it in backticks in the docstring of {group.__name__}"
+            assert "; default " in row.values
+
+
+def test_every_public_name_has_a_sentence(reference: ModuleType) -> None:
+    for name, value in reference.public_names():
+        assert (inspect.getdoc(value) or "").strip(), name
+
+
+def test_every_public_function_has_an_example_that_runs(reference: ModuleType) -> None:
+    """Those of the README and of the page of public names are run by their own tests."""
+    examples = (ROOT / "README.md").read_text() + (DOCS / "library.md").read_text()
+    code = "".join(re.findall(r"```python\n(.*?)```", examples, flags=re.DOTALL))
+    functions = [name for name, value in reference.public_names() if inspect.isfunction(value)]
+    assert [name for name in functions if not re.search(rf"{re.escape(name)}\(", code)] == []
+
+
+def test_the_reference_says_what_the_code_says(reference: ModuleType, tmp_path: Path) -> None:
+    reference.write(tmp_path / "reference")
+    settings = (tmp_path / "reference" / "settings.md").read_text()
+    assert "| `lr` | number > 0; default left open |" in settings
+    assert '| `optimizer` | `"adam"`, `"adamw"`; default `"adamw"` |' in settings
+    commands = (tmp_path / "reference" / "commands.md").read_text()
+    assert "## `hodgeformer predict`" in commands and "`--format" in commands
+    assert "## `hf.Predictor`" in (tmp_path / "reference" / "api.md").read_text()
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), flags=re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the page asks for: OBJ files, CSV files with a label per face, its dataset.toml, and a new mesh."""
+    from hodgeformer.data.figures import figure
+    from hodgeformer.mesh.io import save_mesh
+
+    folder = tmp_path_factory.mktemp("own")
+    for kind in ("meshes", "labels"):
+        (folder / "my_data" / kind).mkdir(parents=True)
+    for i in range(8):
+        mesh, labels = figure(np.random.default_rng(i), n_faces=200)
+        save_mesh(mesh, folder / "my_data" / "meshes" / f"{i}.obj")
+        np.savetxt(folder / "my_data" / "labels" / f"{i}.csv", labels, fmt="%d")
+    (folder / "my_data" / "dataset.toml").write_text(blocks("own-data.md", "toml")[0])
+    save_mesh(figure(np.random.default_rng(99), n_faces=300)[0], folder / "new.obj")
+    return folder
+
+
+@pytest.mark.slow
+def test_from_folder_to_model_as_the_page_says(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    lines = [line.split("  #")[0].strip() for block in blocks("own-data.md", "sh") for line in block.splitlines()]
+    assert len(lines) >= 5
+    for command in lines:
+        words = shlex.split(command)
+        if words[1] == "train":  # minutes otherwise; what it does is the same
+            words += ["--set", "train.epochs=1", "--set", "model.d_model=16", "--set", "model.n_heads=2"]
+        run = subprocess.run(words, cwd=desk, env=environment, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, f"{command}\n{run.stdout}\n{run.stderr}"
+    assert all((desk / "out" / f"new.{suffix}").is_file() for suffix in ("ply", "json", "png", "html"))
+    monkeypatch.chdir(desk)
+    names: dict[str, object] = {}
+    for block in blocks("own-data.md", "python"):
+        exec(block, names)
+    assert len(names["result"].labels) > 200
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+def test_commands_of_every_page_exist(page: str, reference: ModuleType) -> None:
+    """Verbs and options that a page names are those of the program."""
+    known = {
+        name: {word for row in rows for word in re.findall(r"--[\w-]+", row.name)}
+        for name, _, rows in reference.verbs()
+    }
+    for line in re.findall(r"hodgeformer (?!\.)[^\n`#]*", (DOCS / page).read_text()):
+        words = line.split()
+        verb = f"hodgeformer {words[0]}"
+        if verb not in known:
+            continue  # prose
+        if words[0] == "study" and len(words) > 1:
+            verb = f"hodgeformer study {words[1].rstrip('`;,')}"
+            assert verb in known, f"{page}: {line}"
+        for option in re.findall(r"(?<!\S)--[\w-]+", line.split(" -m ")[-1]):
+            assert option in known[verb] or option in known["hodgeformer"], f"{page}: {line}"
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+def test_files_that_a_page_names_exist(page: str) -> None:
+    rooms = {path.name for path in (ROOT / "src" / "hodgeformer").iterdir() if path.is_dir()}
+    named = re.findall(r"`(\w+)/([\w/]+\.py)`", (DOCS / page).read_text())
+    missing = [
+        f"{room}/{file}"
+        for room, file in named
+        if room in rooms and not (ROOT / "src/hodgeformer" / room / file).is_file()
+    ]
+    assert missing == []
+
+
+def test_pictures_are_small() -> None:
+    pictures = sorted((DOCS / "images").iterdir())
+    assert pictures
+    assert all(picture.stat().st_size < 150_000 for picture in pictures)
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_without_network(tmp_path: Path) -> None:
+    pytest.importorskip("furo")
+    source = tmp_path / "docs"
+    shutil.copytree(DOCS, source, ignore=shutil.ignore_patterns("_build"))
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        str(source),
+        str(tmp_path / "site"),
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])}
+    run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert run.returncode == 0, run.stderr
+    for page in (tmp_path / "site").rglob("*.html"):
+        outside = re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(https?:|//)', page.read_text())
+        assert not outside, page.name
