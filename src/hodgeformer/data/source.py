@@ -61,8 +61,11 @@ class BatchSource:
         prepare: PrepareConfig,
         augment: AugmentConfig | None,
         seed: int,
+        reads_order: bool = True,
+        spreads: bool = False,
     ) -> None:
         self.samples = samples
+        self._reads_order, self._spreads = reads_order, spreads
         self._dataset = dataset
         self._prepare = prepare
         self._augment = augment
@@ -72,7 +75,14 @@ class BatchSource:
         self._memory_left = _MEMORY
 
     def batch(self, key: Key) -> Batch:
-        return pack([self.prepared(i, key.epoch, n_threads=None) for i in key.members], transpose=True)
+        return self.packed([self.prepared(i, key.epoch, n_threads=None) for i in key.members])
+
+    def packed(self, meshes: list[PreparedMesh]) -> Batch:
+        """With what the model will ask for: in a worker it costs the model no time."""
+        batch = pack(meshes, transpose=self._reads_order)
+        if self._spreads:
+            _ = batch.topology.surface
+        return batch
 
     def prepared(self, position: int, epoch: int, *, n_threads: int | None) -> PreparedMesh:
         """One mesh of the split as the model sees it in an epoch."""
@@ -89,7 +99,7 @@ class BatchSource:
             mesh = mesh.with_vertices(posed(mesh.vertices, mesh.faces, config.pose, frame))
             config = config.replace(pose="file")
             mesh, target = augmented(mesh, target, self._augment, rng, kind=kind, swapped=self._swapped)
-        prepared = prepare(mesh, config, seed=seed, frame=frame, n_threads=n_threads)
+        prepared = prepare(mesh, config, seed=seed, frame=frame, patterned=self._reads_order, n_threads=n_threads)
         return prepared.with_target(target if kind is None else prepared.from_file_order(target, kind))
 
     def _working(self, position: int, epoch: int) -> tuple[Mesh, NDArray[Any]]:
@@ -179,7 +189,7 @@ def _answer(source: BatchSource, key: Key, pipe: Connection) -> Batch | Exceptio
         for position in key.members:
             pipe.send(position)
             prepared.append(source.prepared(position, key.epoch, n_threads=1))
-        return in_one_block(pack(prepared, transpose=True))
+        return in_one_block(source.packed(prepared))
     except HodgeFormerError as error:
         where, message = source.samples[position].where, str(error)
         return type(error)(message if where in message else f"{where}: {message}")
