@@ -54,11 +54,7 @@ class Loader:
         self._batch_size, self._batch_faces, self._n_faces = batch_size, batch_faces, n_faces
         self._seed = seed
         self._rank, self._world_size = rank, world_size
-<<<<<<< HEAD
         self._n_workers = n_workers
-        self._source = BatchSource(dataset, self.samples, prepare=prepare, augment=augment, seed=seed)
-=======
-        self._n_workers, self._prefetch = n_workers, prefetch
         self._source = BatchSource(
             dataset,
             self.samples,
@@ -68,7 +64,6 @@ class Loader:
             reads_order=reads_order,
             spreads=spreads,
         )
->>>>>>> n
         self._epochs: dict[int, list[Key]] = {}
         self._workers: list[Worker] = []
         self._asked: deque[Worker] = deque()  # in the order of the batches
