@@ -48,8 +48,8 @@ class Checkpoint(Settings):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    model: ModelConfig
     prepare: PrepareConfig
+    model: ModelConfig
     weights: Mapping[str, Tensor] = Field(exclude=True, repr=False)
     name: str = Field(default="model", max_length=200)
     classes: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class Checkpoint(Settings):
             model = HodgeFormer(self.model)
         expected, found = model.state_dict(), self.weights
         different = sorted(set(expected) ^ set(found)) or sorted(
-            name for name in expected if expected[name].shape != found[name].shape
+            name for name, weight in expected.items() if _form(weight) != _form(found[name])
         )
         if different:
             raise CheckpointError(
@@ -115,6 +115,10 @@ class Checkpoint(Settings):
             )
         model.load_state_dict({name: weight.clone() for name, weight in found.items()}, assign=True)
         return model.eval()
+
+
+def _form(weight: Tensor) -> tuple[torch.Size, bool]:
+    return weight.shape, weight.is_floating_point()
 
 
 def versions() -> dict[str, str]:
@@ -144,7 +148,10 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path}: '{broken}' has weights that are no numbers, as training leaves that diverged")
     settings = {name: header[name] for name in Checkpoint.model_fields if name in header}
     try:
-        return Checkpoint(**{**settings, "weights": weights, "path": path})
+        found = Checkpoint(**{**settings, "weights": weights, "path": path})
+        if found.model.task != "regression" and not found.classes:
+            raise ConfigError("its classes have no names")
+        return found
     except ConfigError as error:
         raise CheckpointError(f"{path}: the settings in the checkpoint make no sense ({error})") from None
 

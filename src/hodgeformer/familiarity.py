@@ -126,7 +126,7 @@ class Familiarity(Settings):
             "opening": "a large hole, so that a part may be missing",
         }
         reasons = tuple(words[name] for name, excess in strange.items() if excess > 1)
-        return 2.0 ** -(max(0.0, *strange.values()) ** 2), reasons
+        return 2.0 ** -(min(30.0, max(0.0, *strange.values())) ** 2), reasons
 
 
 def impression(mesh: Mesh, features: FloatArray, probabilities: NDArray[np.floating] | None) -> Impression:
@@ -154,4 +154,5 @@ def _moments(features: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _distance(features: FloatArray, center: FloatArray, spread: FloatArray) -> float:
-    return float(np.sqrt(np.mean(((features - center) / spread) ** 2)))
+    with np.errstate(over="ignore"):  # infinitely far is far enough
+        return float(np.sqrt(np.mean(((features - center) / spread) ** 2)))

@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import stat
+import sys
 import tempfile
 import time
 import warnings
@@ -85,6 +86,8 @@ def keep_compiled_code(package: Path) -> None:
         warnings.warn("no folder can be written to keep compiled code in; every start compiles anew", stacklevel=2)
         return
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
+    if "numba" in sys.modules:  # which has read it already
+        sys.modules["numba"].config.CACHE_DIR = str(folder)
     warnings.warn(
         f"neither the installation nor {caches} can be written; compiled code is kept in {folder}, or where "
         "NUMBA_CACHE_DIR says",

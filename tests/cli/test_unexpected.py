@@ -91,6 +91,19 @@ def test_one_bad_file_stops_no_check(folder: Path, monkeypatch: pytest.MonkeyPat
     assert "1 cannot be read" in run("check", folder).stdout
 
 
+def test_one_bad_file_stops_no_check_of_a_data_set(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder.parent / "labels").mkdir()
+    for path in folder.iterdir():
+        n_faces = path.read_text().count("\nf ")
+        (folder.parent / "labels" / f"{path.stem}.txt").write_text("0\n1\n" * (n_faces // 2))
+    text = 'task = "segmentation"\nclasses = ["x", "y"]\nlabels = "labels"\n[split]\ntrain = 1.0\n'
+    (folder.parent / "dataset.toml").write_text(text)
+    stumble(monkeypatch, "reading")
+    answer = run("check", folder.parent, "--json")
+    assert answer.exit_code == 1
+    assert "an unexpected ZeroDivisionError" in json.dumps(json.loads(answer.stdout))
+
+
 @pytest.mark.parametrize("verb", ["predict", "check"])
 def test_a_single_file_ends_with_one_line_and_code_three(
     model: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str

@@ -165,6 +165,14 @@ def test_mirror_images_exchange_left_and_right() -> None:
     assert augment("left arm", "b", "torso").mirror == 0, "the image of a left arm has no name"
 
 
+def test_shapes_that_are_never_their_own_mirror_image_are_not_mirrored() -> None:
+    census = take_census(parts())
+    twisted = replace(census, meshes=tuple(replace(mesh, asymmetry=0.1) for mesh in census.meshes))
+    full = planned(OPEN, twisted)
+    assert full.augment.mirror == 0
+    assert any("no mirror images" in reason for reason in reasons(full, twisted))
+
+
 def test_fine_tuning_is_slower_and_shorter() -> None:
     plain, tuned = (planned(OPEN, scans(20, 13_776), start).train for start in (None, tiny_checkpoint()))
     assert tuned.lr == pytest.approx(plain.lr / 3, rel=0.05) and tuned.epochs == round(plain.epochs / 3)

@@ -5,9 +5,14 @@ Files of verbs import torch, numba and the like inside their functions, so that 
 
 from __future__ import annotations
 
+import gc
 import io
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +34,23 @@ from hodgeformer.errors import HodgeFormerError
 WRONG_USE, UNEXPECTED, INTERRUPTED = 2, 3, 130
 
 
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM, which job schedulers send, stops like Ctrl-C."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # only there can it be asked for
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 class _Verbs(TyperGroup):
     """Turns what goes wrong into one clear line and an exit code; a traceback only with --debug."""
 
@@ -40,7 +62,8 @@ class _Verbs(TyperGroup):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
-            return super().invoke(ctx)
+            with _interruptible():
+                return super().invoke(ctx)
         except Exception as error:
             # Exit, Abort and wrong words are the command line's own way out; a closed pipe is nobody's mistake.
             own = isinstance(error, (typer.Exit, typer.Abort, BrokenPipeError)) or hasattr(error, "exit_code")
@@ -93,4 +116,6 @@ def main() -> None:
     # Read when torch is loaded. Threads that wait in a busy loop take the processor from our kernels' threads, from the
     # data workers and from whatever else runs: measured ten times slower beside two other processes on two cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Most of what is imported stays for ever, and looking through it again and again for garbage took 0.4 s of 2.7.
+    gc.set_threshold(20_000)
     app()

@@ -19,7 +19,6 @@ from hodgeformer.cli.results import (
     ModelArgument,
     UpOption,
     bar,
-    interruptible,
     mesh_files,
     one_line,
     print_failed,
@@ -213,14 +212,13 @@ def _predict_all(
             worked(0)
 
         try:
-            with interruptible():
-                for result in predictor.predict_many(targets, on_error=failed, report=worked, **options):
-                    assert result.path is not None
-                    try:
-                        _write(result, targets[result.path], suffixes, split_parts, done, as_json=as_json)
-                        worked(0)
-                    except Exception as error:  # a full disk, a name that cannot be written: the others go on
-                        failed(result.path, error)
+            for result in predictor.predict_many(targets, on_error=failed, report=worked, **options):
+                assert result.path is not None
+                try:
+                    _write(result, targets[result.path], suffixes, split_parts, done, as_json=as_json)
+                    worked(0)
+                except Exception as error:  # a full disk, a name that cannot be written: the others go on
+                    failed(result.path, error)
         except KeyboardInterrupt:
             done.stopped = True
     return done

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -66,23 +64,6 @@ def print_failed(failed: Mapping[Path, Exception], context: typer.Context) -> No
         print(f"hodgeformer: {one_line(error, path)}", file=sys.stderr)
         if context.find_root().params.get("debug") and not isinstance(error, (HodgeFormerError, OSError)):
             traceback.print_exception(error)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """SIGTERM, which job schedulers send, stops like Ctrl-C."""
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():  # only there can it be asked for
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def mesh_files(folder: Path) -> list[Path]:

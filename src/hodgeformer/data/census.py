@@ -17,6 +17,7 @@ from hodgeformer.mesh.elements import element_areas, radius, unit_edge_lengths
 from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.order import canonical_faces
+from hodgeformer.mesh.pose import asymmetry
 from hodgeformer.mesh.topology import repeats_a_vertex
 
 Place = tuple[str, Sample]
@@ -40,7 +41,7 @@ class CountedMesh:
 
     `labels` are its labelled elements per class, or for a regression the rows (count, sum, sum of squares) of its
     values. `shares` of its area belong to each class, in a segmentation. `radius` is that in the file, `edge_lengths`
-    are `QUANTILES` at unit size, `shape` is equal for copies.
+    are `QUANTILES` at unit size, `asymmetry` is the distance to its mirror image, `shape` is equal for copies.
     """
 
     name: str
@@ -51,6 +52,7 @@ class CountedMesh:
     shares: NDArray[np.float64]
     radius: float
     edge_lengths: NDArray[np.float64]
+    asymmetry: float
     shape: str
 
 
@@ -183,6 +185,9 @@ def take_census(
         except HodgeFormerError as error:
             named = sample.name in str(error) or sample.where in str(error)
             found[sample.name] = Problem(sample.name, split, str(error) if named else f"{sample.where}: {error}")
+        except Exception as error:  # nobody foresaw it; it is told with its mesh, and the others are looked at
+            told = f"{sample.where}: an unexpected {type(error).__name__} ({error}); please report it"
+            found[sample.name] = Problem(sample.name, split, told)
         progress(done, len(mine))
     everything = {name: one for part in collect(found) for name, one in part.items()}
     ordered = [everything[sample.name] for _, sample in places]
@@ -218,6 +223,7 @@ def _counted(dataset: DataSet, sample: Sample, split: str) -> CountedMesh:
         shares=_shares(dataset, target, mesh),
         radius=radius(mesh),
         edge_lengths=np.quantile(lengths, QUANTILES),
+        asymmetry=asymmetry(mesh.vertices, mesh.faces),
         shape=shape_hash(mesh),
     )
 

@@ -20,6 +20,8 @@ from hodgeformer.errors import DataError
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.packed.pack import Batch
 
+_AHEAD = 2  # batches that each worker is asked for before they are needed
+
 
 class Loader:
     """The batches of the training split.
@@ -41,7 +43,6 @@ class Loader:
         n_faces: Sequence[int],
         seed: int = 0,
         n_workers: int = 0,
-        prefetch: int = 2,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
@@ -50,7 +51,7 @@ class Loader:
         self._batch_size, self._batch_faces, self._n_faces = batch_size, batch_faces, n_faces
         self._seed = seed
         self._rank, self._world_size = rank, world_size
-        self._n_workers, self._prefetch = n_workers, prefetch
+        self._n_workers = n_workers
         self._source = BatchSource(dataset, self.samples, prepare=prepare, augment=augment, seed=seed)
         self._epochs: dict[int, list[Key]] = {}
         self._workers: list[Worker] = []
@@ -118,7 +119,7 @@ class Loader:
             worker.answer()  # no longer wanted
         self._asked.clear()
         self._ahead = self._keys_from(epoch, number)
-        for worker in self._workers * self._prefetch:
+        for worker in self._workers * _AHEAD:
             self._ask(worker)
 
     def _ask(self, worker: Worker) -> None:

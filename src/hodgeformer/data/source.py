@@ -9,9 +9,10 @@ import os
 import shutil
 import signal
 import traceback
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -150,7 +151,7 @@ class Worker:
                 f"a data worker was killed while preparing {where}, for lack of memory perhaps; "
                 "use fewer workers (0 works without any), smaller batches, or take the mesh out"
             )
-        return answer.map(torch.as_tensor) if isinstance(answer, Batch) else answer
+        return arrived(answer) if isinstance(answer, Batch) else answer
 
     def close(self) -> None:
         """Let the process end after the batch it is at."""
@@ -187,8 +188,22 @@ def _answer(source: BatchSource, key: Key, pipe: Connection) -> Batch | Exceptio
         return RuntimeError(f"preparing {where} failed in a data worker\n{traceback.format_exc()}")
 
 
+class _InLine(NamedTuple):
+    """A tensor that is sent without shared memory, and found by `map` as if it were one."""
+
+    array: NDArray[Any]
+
+    def map(self, fn: Callable[[Any], Tensor]) -> Tensor:
+        return fn(self)
+
+
+def arrived(batch: Batch) -> Batch:
+    """What `in_one_block` sent."""
+    return batch.map(lambda sent: torch.from_numpy(sent.array) if isinstance(sent, _InLine) else sent)
+
+
 def in_one_block(batch: Batch) -> Batch:
-    """The batch with its tensors in one block of shared memory, or as arrays where that is short.
+    """The batch with its tensors in one block of shared memory, or in line where that is short.
 
     A batch holds some fifty tensors; sent one by one each costs a file descriptor and a mapping. Those of one block
     are sent as views of it, and nothing is copied twice.
@@ -202,7 +217,7 @@ def in_one_block(batch: Batch) -> Batch:
 
     batch.map(count)
     if _SHARED_MEMORY.is_dir() and shutil.disk_usage(_SHARED_MEMORY).free < _HEADROOM * n_bytes:
-        return batch.map(Tensor.numpy)  # type: ignore[arg-type]
+        return batch.map(lambda tensor: cast(Tensor, _InLine(tensor.numpy())))
     storage = torch.UntypedStorage._new_shared(max(n_bytes, 1))  # type: ignore[no-untyped-call]
     block, start = torch.empty(0, dtype=torch.uint8).set_(storage), 0
 

@@ -71,11 +71,11 @@ class Mesh:
         return len(self.faces)
 
     @property
-    def own_colors(self) -> dict[str, NDArray[Any]]:
+    def own_colors(self) -> dict[Attribute, NDArray[Any]]:
         """The colors that the surface came with, under the names that leave the colors to its labels."""
-        colors = {kind: values for kind, values in self.attributes.items() if kind.endswith("_colors")}
-        kept = {kind: values for kind, values in colors.items() if kind.endswith("_own_colors")}
-        return kept or {kind.replace("_colors", "_own_colors"): values for kind, values in colors.items()}
+        own: dict[Attribute, Attribute] = {"face_colors": "face_own_colors", "vertex_colors": "vertex_own_colors"}
+        kept = {name: self.attributes[name] for name in own.values() if name in self.attributes}
+        return kept or {own[name]: self.attributes[name] for name in own if name in self.attributes}
 
     def with_vertices(self, vertices: ArrayLike) -> Self:
         """The same connectivity at other positions."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from scipy.spatial import ConvexHull, QhullError
 
 from hodgeformer.errors import MeshError
 from hodgeformer.mesh.geometry import face_centers, face_vectors, norms
@@ -20,6 +19,7 @@ UP_AXES: dict[str, tuple[int, int, int]] = {
 
 _BASE = 0.03  # of the height: what is this near to the ground stands on it
 _ROUNDS = 5
+_SPREAD = 2000  # points that stand for a surface
 _LEAST_FIT = 0.3  # share of the heights that a direction has to explain
 _SNAP = np.cos(np.radians(30))  # files hold their axes straight even where a body bends
 
@@ -69,6 +69,29 @@ def principal_axes(vertices: FloatArray, faces: IntArray, frame: int = 0) -> Flo
     signs = np.where(skew < 0, -1.0, 1.0) * _SIGNS[frame]
     first, second = axes[:, 0] * signs[0], axes[:, 1] * signs[1]
     return np.stack([first, second, np.cross(first, second)], axis=1)
+
+
+def asymmetry(vertices: FloatArray, faces: IntArray) -> float:
+    """How far the surface lies from its mirror image, in the best of the planes through its principal axes.
+
+    A mean distance in units of the root mean square radius, between points spread evenly over the area: 0.03 to 0.05
+    is their own spacing.
+    """
+    from scipy.spatial import cKDTree
+
+    areas = np.cumsum(norms(face_vectors(vertices, faces)))
+    if areas[-1] == 0:
+        return 0.0
+    number = np.arange(_SPREAD)
+    chosen = vertices[faces[np.searchsorted(areas, (number + 0.5) * areas[-1] / _SPREAD)]]
+    # Two irrational steps visit a triangle evenly.
+    first, second = np.sqrt(number * 0.7548776662 % 1), number * 0.5698402910 % 1
+    corners = np.stack([1 - first, first * (1 - second), first * second], axis=1)
+    points = np.einsum("nc,ncd->nd", corners, chosen)
+    points = (points - points.mean(axis=0)) @ principal_axes(vertices, faces)
+    points /= np.sqrt((points**2).sum(axis=1).mean())
+    tree = cKDTree(points)
+    return min(float(tree.query(points * plane)[0].mean()) for plane in 1 - 2 * np.eye(3))
 
 
 def random_rotation(rng: np.random.Generator) -> FloatArray:
@@ -176,6 +199,8 @@ def _mean_heights(centers: FloatArray, shares: FloatArray, ups: FloatArray) -> F
 
 def _stands(points: FloatArray, up: FloatArray) -> bool:
     """Whether the origin, the center of the mesh, lies over the hull of what touches the ground."""
+    from scipy.spatial import ConvexHull, QhullError
+
     height = points @ up
     base = points[height < height.min() + _BASE * np.ptp(height)]
     flat = base[:, np.abs(up) < 0.5]

@@ -6,7 +6,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -66,11 +65,6 @@ class PredictOptions(Settings):
     @classmethod
     def _flag(cls, value: object) -> object:
         return _DEFAULT_SMOOTH * value if isinstance(value, bool) else value
-
-
-@dataclass(frozen=True)
-class _Failed:
-    error: Exception
 
 
 def _groups(meshes: Iterable[tuple[MeshLike, Seen]], batch_faces: int) -> Iterator[list[tuple[MeshLike, Seen]]]:
@@ -180,15 +174,15 @@ class Predictor:
 
         space = self._room(options)
 
-        def attempt(given: MeshLike) -> Seen | _Failed:
+        def attempt(given: MeshLike) -> Seen | Exception:
             try:
                 return self._see(given, options, space, n_threads=1)
             except Exception as error:  # whatever it is, it is told with its mesh, and the others go on
-                return _Failed(error)
+                return error
 
         ahead = n_threads = thread_count()
         largest = 1
-        waiting: deque[tuple[MeshLike, Future[Seen | _Failed]]] = deque()
+        waiting: deque[tuple[MeshLike, Future[Seen | Exception]]] = deque()
         source = iter(meshes)
         with ThreadPoolExecutor(n_threads, thread_name_prefix="prepare") as pool:
             try:
@@ -204,9 +198,9 @@ class Predictor:
                         ahead = max(n_threads, min(_MOST_AHEAD, 2 * options.batch_faces // largest))
                         yield given, seen
                     elif on_error is None:
-                        raise seen.error
+                        raise seen
                     else:
-                        on_error(given, seen.error)
+                        on_error(given, seen)
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 

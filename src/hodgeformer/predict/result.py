@@ -73,6 +73,11 @@ class Result:
         return shares
 
     @cached_property
+    def counts(self) -> IntArray:
+        """(n_classes,) the number of elements of each class."""
+        return np.bincount(self.labels, minlength=len(self.names))
+
+    @cached_property
     def up(self) -> FloatArray:
         """The direction in the file that points up: as said, as the parts usually lie, or as the mesh stands."""
         if self.up_axis != "auto":
@@ -91,9 +96,8 @@ class Result:
         if self.task == "regression":
             mean = ", ".join(f"{value:.4g}" for value in self.values.mean(axis=0))
             return mean if self.element == "mesh" else f"mean {mean}"
-        found = np.bincount(self.labels, minlength=len(self.names))
-        order = [i for i in np.argsort(-self.shares, kind="stable") if found[i]]
-        parts = [f"{self.names[i]} {self.shares[i]:.0%} ({found[i]:,})" for i in order]
+        order = [i for i in np.argsort(-self.shares, kind="stable") if self.counts[i]]
+        parts = [f"{self.names[i]} {self.shares[i]:.0%} ({self.counts[i]:,})" for i in order]
         counted = "vertices" if self.element == "vertex" else f"{self.element}s"
         return f"{', '.join(parts)} of the surface (and {counted})"
 
@@ -173,8 +177,7 @@ class Result:
         if self.task == "classification":
             content["label"] = self.label
         else:
-            found = np.bincount(self.labels, minlength=len(self.names)).tolist()
-            shares = zip(self.names, self.shares.tolist(), found, strict=True)
+            shares = zip(self.names, self.shares.tolist(), self.counts.tolist(), strict=True)
             content["parts"] = {name: {"area_share": round(s, 5), "count": n} for name, s, n in shares if n}
         content["labels"] = self.labels.tolist()
         if self.polygon_labels is not None:

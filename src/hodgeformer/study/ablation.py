@@ -218,13 +218,11 @@ def main_table(study: Study, results: Path, name: str) -> list[dict[str, Any]]:
 
 
 def _told(path: Path, name: str) -> dict[str, float]:
-    """Mean, deviation and seeds in percent that a file of results gives for a row; nothing where it has none."""
+    """Mean, deviation and seeds that a file of results gives for a row; nothing where it has none."""
     if not path.is_file():
         return {}
     with path.open(encoding="utf-8", newline="") as stream:
-        found = next((row for row in csv.DictReader(stream) if name in (row.get("row"), row.get("score"))), {})
-    if "value" in found:  # one model, evaluated: a share
-        return {"mean": round(100 * float(found["value"]), 2), "seeds": 1}
+        found: dict[str, str] = next((row for row in csv.DictReader(stream) if row["row"] == name), {})
     return {key: float(found[key]) if key != "seeds" else int(found[key]) for key in _TOLD if found.get(key)}
 
 

@@ -20,6 +20,7 @@ from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.elements import element_centers
 from hodgeformer.mesh.mesh import IntArray, Mesh
+from hodgeformer.mesh.pose import up_from_shape
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.study.mutations import ORIGINAL, Mutation
@@ -105,6 +106,8 @@ def nearest_labels(original: Mesh, labels: IntArray, mesh: Mesh, kind: ElementKi
 
 def save_robustness_picture(results: Sequence[Robustness], dataset: DataSet, path: Path, *, up: Up = "auto") -> Path:
     """The example of every row in a grid, with its accuracy, and a legend of the classes."""
+    if isinstance(up, str) and up == "auto":
+        up = up_from_shape(results[0].example.mesh)  # what is left of a body may lie more safely than it stands
     panels = [_panel(result, dataset, up) for result in results]
     height = max(len(panel) for panel in panels)
     blank = np.full((height, _PANEL, 3), 255, dtype=np.uint8)

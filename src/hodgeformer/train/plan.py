@@ -14,7 +14,6 @@ import numpy as np
 from hodgeformer.checkpoint import Checkpoint
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.census import Census
-from hodgeformer.data.dataset import DataSet
 from hodgeformer.mesh.features import GROUPS
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
 from hodgeformer.settings import Table
@@ -25,6 +24,7 @@ _SMALL_FACES = 3000  # meshes up to this size are worked on as they are
 _PART_FACES, _WHOLE_FACES, _MOST_FACES = 2000, 1500, 10_000
 _FACES_OF_A_PART = 25
 _RESOLUTIONS = 1.3
+_SYMMETRIC = 0.08  # asymmetry up to which a shape is nearly its own mirror image
 
 PART_SIZES = (("DDDD", 96), ("DDD", 64), ("DD", 48))
 SIZES = (("HHHT", 64), ("HT", 48))
@@ -63,7 +63,7 @@ def planned(config: RunConfig, census: Census, start: Checkpoint | None = None) 
     usual = {"pose": "frame_average", "winding": "outward", **_measured(vertices)}
     prepare = PrepareConfig(faces=faces, **{**usual, **said})
     config = config.replace(prepare=prepare, model=_model(config, census, vertices))
-    config = config.replace(augment=_augment(config, census.dataset))
+    config = config.replace(augment=_augment(config, census))
     return config.replace(train=_train(config, census, vertices, tuning=start is not None))
 
 
@@ -90,6 +90,8 @@ def reasons(config: RunConfig, census: Census) -> tuple[str, ...]:
         found.append(
             f"shapes are seen in the frames of their principal axes, so answers do not turn with them{mirrored}"
         )
+        if not config.augment.mirror and not _symmetric(census):
+            found.append("no mirror images: hardly a shape here is its own, so they may be shapes of another kind")
     if dataset.task == "segmentation" and not train.class_weights:
         found.append(
             "classes are not weighed, which is right on more faces; if rare ones matter more: train.class_weights=0.5"
@@ -128,16 +130,21 @@ def _measured(vertices: float) -> Table:
     return {"size": "area", "features": GROUPS} if vertices <= _QUICK else {}
 
 
-def _augment(config: RunConfig, dataset: DataSet) -> AugmentConfig:
+def _augment(config: RunConfig, census: Census) -> AugmentConfig:
     """Around frames of the shape's own, only small turns are new. A mirror image exchanges left and right."""
     table: Table = {} if config.prepare.most_faces is None else {"resolution": _RESOLUTIONS}
     if config.prepare.pose != "file":
-        sided = [name for name in dataset.classes if _other_side(name) != name]
+        sided = [name for name in census.dataset.classes if _other_side(name) != name]
         pairs = {tuple(sorted((name, _other_side(name)))) for name in sided if _other_side(name) in sided}
         paired = 2 * len(pairs) == len(sided)
         table |= {"rotation": "none", "tilt": 12.0}
-        table |= {"mirror": 0.5, "swap": tuple(sorted(pairs))} if paired else {}
+        table |= {"mirror": 0.5, "swap": tuple(sorted(pairs))} if paired and _symmetric(census) else {}
     return config.augment.filled(**table)
+
+
+def _symmetric(census: Census) -> bool:
+    """Whether mirror images are shapes of the same kind: some shapes are nearly their own. Molecules never are."""
+    return float(np.quantile([mesh.asymmetry for mesh in census.training], 0.1)) <= _SYMMETRIC
 
 
 def _other_side(name: str) -> str:
