@@ -71,6 +71,8 @@ def survives(case: Case, folder: Path, out: Path) -> str | None:
         del tables["train"]["epochs"]
         if isinstance(value, int | float) and value > 0.1:
             return None  # is only long
+    if (key, value) in (("d_hidden", 10**6), ("least_faces", 10**6)):
+        return None  # is only large
     tables.setdefault(table, {})[key] = value
     try:
         with at_most(SECONDS):

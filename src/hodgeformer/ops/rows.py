@@ -81,7 +81,7 @@ def _compiled(loop: Callable[..., None], fastmath: tuple[str, ...]) -> Callable[
     """Compiled on first use, or read from numba's cache on disk."""
     from numba import njit
 
-    return cast(Callable[..., None], njit(nogil=True, cache=True, fastmath=set(fastmath))(loop))
+    return cast(Callable[..., None], njit(nogil=True, cache=True, fastmath=set(fastmath), error_model="numpy")(loop))
 
 
 def normalized(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:

@@ -148,6 +148,7 @@ def see(
     elif 2 * mesh.n_faces < config.least_faces:
         sized = (refine(mesh, config.least_faces),)
     meshes = [way.mesh for way in sized] or [mesh]
+    sights = sights if reads_order else [sight for sight in sights for _ in meshes]
     space = room(meshes[0])
     patterned = reads_order and meshes[0].n_faces <= space
 
@@ -155,11 +156,7 @@ def see(
         turned = working if turn is None else working.with_vertices(working.vertices @ turn.T)
         return prepare(turned, config, frame=frame, patterned=patterned, n_threads=n_threads)
 
-    # Frames take turns among the triangulations; a view that stands for all frames is one of each.
-    pairs = (
-        zip(cycle(meshes), sights, strict=False) if reads_order else ((m, sight) for sight in sights for m in meshes)
-    )
-    makers = [partial(look, working, *sight) for working, sight in pairs]
+    makers = [partial(look, working, *sight) for working, sight in zip(cycle(meshes), sights, strict=False)]
     fits = len(makers) * meshes[0].n_faces <= space
     views = tuple(make() for make in makers) if fits else _OnDemand(makers)
     return Seen(mesh, sized, views, config, space, shared_frames)

@@ -187,7 +187,8 @@ def environment() -> dict[str, object]:
     """What the run runs on, for the record."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        # `python -m hodgeformer` is the same command.
+        "command": [Path(sys.argv[0]).name.replace("__main__.py", "hodgeformer"), *sys.argv[1:]],
         "versions": versions(),
         "commit": commit(),
         "platform": platform.platform(),
