@@ -91,7 +91,10 @@ def waiting_costs(model: str, n_vertices: tuple[int, ...]) -> list[dict[str, Any
     The cold start is a process of its own; the steps come after one prediction, so that nothing is compiled in them.
     """
     words = f"from hodgeformer.predict.predictor import Predictor; Predictor.load({model!r})"
-    start = median_seconds(partial(subprocess.run, [sys.executable, "-c", words], check=True), repeat=3)
+    repeat = 3 if n_vertices else 1
+    start = median_seconds(
+        partial(subprocess.run, [sys.executable, "-c", words], check=True), repeat, warm_up=repeat // 2
+    )
     predictor = Predictor.load(model)
     predictor.predict(human_sized_mesh(), faces="original")
     config, rows = predictor.checkpoint.at("original"), []
