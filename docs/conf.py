@@ -1,7 +1,9 @@
 """The documentation site: `make docs` builds it into docs/_build, without network, and fails on any warning."""
 
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from pygments.lexers.special import TextLexer
 from sphinx.highlighting import lexers
@@ -29,3 +31,13 @@ smartquotes = False  # would turn -- of options into a dash
 lexers["mermaid"] = TextLexer()  # drawings of the architecture are read as text here
 
 reference.write(HERE / "reference")
+reference.write_results(HERE.parent / "RESULTS.md", HERE / "reference")
+
+
+def setup(app: Any) -> None:
+    """Links to the results lead to their page here, and in the repository to the file."""
+
+    def linked(app: Any, name: str, source: list[str]) -> None:
+        source[0] = re.sub(r"\]\((\.\./)+RESULTS\.md", "](/reference/results.md", source[0])
+
+    app.connect("source-read", linked)

@@ -111,6 +111,14 @@ def write(folder: Path) -> None:
             path.write_text(text, encoding="utf-8")
 
 
+def write_results(file: Path, folder: Path) -> None:
+    """The measurements as a page: links into the documentation lead there, those to other files are plain text."""
+    text = file.read_text(encoding="utf-8").replace("](docs/", "](/")
+    text = re.sub(r"(?<!!)\[([^\]]+)\]\((?!/|#|http)[^)]*\)", r"\1", text)
+    text = re.sub(r"(!\[[^\]]*\])\((?!/|http)", r"\1(../../", text)
+    (folder / "results.md").write_text(text, encoding="utf-8")
+
+
 def _commands_page() -> str:
     parts = ["# Commands\n\nThe same text as `hodgeformer VERB --help`.\n"]
     for name, text, rows in verbs():

@@ -93,8 +93,7 @@ def test_answers_do_not_depend_on_how_finely_a_mesh_is_cut() -> None:
     again = predictor.predict(finer.mesh)
     assert again.working_faces == 320
     assert again.resolution == "1,280 faces, worked on at 320; answers are on every original face"
-    corners = again.labels == first.labels[finer.origin]
-    assert corners.mean() > 0.85  # borders run through the old faces
+    assert (again.labels == first.labels[finer.origin]).mean() > 0.99  # quarters of a face get its answer
     coarse = predictor.predict(icosphere(0))
     assert coarse.working_faces == 80 and coarse.outputs.shape == (20, len(PARTS))
     for faces, worked in (("original", 1280), (100, 100)):

@@ -15,8 +15,9 @@ import signal
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
@@ -29,8 +30,9 @@ MEMORY = 300 << 20
 TIMES_THE_FILE = 20
 KEPT = Path(__file__).resolve().parents[2] / "build" / "attack"
 _FINE = ("accepted", "refused")
-_WAIT = 120  # for a process that does not even answer its own alarm
+_WAIT = 600  # for a process that does not even answer its own alarm, on a busy machine
 _SHRINK_ATTEMPTS = 150
+_AT_ONCE = 100
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _NUMBERS = (
     *(b"0", b"-1", b"1e400", b"-1e308", b"1e-320", b"nan", b"inf", b"2147483647", b"-2147483649", b"4294967296"),
@@ -128,21 +130,23 @@ def attack(target: str, kinds: Mapping[str, Sequence[bytes]], *, n: int, seed: i
     """
     rng, outcomes = Random(seed), Outcomes({kind: Counter() for kind in kinds})
     with _Worker(target) as worker:
-        for kind, files in kinds.items():
-            for data in files:
-                worker.attempt(_written(folder / f"whole{kind}", data), limited=False)  # compiles
-        for i in range(n):
-            kind = list(kinds)[i % len(kinds)]
-            data = mutated(kinds[kind], rng)
-            path = folder / f"case{kind}"
-            outcome = worker.attempt(_written(path, data))
-            outcomes.counts[kind][outcome] += 1
-            if outcome not in _FINE and outcomes.counts[kind][outcome] == 1:
-                small = _shrunk(data, lambda d, p=path, o=outcome: worker.attempt(_written(p, d)) == o, rng)
-                KEPT.mkdir(parents=True, exist_ok=True)
-                kept = KEPT / f"{hashlib.sha256(small).hexdigest()[:12]}{kind}"
-                outcomes.failures.append(_written(kept, small))
+        whole = [_written(folder / f"whole{i}{kind}", data) for kind in kinds for i, data in enumerate(kinds[kind])]
+        list(worker.attempts(whole, limited=False))  # compiles
+        for start in range(0, n, _AT_ONCE):
+            suffixes = [list(kinds)[i % len(kinds)] for i in range(start, min(start + _AT_ONCE, n))]
+            cases = [_written(folder / f"case{i}{k}", mutated(kinds[k], rng)) for i, k in enumerate(suffixes)]
+            for path, outcome in list(zip(cases, worker.attempts(cases), strict=True)):
+                outcomes.counts[path.suffix][outcome] += 1
+                if outcome not in _FINE and outcomes.counts[path.suffix][outcome] == 1:
+                    small = _shrunk(path.read_bytes(), partial(_fails, worker, path, outcome), rng)
+                    KEPT.mkdir(parents=True, exist_ok=True)
+                    kept = KEPT / f"{hashlib.sha256(small).hexdigest()[:12]}{path.suffix}"
+                    outcomes.failures.append(_written(kept, small))
     return outcomes
+
+
+def _fails(worker: _Worker, path: Path, outcome: str, data: bytes) -> bool:
+    return next(worker.attempts([_written(path, data)])) == outcome
 
 
 def _written(path: Path, data: bytes) -> Path:
@@ -189,20 +193,23 @@ class _Worker:
         self._process.start()
         theirs.close()
 
-    def attempt(self, path: Path, *, limited: bool = True) -> str:
-        self._pipe.send((path, limited))
-        try:
-            if self._pipe.poll(_WAIT):
-                outcome: str = self._pipe.recv()
-                return outcome
-            outcome = "hangs"
-        except EOFError:
+    def attempts(self, paths: Sequence[Path], *, limited: bool = True) -> Iterator[str]:
+        """What becomes of each file. Many at once, so that a busy machine need not wake two processes for each."""
+        self._pipe.send((paths, limited))
+        for i in range(len(paths)):
+            try:
+                if self._pipe.poll(_WAIT):
+                    yield self._pipe.recv()
+                    continue
+                outcome = "hangs"
+            except EOFError:
+                self._process.join()
+                outcome = f"dies ({self._process.exitcode})"
+            self._process.kill()
             self._process.join()
-            outcome = f"dies ({self._process.exitcode})"
-        self._process.kill()
-        self._process.join()
-        self._start()
-        return outcome
+            self._start()
+            self._pipe.send((paths[i + 1 :], limited))
+            yield outcome
 
 
 def _work(pipe: Connection, target: str) -> None:
@@ -211,8 +218,9 @@ def _work(pipe: Connection, target: str) -> None:
     function = getattr(importlib.import_module(module), name)
     signal.signal(signal.SIGPROF, _ring)
     while True:
-        path, limited = pipe.recv()
-        pipe.send(_tried(function, path, limited))
+        paths, limited = pipe.recv()
+        for path in paths:
+            pipe.send(_tried(function, path, limited))
 
 
 def _ring(*_: Any) -> None:
@@ -220,6 +228,8 @@ def _ring(*_: Any) -> None:
 
 
 def _tried(function: Callable[[Path], object], path: Path, limited: bool) -> str:
+    if not limited:
+        gc.freeze()  # what is there from the start need not be looked through each time
     gc.collect()
     most = _held() + MEMORY + TIMES_THE_FILE * path.stat().st_size if limited else resource.RLIM_INFINITY
     resource.setrlimit(resource.RLIMIT_DATA, (most, resource.RLIM_INFINITY))

@@ -25,7 +25,7 @@ from hodgeformer.mesh.simplify import simplify
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory as Linux counts it")
 
 OBJ = b"""# a comment
-mtllib whole.mtl
+mtllib whole0.mtl
 v 0 0 0 1 0 0
 v 1 0 0 0 1 0
 v 1 1 0 0 0 1
@@ -81,7 +81,7 @@ end_header
 def use(path: Path) -> None:
     """What every command does with a mesh first."""
     if path.suffix == ".mtl":
-        (path.parent / "beside.obj").write_bytes(OBJ.replace(b"whole.mtl", path.name.encode()))
+        (path.parent / "beside.obj").write_bytes(OBJ.replace(b"whole0.mtl", path.name.encode()))
         load_mesh(path.parent / "beside.obj")
         return
     mesh = load_mesh(path)

@@ -101,6 +101,14 @@ def test_training_batches_carry_transposed_patterns(two_epochs: list[Batch]) -> 
     assert "transposed" in two_epochs[0].topology.patterns.e.__dict__
 
 
+def test_a_model_that_spreads_gets_the_surface_and_no_patterns(figures: DataSet) -> None:
+    with training(figures, n_workers=1, reads_order=False, spreads=True) as loader:
+        batch = next(iter(loader.batches(0)))
+    assert batch.topology.patterns.e.nnz == 0
+    found, topology = batch.topology.__dict__.pop("surface"), batch.topology
+    assert torch.equal(found.factor.values, topology.surface.factor.values)
+
+
 @pytest.mark.parametrize("budget", [{"batch_size": 4}, {"batch_size": 5, "batch_faces": 1700}])
 def test_shares_of_all_ranks_are_the_batch(figures: DataSet, budget: dict[str, int]) -> None:
     n_faces = [figures.load(sample)[0].n_faces for sample in figures.split("train")]

@@ -196,3 +196,17 @@ def test_a_mesh_without_a_surface_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.obj").write_text(TRIANGLE)
     with pytest.raises(MeshError):
         load_mesh(tmp_path / "m.obj")
+
+
+def test_a_property_before_the_format(tmp_path: Path) -> None:
+    (tmp_path / "m.ply").write_bytes(b"ply\nproperty list uchar int a\nend_header\n\0\0")
+    with pytest.raises(MeshFormatError, match="no 'format' line"):
+        load_mesh(tmp_path / "m.ply")
+
+
+@pytest.mark.parametrize("text", ["OFF\n" + "1" * 5000 + " 1 0\n", "OFF\n3 1 0\n0 0 " + "x" * 5000 + "\n"])
+def test_refusals_do_not_repeat_a_long_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "m.off").write_text(text)
+    with pytest.raises(MeshFormatError) as caught:
+        load_mesh(tmp_path / "m.off")
+    assert len(str(caught.value)) < 500

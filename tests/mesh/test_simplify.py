@@ -11,9 +11,9 @@ import meshes
 from hodgeformer.containers import ElementKind
 from hodgeformer.errors import MeshError
 from hodgeformer.mesh.check import check_mesh
-from hodgeformer.mesh.geometry import edge_centers, face_centers
+from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.simplify import Simplified, refine, simplify
+from hodgeformer.mesh.simplify import Simplified, refine, simplify, triangulations
 from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance
 from soups import renumbered, soups
 
@@ -286,3 +286,17 @@ def test_values_of_another_mesh_are_refused() -> None:
         result.labels_over(np.zeros(5), "f")
     with pytest.raises(MeshError, match="one value per vertex"):
         result.values_back(np.zeros(3), "v")
+
+
+@pytest.mark.parametrize("n_faces", [40, 500])
+def test_a_mesh_is_triangulated_in_two_ways(n_faces: int) -> None:
+    """With a step between or without one: each is the same surface, and each leads back to the original."""
+    mesh = torus()
+    even, keen = triangulations(mesh, n_faces, 4)
+    for way in (even, keen):
+        assert_total(way)
+        assert way.original is mesh and way.mesh.n_faces <= n_faces
+        assert check_mesh(way.mesh).euler_characteristic == 0
+    areas = [norms(face_vectors(way.mesh.vertices, way.mesh.faces)) for way in (even, keen)]
+    assert areas[0].std() / areas[0].mean() < areas[1].std() / areas[1].mean()
+    assert len(triangulations(mesh, n_faces, 1)) == 1

@@ -10,8 +10,9 @@ import pytest
 from hodgeformer.train.run_folder import commit, environment
 
 
-def test_a_record_names_program_and_commit_but_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["/somewhere/bin/hodgeformer", "train", "data"])
+@pytest.mark.parametrize("program", ["/somewhere/bin/hodgeformer", "/somewhere/hodgeformer/__main__.py"])
+def test_a_record_names_program_and_commit_but_no_place(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [program, "train", "data"])
     record = environment()
     assert record["command"] == ["hodgeformer", "train", "data"]
     head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()

@@ -249,7 +249,16 @@ def test_a_run_that_was_killed_before_it_began_can_be_started_again(folder: Path
     assert (run / "config.toml").exists() and not list(run.glob(".*.tmp"))
 
 
-@pytest.mark.parametrize("damage", [b"", b"\xff\x00\xfe", b"epoch,step\nx,y\n1,", b"epoch,train_loss\n1,nan\n2,0.5\n"])
+DAMAGED = (
+    b"",
+    b"\xff\x00\xfe",
+    b"epoch,step\nx,y\n1,",
+    b"epoch,train_loss\n1,nan\n2,0.5,9\n",
+    b"epoch,x\n1," + b"9" * 200_000,
+)
+
+
+@pytest.mark.parametrize("damage", DAMAGED, ids=range(len(DAMAGED)))
 def test_damaged_metrics_are_told_and_left_out(folder: Path, tmp_path: Path, damage: bytes) -> None:
     with pytest.raises(Stopped):
         fit(folder, tmp_path / "run", settings=SETTINGS, listener=Interrupting(at=5))
@@ -258,20 +267,15 @@ def test_damaged_metrics_are_told_and_left_out(folder: Path, tmp_path: Path, dam
     fit(None, tmp_path / "run", listener=listener)
     rows, damaged = RunFolder(tmp_path / "run").rows()
     assert not damaged and int(rows[-1]["epoch"]) == 3
-    assert len(listener.warnings) == (b"x,y" in damage or b"nan" in damage)
+    assert len(listener.warnings) == (len(damage) > 3)
 
 
-@pytest.mark.parametrize("clip", ["none", "1.0"])
-def test_a_run_that_diverges_ends_with_advice_and_a_good_state(folder: Path, tmp_path: Path, clip: str) -> None:
-    settings = [
-        *TINY,
-        "train.epochs=20",
-        "train.lr=1e38",
-        "train.warmup=0.5",
-        f"train.clip={clip}",
-        "train.eval_every=1",
-    ]
-    with pytest.raises(ConfigError, match=r"became .*the run stopped in epoch \d+.*--set train\.lr=1e\+37"):
+@pytest.mark.parametrize(("rate", "clip"), [("1e38", "none"), ("1e38", "1.0"), ("1e20", "1.0")])
+def test_a_run_that_diverges_ends_with_advice_and_a_good_state(
+    folder: Path, tmp_path: Path, rate: str, clip: str
+) -> None:
+    settings = [*TINY, "train.epochs=20", f"train.lr={rate}", "train.warmup=0.5", f"train.clip={clip}"]
+    with pytest.raises(ConfigError, match=r"became .*the run stopped in epoch \d+.*--set train\.lr=1e\+(37|19)"):
         fit(folder, tmp_path / "run", settings=settings)
     state = load_file(tmp_path / "run" / "state.safetensors")
     assert all(torch.isfinite(value).all() for name, value in state.items() if name.startswith("model/"))

@@ -13,10 +13,11 @@ from hodgeformer.cli.results import print_rows
 
 def bench(
     part: Annotated[
-        Literal["prepare", "order", "attention", "training", "sizes", "all"],
+        Literal["predict", "prepare", "order", "attention", "training", "sizes", "all"],
         typer.Argument(
-            help="prepare: meshes to input. order: canonical orders. attention: the kernel against a plain gather. "
-            "training: a step against its matrix products. sizes: time and memory over mesh sizes."
+            help="predict: what a user waits for. prepare: meshes to input. order: canonical orders. attention: the "
+            "kernel against a plain gather. training: a step against its matrix products. sizes: time and memory over "
+            "mesh sizes."
         ),
     ] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")] = False,
@@ -37,6 +38,12 @@ def bench(
             print_rows(results[name], title, digits=4)
     if as_json:
         print(json.dumps(results, indent=2))
+
+
+def _predict(quick: bool) -> list[dict[str, Any]]:
+    from hodgeformer.bench.preparation import waiting_costs
+
+    return waiting_costs("human", () if quick else (1 << 14, 1 << 16))
 
 
 def _prepare(quick: bool) -> list[dict[str, Any]]:
@@ -86,6 +93,7 @@ def _sizes(quick: bool) -> list[dict[str, Any]]:
 
 
 _MEASURES: dict[str, tuple[Callable[[bool], list[dict[str, Any]]], str]] = {
+    "predict": (_predict, "predict human scan.ply at full resolution: seconds that a user waits, step by step"),
     "prepare": (_prepare, "Preparation: median ms; products = total / one 2048 x 2048 float32 product of this run"),
     "order": (_order, "Canonical orders: time, and how far apart in memory the neighbors of an edge are"),
     "attention": (

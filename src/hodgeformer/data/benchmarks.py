@@ -102,15 +102,6 @@ def is_part_labels(root: Path) -> bool:
     return (root / "seg").is_dir() or (root / "fseg").is_dir()
 
 
-def is_rna(root: Path) -> bool:
-    return (root / "off").is_dir() and (root / "labels").is_dir()
-
-
-def is_class_folders(root: Path) -> bool:
-    """Whether sub-folders hold `train` or `test` folders, as SHREC11 and Cube Engraving have them."""
-    return root.is_dir() and any((child / split).is_dir() for child in root.iterdir() for split in SPLITS)
-
-
 def open_parts(
     root: Path,
     name: str,

@@ -20,6 +20,8 @@ from hodgeformer.errors import DataError
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.packed.pack import Batch
 
+_AHEAD = 2  # batches that each worker is asked for before they are needed
+
 
 class Loader:
     """The batches of the training split.
@@ -27,7 +29,8 @@ class Loader:
     Every epoch is shuffled, augmented and gets new random connections. No mesh is ever left out. With several
     processes, `rank` prepares only its share of every batch; the shares of all ranks together are the batch of a single
     process. A batch has at most `batch_size` meshes and at most `batch_faces` faces; a mesh with more faces makes a
-    batch of its own. `n_faces` are the sizes of the meshes of the split.
+    batch of its own. `n_faces` are the sizes of the meshes of the split. A model that does not read the canonical order
+    needs no patterns, one that spreads needs the surface: both are made ready with the batch.
     """
 
     def __init__(
@@ -40,8 +43,9 @@ class Loader:
         batch_faces: int | None = None,
         n_faces: Sequence[int],
         seed: int = 0,
+        reads_order: bool = True,
+        spreads: bool = False,
         n_workers: int = 0,
-        prefetch: int = 2,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
@@ -50,8 +54,16 @@ class Loader:
         self._batch_size, self._batch_faces, self._n_faces = batch_size, batch_faces, n_faces
         self._seed = seed
         self._rank, self._world_size = rank, world_size
-        self._n_workers, self._prefetch = n_workers, prefetch
-        self._source = BatchSource(dataset, self.samples, prepare=prepare, augment=augment, seed=seed)
+        self._n_workers = n_workers
+        self._source = BatchSource(
+            dataset,
+            self.samples,
+            prepare=prepare,
+            augment=augment,
+            seed=seed,
+            reads_order=reads_order,
+            spreads=spreads,
+        )
         self._epochs: dict[int, list[Key]] = {}
         self._workers: list[Worker] = []
         self._asked: deque[Worker] = deque()  # in the order of the batches
@@ -118,7 +130,7 @@ class Loader:
             worker.answer()  # no longer wanted
         self._asked.clear()
         self._ahead = self._keys_from(epoch, number)
-        for worker in self._workers * self._prefetch:
+        for worker in self._workers * _AHEAD:
             self._ask(worker)
 
     def _ask(self, worker: Worker) -> None:

@@ -20,15 +20,13 @@ from hodgeformer.data.benchmarks import (
     coseg_part,
     evened,
     human_family,
-    is_class_folders,
     is_part_labels,
-    is_rna,
     open_classes,
     open_coseg,
     open_parts,
     open_rna,
 )
-from hodgeformer.data.dataset import DataSet
+from hodgeformer.data.dataset import SPLITS, DataSet
 from hodgeformer.data.folder import open_folder
 from hodgeformer.data.folder_spec import FILE_NAME, read_spec
 from hodgeformer.data.splits import Splits, by_fractions, by_number
@@ -194,11 +192,11 @@ def _open_path(config: DataConfig) -> DataSet:
 
 def _recognized(path: Path) -> str | None:
     """The benchmark whose layout a folder has. Class folders are read as distributed, whichever benchmark they are."""
-    if is_rna(path):
+    if (path / "off").is_dir() and (path / "labels").is_dir():
         return "rna"
     if is_part_labels(path):
         return "coseg" if coseg_part(path) else "human"
-    return "shrec11" if is_class_folders(path) else None
+    return "shrec11" if any((child / split).is_dir() for child in path.iterdir() for split in SPLITS) else None
 
 
 def _folder_of(config: DataConfig) -> Path:

@@ -9,9 +9,10 @@ import os
 import shutil
 import signal
 import traceback
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -60,8 +61,11 @@ class BatchSource:
         prepare: PrepareConfig,
         augment: AugmentConfig | None,
         seed: int,
+        reads_order: bool = True,
+        spreads: bool = False,
     ) -> None:
         self.samples = samples
+        self._reads_order, self._spreads = reads_order, spreads
         self._dataset = dataset
         self._prepare = prepare
         self._augment = augment
@@ -71,7 +75,14 @@ class BatchSource:
         self._memory_left = _MEMORY
 
     def batch(self, key: Key) -> Batch:
-        return pack([self.prepared(i, key.epoch, n_threads=None) for i in key.members], transpose=True)
+        return self.packed([self.prepared(i, key.epoch, n_threads=None) for i in key.members])
+
+    def packed(self, meshes: list[PreparedMesh]) -> Batch:
+        """With what the model will ask for: in a worker it costs the model no time."""
+        batch = pack(meshes, transpose=self._reads_order)
+        if self._spreads:
+            _ = batch.topology.surface
+        return batch
 
     def prepared(self, position: int, epoch: int, *, n_threads: int | None) -> PreparedMesh:
         """One mesh of the split as the model sees it in an epoch."""
@@ -88,7 +99,7 @@ class BatchSource:
             mesh = mesh.with_vertices(posed(mesh.vertices, mesh.faces, config.pose, frame))
             config = config.replace(pose="file")
             mesh, target = augmented(mesh, target, self._augment, rng, kind=kind, swapped=self._swapped)
-        prepared = prepare(mesh, config, seed=seed, frame=frame, n_threads=n_threads)
+        prepared = prepare(mesh, config, seed=seed, frame=frame, patterned=self._reads_order, n_threads=n_threads)
         return prepared.with_target(target if kind is None else prepared.from_file_order(target, kind))
 
     def _working(self, position: int, epoch: int) -> tuple[Mesh, NDArray[Any]]:
@@ -150,7 +161,7 @@ class Worker:
                 f"a data worker was killed while preparing {where}, for lack of memory perhaps; "
                 "use fewer workers (0 works without any), smaller batches, or take the mesh out"
             )
-        return answer.map(torch.as_tensor) if isinstance(answer, Batch) else answer
+        return arrived(answer) if isinstance(answer, Batch) else answer
 
     def close(self) -> None:
         """Let the process end after the batch it is at."""
@@ -178,7 +189,7 @@ def _answer(source: BatchSource, key: Key, pipe: Connection) -> Batch | Exceptio
         for position in key.members:
             pipe.send(position)
             prepared.append(source.prepared(position, key.epoch, n_threads=1))
-        return in_one_block(pack(prepared, transpose=True))
+        return in_one_block(source.packed(prepared))
     except HodgeFormerError as error:
         where, message = source.samples[position].where, str(error)
         return type(error)(message if where in message else f"{where}: {message}")
@@ -187,8 +198,22 @@ def _answer(source: BatchSource, key: Key, pipe: Connection) -> Batch | Exceptio
         return RuntimeError(f"preparing {where} failed in a data worker\n{traceback.format_exc()}")
 
 
+class _InLine(NamedTuple):
+    """A tensor that is sent without shared memory, and found by `map` as if it were one."""
+
+    array: NDArray[Any]
+
+    def map(self, fn: Callable[[Any], Tensor]) -> Tensor:
+        return fn(self)
+
+
+def arrived(batch: Batch) -> Batch:
+    """What `in_one_block` sent."""
+    return batch.map(lambda sent: torch.from_numpy(sent.array) if isinstance(sent, _InLine) else sent)
+
+
 def in_one_block(batch: Batch) -> Batch:
-    """The batch with its tensors in one block of shared memory, or as arrays where that is short.
+    """The batch with its tensors in one block of shared memory, or in line where that is short.
 
     A batch holds some fifty tensors; sent one by one each costs a file descriptor and a mapping. Those of one block
     are sent as views of it, and nothing is copied twice.
@@ -202,7 +227,7 @@ def in_one_block(batch: Batch) -> Batch:
 
     batch.map(count)
     if _SHARED_MEMORY.is_dir() and shutil.disk_usage(_SHARED_MEMORY).free < _HEADROOM * n_bytes:
-        return batch.map(Tensor.numpy)  # type: ignore[arg-type]
+        return batch.map(lambda tensor: cast(Tensor, _InLine(tensor.numpy())))
     storage = torch.UntypedStorage._new_shared(max(n_bytes, 1))  # type: ignore[no-untyped-call]
     block, start = torch.empty(0, dtype=torch.uint8).set_(storage), 0
 

@@ -86,7 +86,6 @@ def synthetic_cubes(
     n_val: int = 0,
     n_test: int = 6,
     n_faces: int | tuple[int, int] = 500,
-    raised: bool = False,
     seed: int = 0,
 ) -> DataSet:
     """Classification: cubes with one of n_classes signs engraved on a random side. The numbers are per class."""
@@ -100,7 +99,7 @@ def synthetic_cubes(
             for i in range(n):
                 rng = _rng(seed, split, label, i)
                 name = f"{glyph}/{split}/{glyph}_{split}_{i:04d}"
-                mesh = engraved_cube(rng, glyph, n_faces=_size(rng, n_faces), raised=raised, name=name)
+                mesh = engraved_cube(rng, glyph, n_faces=_size(rng, n_faces), name=name)
                 samples.append(Sample(name, mesh, WholeMesh(label)))
         splits[split] = tuple(samples)
     return DataSet("synthetic cubes", "classification", "mesh", splits, classes)
@@ -124,9 +123,7 @@ def _size(rng: np.random.Generator, n_faces: int | tuple[int, int]) -> int:
     return int(rng.integers(low, high + 1))
 
 
-def engraved_cube(
-    rng: np.random.Generator, glyph: str, *, n_faces: int, raised: bool = False, name: str = "cube"
-) -> Mesh:
+def engraved_cube(rng: np.random.Generator, glyph: str, *, n_faces: int, name: str = "cube") -> Mesh:
     """A cube of about n_faces faces with a glyph, turned, sized and placed at random, on a random side."""
     points, faces = _grid_cube(_STEPS)
     axis, sign = int(rng.integers(3)), float(rng.choice([-1.0, 1.0]))
@@ -140,7 +137,7 @@ def engraved_cube(
     # The wall of the engraving is as wide as one grid cell, so that it stays a wall after decimation.
     depth = np.clip(0.5 - distance * size * _STEPS / 2, 0, 1) * rng.uniform(0.16, 0.26)
     moved = points * (1 + rng.uniform(0.03, 0.08) * _pillow(points))[:, None]
-    moved[on_side, axis] += sign * (depth[on_side] if raised else -depth[on_side])
+    moved[on_side, axis] -= sign * depth[on_side]
     return replace(simplify(Mesh(moved, faces, name=name), n_faces).mesh, notes=())
 
 

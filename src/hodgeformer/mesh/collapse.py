@@ -22,7 +22,6 @@ from hodgeformer.mesh.topology import MeshComplex, pieces
 Int32Array = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
 
-_POINT_WEIGHT = 1e-2  # of the distance to points, against the distance to planes
 _RIM_WEIGHT = 1.0  # of the walls that stand on boundary edges
 _SPREAD = 1.5  # a seed makes costs up to this factor, and more, larger
 _LEAST_COSINE = 0.2  # between the normals of a face before and after
@@ -50,8 +49,11 @@ class Surface(NamedTuple):
     closed: bool
 
     @classmethod
-    def from_mesh(cls, points: FloatArray, faces: IntArray) -> Surface:
-        """Positions of size one, faces that repeat no vertex. On equal costs the numbering decides."""
+    def from_mesh(cls, points: FloatArray, faces: IntArray, evenness: float) -> Surface:
+        """Positions of size one, faces that repeat no vertex. On equal costs the numbering decides.
+
+        `evenness` is the weight of the distance to points, against that to planes.
+        """
         topology = MeshComplex.from_faces(faces, len(points))
         n_sides = np.bincount(topology.face_edges.ravel(), minlength=topology.n.e)
         rim = np.zeros(len(points), dtype=bool)
@@ -68,7 +70,7 @@ class Surface(NamedTuple):
             first=first,
             following=following,
             rim=rim,
-            quadrics=_quadrics(points, topology, n_sides == 1),
+            quadrics=_quadrics(points, topology, n_sides == 1, evenness),
             closed=bool((n_sides == 2).all()),
         )
 
@@ -119,7 +121,7 @@ class Surface(NamedTuple):
         self.alive[np.flatnonzero(self.alive)[out[piece]]] = False
 
 
-def _quadrics(points: FloatArray, topology: MeshComplex, is_rim: BoolArray) -> FloatArray:
+def _quadrics(points: FloatArray, topology: MeshComplex, is_rim: BoolArray, evenness: float) -> FloatArray:
     """For each vertex xᵀA x + 2 bᵀx + c as ten numbers: A by rows of its upper triangle, b, c."""
     normal = face_vectors(points, topology.faces)
     area = norms(normal) / 2
@@ -137,7 +139,7 @@ def _quadrics(points: FloatArray, topology: MeshComplex, is_rim: BoolArray) -> F
         _add_planes(quadrics, ends, wall, offset, _RIM_WEIGHT / 2 * norms(along) ** 2)
     # In proportion to the planes, so that the minimum is well determined; a little also where there is no area.
     planes = quadrics[:, [0, 3, 5]].sum(axis=1)
-    weight = _POINT_WEIGHT * (planes + max(1e-6 * planes.sum() / topology.n.f, 1e-15))
+    weight = evenness * (planes + max(1e-6 * planes.sum() / topology.n.f, 1e-15))
     quadrics[:, [0, 3, 5]] += weight[:, None]
     quadrics[:, 6:9] -= weight[:, None] * points
     quadrics[:, 9] += weight * np.einsum("ij,ij->i", points, points)

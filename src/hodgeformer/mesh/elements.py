@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.spatial import cKDTree
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind, PerElement
 from hodgeformer.errors import DataError, MeshError
@@ -113,6 +112,8 @@ def carry(values: Values, mesh: Mesh, *, source: ElementKind, to: ElementKind) -
     if lonely.size:
         others = np.flatnonzero(counts)
         centers = element_centers(mesh, to)
+        from scipy.spatial import cKDTree
+
         nearest = cKDTree(centers[others]).query(centers[lonely])[1]
         carried[lonely] = carried[others[nearest]]
     result: Values = carried.astype(values.dtype)

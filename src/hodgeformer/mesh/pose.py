@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from scipy.spatial import ConvexHull, QhullError, cKDTree
 
 from hodgeformer.errors import MeshError
 from hodgeformer.mesh.geometry import face_centers, face_vectors, norms
@@ -78,6 +77,8 @@ def asymmetry(vertices: FloatArray, faces: IntArray) -> float:
     A mean distance in units of the root mean square radius, between points spread evenly over the area: 0.03 to 0.05
     is their own spacing.
     """
+    from scipy.spatial import cKDTree
+
     areas = np.cumsum(norms(face_vectors(vertices, faces)))
     if areas[-1] == 0:
         return 0.0
@@ -198,6 +199,8 @@ def _mean_heights(centers: FloatArray, shares: FloatArray, ups: FloatArray) -> F
 
 def _stands(points: FloatArray, up: FloatArray) -> bool:
     """Whether the origin, the center of the mesh, lies over the hull of what touches the ground."""
+    from scipy.spatial import ConvexHull, QhullError
+
     height = points @ up
     base = points[height < height.min() + _BASE * np.ptp(height)]
     flat = base[:, np.abs(up) < 0.5]

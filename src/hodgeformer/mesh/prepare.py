@@ -50,7 +50,7 @@ class PrepareConfig(Settings):
     """
 
     faces: Faces = "original"
-    least_faces: int = Field(default=0, ge=0)
+    least_faces: int = Field(default=0, ge=0, le=10_000_000)
     n_neighbors: Literal["sqrt"] | Count | Counts = "sqrt"
     max_neighbors: Counts | None = Field(default_factory=lambda: dict(DEFAULT_CAPS))
     random_share: float = Field(default=0.2, ge=0.0, lt=1.0)

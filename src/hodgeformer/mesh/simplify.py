@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
-from scipy.spatial import cKDTree
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.errors import MeshError
@@ -22,6 +21,10 @@ from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
 from hodgeformer.mesh.topology import MeshComplex, corner_fans, repeats_a_vertex
 
+EVENNESS = (1e-2, 1e-4)
+"""Triangles of much the same size, or larger ones where the surface is flat. What models were trained on lies between;
+they answer best to the mean of both."""
+_FIRST_STEP = 16  # times the faces that are wanted: only so many are simplified more than once
 _TINY = np.finfo(np.float64).tiny  # what has no size still counts among its like
 
 
@@ -128,6 +131,8 @@ class Simplified:
         unheard = np.setdiff1d(np.arange(len(small_centers)), target)
         source = np.arange(len(centers))
         if unheard.size:
+            from scipy.spatial import cKDTree
+
             nearest = cKDTree(centers).query(small_centers[unheard])[1]
             source, target = np.concatenate([source, nearest]), np.concatenate([target, unheard])
         return source, target, weights[source]
@@ -174,13 +179,22 @@ def refine(mesh: Mesh, n_faces: int) -> Refined:
     return Refined(mesh, fine, vertex_map)
 
 
-def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified:
+def triangulations(mesh: Mesh, n_faces: int, n: int) -> tuple[Simplified, ...]:
+    """The mesh simplified in up to n different ways, from even triangles to those that follow the shape."""
+    coarse = simplify(mesh, _FIRST_STEP * n_faces)
+    ways = tuple(simplify(coarse.mesh, n_faces, evenness=evenness) for evenness in EVENNESS[:n])
+    if coarse.mesh is mesh:
+        return ways
+    return tuple(Simplified(mesh, way.mesh, way.vertex_map[coarse.vertex_map], coarse.whole) for way in ways)
+
+
+def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None, evenness: float = EVENNESS[0]) -> Simplified:
     """Collapse edges, the least damage first, until no more than `n_faces` faces are left.
 
     A mesh that has no more than that comes back as it is. A closed manifold stays one, even if more faces are left
     than asked; only pieces smaller than a face of the result are left out to meet the number. The result does not
     depend on how the file numbers vertices and faces, nor on whether the mesh was subdivided. Another `seed` draws
-    another triangulation of the same surface.
+    another triangulation of the same surface; `evenness` is how much even triangles count against a close fit.
     """
     if n_faces < 1:
         raise MeshError(f"{mesh.name}: cannot simplify to {n_faces} faces; at least 1 is needed")
@@ -200,7 +214,7 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified
     whole = mesh.faces.copy()
     whole[proper] = used[order][faces[quarter_of]]
     points, faces, into = _apart(points, canonical_faces(faces)[0], into)
-    surface, joined = _joined_surface(points, faces)
+    surface, joined = _joined_surface(points, faces, evenness)
     surface.reduce(n_faces, seed)
     kept, small_faces = np.unique(surface.faces[surface.alive], return_inverse=True)
     number = np.full(len(points), -1, dtype=np.int64)
@@ -218,6 +232,8 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None) -> Simplified
     # Vertices that went down with their piece, and those that no face uses, take the nearest.
     lost = np.flatnonzero(vertex_map < 0)
     if lost.size:
+        from scipy.spatial import cKDTree
+
         vertex_map[lost] = cKDTree(surface.points[kept]).query(positions[lost])[1]
     return Simplified(mesh, small, vertex_map, whole)
 
@@ -232,20 +248,20 @@ def _apart(points: FloatArray, faces: IntArray, into: IntArray) -> tuple[FloatAr
     return points[owner], split.reshape(-1, 3), np.searchsorted(owner, into)
 
 
-def _joined_surface(points: FloatArray, faces: IntArray) -> tuple[Surface, IntArray]:
+def _joined_surface(points: FloatArray, faces: IntArray, evenness: float) -> tuple[Surface, IntArray]:
     """The surface, and for each vertex the one that it was joined with.
 
     Border vertices at the same place are joined: files cut a surface along the seams of its texture, or into single
     triangles.
     """
-    surface, joined = Surface.from_mesh(points, faces), np.arange(len(points))
+    surface, joined = Surface.from_mesh(points, faces, evenness), np.arange(len(points))
     rim = np.flatnonzero(surface.rim)
     _, first, place = np.unique(points[rim], axis=0, return_index=True, return_inverse=True)
     joined[rim] = rim[first[place.ravel()]]
     whole = ~repeats_a_vertex(joined[faces])
     if len(first) == len(rim) or not whole.any():
         return surface, np.arange(len(points))
-    return Surface.from_mesh(points, joined[faces[whole]]), joined
+    return Surface.from_mesh(points, joined[faces[whole]], evenness), joined
 
 
 def _box(mesh: Mesh) -> tuple[FloatArray, float]:

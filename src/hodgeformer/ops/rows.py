@@ -31,14 +31,21 @@ class TensorFields:
     """The base of dataclasses whose tensors, however deep, are moved or cast together."""
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> Self:
-        """The same with fn applied to every tensor."""
+        """The same with fn applied to every tensor, also of what was computed on first use."""
 
         def mapped(value: Any) -> Any:
             if isinstance(value, PerElement):
                 return value.map(mapped)
-            return fn(value) if isinstance(value, Tensor) else value.map(fn) if hasattr(value, "map") else value
+            if hasattr(value, "dtype"):  # in the pipe of a worker arrays stand in for tensors
+                return fn(value)
+            return value.map(fn) if hasattr(value, "map") else value
 
-        return replace(self, **{field.name: mapped(getattr(self, field.name)) for field in fields(self)})
+        names = [field.name for field in fields(self)]
+        moved = replace(self, **{name: mapped(getattr(self, name)) for name in names})
+        for name, value in getattr(self, "__dict__", {}).items():
+            if name not in names and isinstance(value, TensorFields):
+                moved.__dict__[name] = value.map(fn)
+        return moved
 
 
 class TensorFunction(torch.autograd.Function):
@@ -74,7 +81,7 @@ def _compiled(loop: Callable[..., None], fastmath: tuple[str, ...]) -> Callable[
     """Compiled on first use, or read from numba's cache on disk."""
     from numba import njit
 
-    return cast(Callable[..., None], njit(nogil=True, cache=True, fastmath=set(fastmath))(loop))
+    return cast(Callable[..., None], njit(nogil=True, cache=True, fastmath=set(fastmath), error_model="numpy")(loop))
 
 
 def normalized(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hodgeformer.containers import PerElement
 from hodgeformer.mesh.elimination import Elimination, Laplacian
+from hodgeformer.ops.rows import TensorFields
 from hodgeformer.ops.spreading import Factor, Rings
 
 TIMES = np.geomspace(3e-4, 1.0, 8)
@@ -119,7 +120,7 @@ def _whitney(corners: Float[Tensor, "n_f 3 3"], areas: Float[Tensor, " n_f"]) ->
 
 
 @dataclass(frozen=True, eq=False)
-class Surface:
+class Surface(TensorFields):
     """One block-diagonal Laplacian. Meshes are measured and eliminated one by one, so company changes nothing."""
 
     factor: Factor

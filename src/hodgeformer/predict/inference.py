@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import cycle
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -23,7 +24,7 @@ from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.patches import patches
 from hodgeformer.mesh.pose import frame_signs, n_frames
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
-from hodgeformer.mesh.simplify import Refined, Simplified, refine, simplify
+from hodgeformer.mesh.simplify import Refined, Simplified, refine, triangulations
 from hodgeformer.nn.config import ModelConfig, bytes_per_face
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import Batch, pack
@@ -91,11 +92,13 @@ class Seen:
     """A mesh as a model sees it: of a size that it knows, turned, in every frame of its pose, prepared.
 
     The answers for all `views` are averaged; each stands for `n_frames` frames that share all but the signs of
-    coordinates and normals. Views of more than `room` faces have no patterns; they go through the model in patches.
+    coordinates and normals. Those of a mesh that was simplified take turns among several triangulations of it, `sized`:
+    none of them is what a model was trained on, their mean is near it. Views of more than `room` faces have no
+    patterns; they go through the model in patches.
     """
 
     mesh: Mesh
-    sized: Simplified | Refined | None
+    sized: tuple[Simplified | Refined, ...]
     views: Sequence[PreparedMesh]
     config: PrepareConfig
     room: int
@@ -103,8 +106,8 @@ class Seen:
 
     @property
     def working_mesh(self) -> Mesh:
-        """The mesh that the views are views of."""
-        return self.mesh if self.sized is None else self.sized.mesh
+        """The mesh that the first view is a view of; the others have about as many faces."""
+        return self.sized[0].mesh if self.sized else self.mesh
 
     @property
     def n_faces(self) -> int:
@@ -115,11 +118,11 @@ class Seen:
     def patched(self) -> bool:
         return self.working_mesh.n_faces > self.room
 
-    def on_mesh(self, values: NDArray[Any], kind: ElementKind | None) -> NDArray[Any]:
-        """Values per element of the working mesh as values per element of the mesh itself."""
-        if self.sized is None or kind is None:
+    def on_mesh(self, values: NDArray[Any], kind: ElementKind | None, view: int = 0) -> NDArray[Any]:
+        """Values per element of the mesh of a view as values per element of the mesh itself."""
+        if not self.sized or kind is None:
             return values
-        return self.sized.values_back(values, kind)
+        return self.sized[view % len(self.sized)].values_back(values, kind)
 
 
 def see(
@@ -136,23 +139,25 @@ def see(
     `turns` are rotations to look from beside that of the file, `room` tells how many faces can be worked on at once.
     For a model that does not read the canonical order, which each frame has its own of, the first stands for all.
     """
-    sized: Simplified | Refined | None = None
-    if config.most_faces is not None and mesh.n_faces > config.most_faces:
-        sized = simplify(mesh, config.most_faces)
-    elif 2 * mesh.n_faces < config.least_faces:
-        sized = refine(mesh, config.least_faces)
-    working = mesh if sized is None else sized.mesh
-    space = room(working)
     frames = n_frames(config.pose)
     prepared_frames, shared_frames = (frames, 1) if reads_order else (1, frames)
-    patterned = reads_order and working.n_faces <= space
+    sights = [(turn, frame) for turn in (None, *turns) for frame in range(prepared_frames)]
+    sized: tuple[Simplified | Refined, ...] = ()
+    if config.most_faces is not None and mesh.n_faces > config.most_faces:
+        sized = triangulations(mesh, config.most_faces, len(sights) * shared_frames)
+    elif 2 * mesh.n_faces < config.least_faces:
+        sized = (refine(mesh, config.least_faces),)
+    meshes = [way.mesh for way in sized] or [mesh]
+    sights = sights if reads_order else [sight for sight in sights for _ in meshes]
+    space = room(meshes[0])
+    patterned = reads_order and meshes[0].n_faces <= space
 
-    def look(turn: FloatArray | None, frame: int) -> PreparedMesh:
+    def look(working: Mesh, turn: FloatArray | None, frame: int) -> PreparedMesh:
         turned = working if turn is None else working.with_vertices(working.vertices @ turn.T)
         return prepare(turned, config, frame=frame, patterned=patterned, n_threads=n_threads)
 
-    makers = [partial(look, turn, frame) for turn in (None, *turns) for frame in range(prepared_frames)]
-    fits = len(makers) * working.n_faces <= space
+    makers = [partial(look, working, *sight) for working, sight in zip(cycle(meshes), sights, strict=False)]
+    fits = len(makers) * meshes[0].n_faces <= space
     views = tuple(make() for make in makers) if fits else _OnDemand(makers)
     return Seen(mesh, sized, views, config, space, shared_frames)
 
@@ -192,7 +197,8 @@ def answers(
         told(batch[0][0].n / len(batch[0][0].seen.views))
         for mean in _added(model, batch, values, told):
             told(1.0)
-            answer = mean.seen.on_mesh(mean.total / mean.n, kind)
+            each = (mean.seen.on_mesh(total / mean.n, kind, i) for i, total in enumerate(mean.totals))
+            answer: FloatArray = sum(each, start=np.zeros(()))
             answer = tempered(answer, temperature) if is_probability else answer
             yield Answered(mean.owner, mean.seen, answer, mean.features / mean.n)
 
@@ -235,12 +241,13 @@ class _Mean:
 
     def __init__(self, owner: Any, seen: Seen) -> None:
         self.owner, self.seen = owner, seen
-        self.total: FloatArray = np.zeros(())
+        self.totals: list[FloatArray] = [np.zeros(()) for _ in seen.sized or (None,)]
         self.features: FloatArray = np.zeros(())
         self.n = 0
 
     def add(self, output: Output, features: Output) -> None:
-        self.total = self.total + output
+        way = self.n % len(self.totals)
+        self.totals[way] = self.totals[way] + output
         self.features = self.features + features
         self.n += 1
 

@@ -25,7 +25,7 @@ from hodgeformer.mesh.prepare import PrepareConfig, to_size
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.inference import Room, Seen, answers, see, tempered
 from hodgeformer.train.distributed import Processes
-from hodgeformer.train.learner import SquaredError
+from hodgeformer.train.learner import DivergedError, SquaredError
 from hodgeformer.train.metrics import Scores, Tally, regression_scores, scores_of
 
 HASH_DIGITS = 12  # enough to tell the meshes of a data set apart
@@ -130,6 +130,8 @@ class Evaluator:
         found = answers(model, meshes, batch_faces=_BATCH_FACES, temperature=self._temperature, values=values)
         for answer in found:
             seen, mesh = answer.seen, answer.seen.mesh
+            if not np.isfinite(answer.output).all():
+                raise DivergedError(f"the answer for '{mesh.name}' became infinite or no number")
             sized = mesh.with_vertices(to_size(mesh.vertices, mesh.faces, self._config.size))
             areas = None if kind is None else element_areas(sized, kind)
             yield Answer(mesh, answer.owner, answer.output, areas, seen.working_mesh, answer.features)

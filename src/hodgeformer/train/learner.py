@@ -173,10 +173,7 @@ class Learner:
     def _gradients(self, batch: Batch) -> Learned:
         assert batch.target is not None
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._half):
-            try:
-                output = self.model(batch)
-            except ZeroDivisionError:  # a compiled loop divides by what has overflowed
-                raise DivergedError(f"the outputs became infinite on a batch with '{batch.names[0]}'") from None
+            output = self.model(batch)
         loss = self._loss(output.float(), batch.target)
         mine = torch.stack([loss.total.detach(), loss.weight, *_right(output.detach(), batch.target)]).double()
         mine = self._processes.total(mine) if self._processes.count > 1 else mine

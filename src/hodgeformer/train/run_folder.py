@@ -122,8 +122,11 @@ class RunFolder:
             return [], 0
         # A row of a damaged file may have any text in it; the state says what the run needs to know.
         text = self.metrics.read_text(encoding="utf-8", errors="replace").replace("\0", "")
-        rows = list(csv.DictReader(io.StringIO(text)))
-        whole = [row for row in rows if str(row.get("epoch")).isdecimal() and _is_number(row.get("train_loss"))]
+        try:
+            rows = list(csv.DictReader(io.StringIO(text)))
+        except csv.Error:
+            return [], 1
+        whole = [row for row in rows if _is_whole(row)]
         return whole, len(rows) - len(whole)
 
     def write_rows(self, rows: Sequence[Row]) -> None:
@@ -131,10 +134,10 @@ class RunFolder:
         write_csv(self.metrics, rows)
 
 
-def _is_number(text: str | None) -> bool:
+def _is_whole(row: Mapping[Any, Any]) -> bool:
     try:
-        return text is not None and math.isfinite(float(text))
-    except ValueError:
+        return int(row["epoch"]) > 0 and math.isfinite(float(row["train_loss"])) and None not in row
+    except (KeyError, TypeError, ValueError):
         return False
 
 
@@ -184,7 +187,8 @@ def environment() -> dict[str, object]:
     """What the run runs on, for the record."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        # `python -m hodgeformer` is the same command.
+        "command": [Path(sys.argv[0]).name.replace("__main__.py", "hodgeformer"), *sys.argv[1:]],
         "versions": versions(),
         "commit": commit(),
         "platform": platform.platform(),

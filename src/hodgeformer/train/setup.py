@@ -114,7 +114,7 @@ class Setup:
         return learner
 
     def training_loader(self, *, workers: int | None = None, augmented: bool = True) -> Loader:
-        train = self.config.train
+        train, model = self.config.train, self.config.model_for(self.dataset)
         assert train.batch_size is not None
         return Loader(
             self.dataset,
@@ -124,6 +124,8 @@ class Setup:
             batch_faces=train.batch_faces,
             n_faces=self.working_faces,
             seed=train.seed,
+            reads_order=model.reads_order,
+            spreads="D" in model.blocks,
             n_workers=(train.workers or 0) if workers is None else workers,
             rank=self.processes.rank,
             world_size=self.processes.count,

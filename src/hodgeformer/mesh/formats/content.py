@@ -229,7 +229,7 @@ class TextLines:
                 try:
                     np.array(convert(token.split(b"/")[0]), dtype=dtype)
                 except (ValueError, OverflowError):
-                    raise self.error(line, f"{message}, found {token.decode(errors='replace')!r}") from None
+                    raise self.error(line, f"{message}, found {token[:60].decode(errors='replace')!r}") from None
         raise self.error(int(lines[0]), message)
 
     def _blob(self, lines: IntArray) -> bytes:

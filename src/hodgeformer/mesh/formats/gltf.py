@@ -37,7 +37,7 @@ def read_gltf(data: bytes, path: Path) -> Content:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise MeshFormatError(
-            f"{path}: the glTF description is damaged ({type(error).__name__}: {error}); export it again"
+            f"{path}: the glTF description is damaged ({type(error).__name__}: {str(error)[:200]}); export it again"
         ) from error
 
 

@@ -90,7 +90,7 @@ def _header(data: bytes, path: Path) -> tuple[bool, list[_Element], int]:
         try:
             if words[0] == "format":
                 order = _ORDERS[words[1]]
-            elif order is None and words[0] == "element":
+            elif order is None and words[0] in ("element", "property"):
                 break
             elif words[0] == "element":
                 elements.append(_Element(words[1], int(words[2]), []))
