@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 import torch
-from pydantic import ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -35,6 +35,7 @@ _KIND = "model"
 _FITTED = ("temperature", "familiarity", "heights")
 
 Byte = Annotated[int, Field(ge=0, le=255)]
+Height = Annotated[float, Field(ge=-1000.0, le=1000.0)]  # in radii of a mesh
 
 
 class Checkpoint(Settings):
@@ -58,7 +59,7 @@ class Checkpoint(Settings):
     statistics: DataStatistics | None = None
     temperature: float = Field(default=1.0, ge=0.01, le=100.0)
     familiarity: Familiarity | None = None
-    heights: tuple[FiniteFloat, ...] = ()
+    heights: tuple[Height, ...] = ()
     training: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=lambda: versions())  # noqa: PLW0108 - defined below
     path: Path | None = Field(default=None, exclude=True)
