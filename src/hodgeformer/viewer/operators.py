@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -42,7 +43,7 @@ class _Arrived:
     x: PerElement[Tensor | None]
 
 
-class _Inside:
+class _Inside(ABC):
     """A source that looks into the model which predicted the mesh, and remembers what took long."""
 
     def __init__(self, shelf: Shelf) -> None:
@@ -54,8 +55,9 @@ class _Inside:
             return None
         return self._questions(self._shelf.model(opened.prediction.model).network, opened)
 
+    @abstractmethod
     def _questions(self, network: HodgeFormer, opened: OpenMesh) -> tuple[Choice, ...] | None:
-        raise NotImplementedError
+        """What can be asked of such a model; nothing where it has no such blocks."""
 
     def _answers(self, opened: OpenMesh, chosen: Mapping[str, str]) -> tuple[ViewerModel, list[str]]:
         """The model, and what was chosen."""
