@@ -25,7 +25,7 @@ from hodgeformer.data.folder_spec import FolderSpec, SplitRules
 from hodgeformer.data.open import DataConfig
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.predict.predictor import PredictOptions
+from hodgeformer.predict.predictor import MeshPredictor, PredictOptions
 from hodgeformer.settings import NONE, Settings
 from hodgeformer.train.config import TrainConfig
 
@@ -92,8 +92,8 @@ def public_names() -> Iterator[tuple[str, Any]]:
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties that a class defines itself."""
-    for name, member in vars(kind).items():
+    """The public methods and properties of a class: its own, and those of a predictor that all kinds of it share."""
+    for name, member in {**vars(kind), **(vars(MeshPredictor) if issubclass(kind, MeshPredictor) else {})}.items():
         if name.startswith(("_", "model_")) or name == "forward":  # said by the class
             continue
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member

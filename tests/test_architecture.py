@@ -32,6 +32,7 @@ LEVELS = [
     {"mesh", "ops"},
     {"packed", "familiarity"},
     {"nn"},
+    {"trained"},
     {"checkpoint", "draw"},
     {"data", "predict"},
     {"train"},

@@ -24,6 +24,7 @@ from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.mesh.subdivision import subdivided
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.predict.forward import Forward
 from hodgeformer.predict.inference import Room, answers, see
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.study.mutations import Mutation, cut_away, paired
@@ -71,7 +72,7 @@ def test_turns_are_about_the_axis_of_training() -> None:
 @pytest.mark.parametrize("batch_faces", [1, 500, 10_000])
 @pytest.mark.parametrize("checkpoint", [tiny_checkpoint(element="vertex"), tiny_checkpoint("classification")])
 def test_passes_can_be_cut_anywhere(checkpoint: Checkpoint, batch_faces: int) -> None:
-    model = checkpoint.build_model()
+    model = Forward(checkpoint.build_model())
     turns = random_turns(2, None)
     seen = [(mesh.name, see(mesh, checkpoint.prepare, turns=turns)) for mesh in meshes()]
     found = list(answers(model, seen, batch_faces=batch_faces))
@@ -103,7 +104,7 @@ def test_answers_do_not_depend_on_how_finely_a_mesh_is_cut() -> None:
 @pytest.mark.parametrize("element", ["face", "vertex", "edge"])
 def test_patches_answer_about_as_the_whole_does(element: str) -> None:
     checkpoint = tiny_checkpoint(element=element, pose="frame_average")
-    model, mesh = checkpoint.build_model(), icosphere(4)
+    model, mesh = Forward(checkpoint.build_model()), icosphere(4)
     whole, cut = see(mesh, checkpoint.prepare), see(mesh, checkpoint.prepare, room=lambda _: 2500)
     assert cut.patched and not whole.patched
     told: list[float] = []
@@ -194,7 +195,7 @@ def test_one_frame_stands_for_all_where_the_order_is_not_read() -> None:
     settings = ModelConfig(
         task="segmentation", n_classes=3, blocks="DT", d_model=16, d_hidden=16, n_heads=2, in_features=widths
     )
-    model, mesh = HodgeFormer(settings).eval(), human_sized_mesh()
+    model, mesh = Forward(HodgeFormer(settings).eval()), human_sized_mesh()
     assert not settings.reads_order
     apart, shared = (see(mesh, config, reads_order=reads_order) for reads_order in (True, False))
     assert (len(apart.views), len(shared.views)) == (4, 1)

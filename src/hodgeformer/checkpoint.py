@@ -10,9 +10,8 @@ import json
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
-import numpy as np
 import torch
 from pydantic import ConfigDict, Field, model_validator
 from safetensors import SafetensorError, safe_open
@@ -21,84 +20,30 @@ from torch import Tensor
 
 from hodgeformer import __version__
 from hodgeformer.errors import CheckpointError, ConfigError
-from hodgeformer.familiarity import DataStatistics, Familiarity
 from hodgeformer.files import write_atomically
-from hodgeformer.mesh.mesh import FloatArray
-from hodgeformer.mesh.prepare import Faces, PrepareConfig
-from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.settings import Settings
+from hodgeformer.trained import Trained
 
 FORMAT = 1
 _KEY = "hodgeformer"
 _KIND = "model"
 _FITTED = ("temperature", "familiarity", "heights")
 
-Byte = Annotated[int, Field(ge=0, le=255)]
-Height = Annotated[float, Field(ge=-1000.0, le=1000.0)]  # in radii of a mesh
 
-
-class Checkpoint(Settings):
-    """A trained model with all that belongs to it. Task and element are those of `model`.
-
-    `prepare` includes pose and the seed of the random connections. `metrics` are named with element and weighting.
-    `temperature` makes probabilities mean what they say, `familiarity` knows what meshes the model is for, `heights`
-    tell where its classes usually lie over the center of a mesh: all fitted to meshes it has not learned from.
-    `training` is the resolved configuration of the run, `versions` the software that wrote the file `path`.
-    """
+class Checkpoint(Trained):
+    """A trained model with all that belongs to it, its weights included. `path` is the file that it was read from."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    prepare: PrepareConfig
-    model: ModelConfig
     weights: Mapping[str, Tensor] = Field(exclude=True, repr=False)
-    name: str = Field(default="model", max_length=200)
-    classes: tuple[str, ...] = ()
-    colors: tuple[tuple[Byte, Byte, Byte], ...] = ()
-    metrics: dict[str, float] = Field(default_factory=dict)
-    statistics: DataStatistics | None = None
-    temperature: float = Field(default=1.0, ge=0.01, le=100.0)
-    familiarity: Familiarity | None = None
-    heights: tuple[Height, ...] = ()
-    training: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=lambda: versions())  # noqa: PLW0108 - defined below
     path: Path | None = Field(default=None, exclude=True)
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        n = 0 if self.model.task == "regression" else self.model.n_classes
-        for name in ("classes", "colors", "heights"):
-            if (found := len(getattr(self, name))) not in (0, n):
-                raise ValueError(f"{found} {name} for a {self.model.task} of {n} classes")
-        width = self.model.d_model * len(self.model.updated)
-        if self.familiarity and not len(self.familiarity.center) == len(self.familiarity.spread) == width:
-            raise ValueError(f"familiarity of {len(self.familiarity.center)} features for a model that has {width}")
+    def _enough_weights(self) -> Self:
         if len(self.model.blocks) > len(self.weights):
             raise ValueError(f"{len(self.model.blocks)} blocks, but only {len(self.weights)} weights")
         return self
-
-    @property
-    def turn_axis(self) -> FloatArray | None:
-        """The axis that training turned meshes about; None for any rotation."""
-        augment = self.training.get("augment")
-        if not isinstance(augment, dict) or augment.get("rotation") != "axis":
-            return None
-        axis: FloatArray = np.eye(3)[{"x": 0, "z": 2}.get(str(augment.get("axis")), 1)]
-        return axis
-
-    def at(self, faces: Faces | str = "auto") -> PrepareConfig:
-        """How meshes are prepared at a resolution.
-
-        "auto" is that of training: no more faces than the largest mesh had, and, by half, no fewer than the smallest.
-        """
-        if faces != "auto":
-            return self.prepare.replace(faces=faces)
-        if self.statistics is None:
-            return self.prepare
-        low, _, high = self.statistics.n["f"]
-        # Runs from before there was a resolution know how large their meshes were.
-        most = self.prepare.most_faces or max(4, round(high))
-        return self.prepare.replace(faces=most, least_faces=min(most, int(low)))
 
     def build_model(self) -> HodgeFormer:
         """The model with these weights, ready to predict."""

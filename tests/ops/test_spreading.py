@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from hodgeformer.errors import BatchError
+from hodgeformer.mesh.elimination import N_TIMES, TIMES
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.ops.spreading import (
@@ -19,7 +20,7 @@ from hodgeformer.ops.spreading import (
     spread,
     wedge_product,
 )
-from hodgeformer.packed.metric import N_TIMES, TIMES, Surface
+from hodgeformer.packed.metric import Surface
 from hodgeformer.packed.pack import pack
 from meshes import all_kinds, icosphere, open_grid
 from soups import soups

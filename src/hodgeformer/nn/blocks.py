@@ -9,12 +9,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from hodgeformer.containers import ElementKind, PerElement
+from hodgeformer.mesh.elimination import N_TIMES, TIMES
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.laplacians import LAPLACIANS
 from hodgeformer.ops.linear_attention import linear_attention
 from hodgeformer.ops.rows import FeedForward, linear, normalized
 from hodgeformer.ops.spreading import inner_product, spread, wedge_product
-from hodgeformer.packed.metric import N_TIMES, TIMES
 from hodgeformer.packed.topology import PackedComplex
 
 

@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from hodgeformer.containers import KIND_OF, KINDS, Backend, Element, ElementKind, PerElement, Task
+from hodgeformer.mesh.elimination import N_TIMES
 from hodgeformer.mesh.features import PAPER_GROUPS, feature_widths
 from hodgeformer.mesh.prepare import PrepareConfig
-from hodgeformer.ops.star_attention import weights_are_kept
-from hodgeformer.packed.metric import N_TIMES
 from hodgeformer.settings import Settings
 
 Stars = Literal["learned", "barycentric", "galerkin"]
@@ -201,6 +200,8 @@ def _working(config: ModelConfig, n: PerElement[int], nnz: PerElement[int]) -> i
 
 
 def _weights(config: ModelConfig, n: PerElement[int], nnz: PerElement[int], kind: ElementKind) -> int:
+    from hodgeformer.ops.star_attention import weights_are_kept  # training alone asks, which has torch
+
     kept = weights_are_kept(nnz=nnz[kind], n=n[kind], d_head=config.d_head)
     return nnz[kind] * config.n_heads if kept else 0
 

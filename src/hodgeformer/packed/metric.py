@@ -14,13 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hodgeformer.containers import PerElement
-from hodgeformer.mesh.elimination import Elimination, Laplacian
+from hodgeformer.mesh.elimination import TIMES, Elimination, Laplacian
 from hodgeformer.ops.rows import TensorFields
 from hodgeformer.ops.spreading import Factor, Rings
 
-TIMES = np.geomspace(3e-4, 1.0, 8)
-"""Times of the heat steps in units of the whole area: from the ring around a vertex to the whole body."""
-N_TIMES = len(TIMES)
 SMALLEST = 1e-12
 """A length or area below this, in units of the mean, is none: it and its inverse count as zero."""
 

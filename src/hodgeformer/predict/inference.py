@@ -6,15 +6,13 @@ Prediction, evaluation, the viewer and the studies all go it, so that a score sp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import cycle
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from hodgeformer.containers import ElementKind
 from hodgeformer.errors import MeshError
@@ -26,8 +24,6 @@ from hodgeformer.mesh.pose import frame_signs, n_frames
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.simplify import Refined, Simplified, refine, triangulations
 from hodgeformer.nn.config import ModelConfig, bytes_per_face
-from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.packed.pack import Batch, pack
 
 T = TypeVar("T")
 Output = NDArray[np.float32]
@@ -118,6 +114,14 @@ class Seen:
     def patched(self) -> bool:
         return self.working_mesh.n_faces > self.room
 
+    @property
+    def column_signs(self) -> list[FloatArray]:
+        """For each frame that a view stands for, the signs of its columns of vertex features."""
+        groups = tuple(group for group in self.config.features if group in ("coords", "normals"))
+        n_turned = feature_widths(groups).v  # the first columns
+        kept = np.ones(self.config.widths.v - n_turned)
+        return [np.append(np.tile(frame_signs(frame), n_turned // 3), kept) for frame in range(self.n_frames)]
+
     def on_mesh(self, values: NDArray[Any], kind: ElementKind | None, view: int = 0) -> NDArray[Any]:
         """Values per element of the mesh of a view as values per element of the mesh itself."""
         if not self.sized or kind is None:
@@ -162,6 +166,20 @@ def see(
     return Seen(mesh, sized, views, config, space, shared_frames)
 
 
+class Network(Protocol):
+    """A model, by whatever it is run."""
+
+    @property
+    def config(self) -> ModelConfig: ...
+
+    def outputs(self, views: Sequence[PreparedMesh], seen: Seen) -> list[tuple[Output, Output]]:
+        """Per view a row per element in the order of the view, or one row; and the means of its features.
+
+        Rows are probabilities, or the values of a regression. Both are means over the frames that a view stands for.
+        """
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Answered(Generic[T]):
     """What belongs to a mesh, and what the model says of it.
@@ -177,25 +195,23 @@ class Answered(Generic[T]):
 
 
 def answers(
-    model: HodgeFormer,
+    network: Network,
     meshes: Iterable[tuple[T, Seen]],
     *,
     batch_faces: int,
     temperature: float = 1.0,
-    values: Callable[[Tensor], Tensor] | None = None,
     report: Callable[[float], None] | None = None,
 ) -> Iterator[Answered[T]]:
     """The answer for each mesh, in order, while they come.
 
-    Views of together at most `batch_faces` faces, of one mesh or of several, share a pass through the model. `values`
-    makes values of the outputs of a regression that are not in the units of the data. `report` is told the share of
-    the passes over a mesh that are done.
+    Views of together at most `batch_faces` faces, of one mesh or of several, share a pass through the model. `report`
+    is told the share of the passes over a mesh that are done.
     """
-    kind, told = model.config.target_kind, report or (lambda share: None)
-    is_probability = model.config.task != "regression"
+    kind, told = network.config.target_kind, report or (lambda share: None)
+    is_probability = network.config.task != "regression"
     for batch in _batches(meshes, batch_faces):
         told(batch[0][0].n / len(batch[0][0].seen.views))
-        for mean in _added(model, batch, values, told):
+        for mean in _added(network, batch, told):
             told(1.0)
             each = (mean.seen.on_mesh(total / mean.n, kind, i) for i, total in enumerate(mean.totals))
             answer: FloatArray = sum(each, start=np.zeros(()))
@@ -203,18 +219,13 @@ def answers(
             yield Answered(mean.owner, mean.seen, answer, mean.features / mean.n)
 
 
-def _added(
-    model: HodgeFormer,
-    batch: list[tuple[_Mean, PreparedMesh]],
-    values: Callable[[Tensor], Tensor] | None,
-    told: Callable[[float], None],
-) -> list[_Mean]:
+def _added(network: Network, batch: list[tuple[_Mean, PreparedMesh]], told: Callable[[float], None]) -> list[_Mean]:
     """The means that the views of a batch complete. It is emptied: a large view is gone before the next one comes."""
-    kind, first = model.config.target_kind, batch[0][0]
+    kind, first = network.config.target_kind, batch[0][0]
     if first.seen.patched:
-        passes = [_blended(model, batch[0][1], first, values, told)]
+        passes = [_blended(network, batch[0][1], first, told)]
     else:
-        passes = _outputs(model, [view for _, view in batch], first.seen, values)
+        passes = network.outputs([view for _, view in batch], first.seen)
     complete = []
     for (mean, view), (output, features) in zip(batch, passes, strict=True):
         mean.add(output if kind is None else view.to_file_order(output, kind), features)
@@ -268,53 +279,15 @@ def _batches(meshes: Iterable[tuple[Any, Seen]], batch_faces: int) -> Iterator[l
         yield batch
 
 
-@torch.no_grad()
-def _outputs(
-    model: HodgeFormer, views: list[PreparedMesh], seen: Seen, values: Callable[[Tensor], Tensor] | None
-) -> list[tuple[Output, Output]]:
-    """Per view a row per element in the order of the view, or one row; and the means of its features."""
-    whole = pack(views).to(next(model.parameters()).device)
-    kind, passes = model.config.target_kind, []
-    for batch in _in_frames(whole, seen):
-        x = model.forward_features(batch)
-        rows: Tensor = model.head(x, batch.topology).float()
-        if model.config.task != "regression":
-            rows = rows.softmax(dim=1)
-        elif values is not None:
-            rows = values(rows)
-        means = [[part.mean(dim=0) for part in batch.split(cast(Tensor, x[k]), k)] for k in model.config.updated]
-        passes.append((rows, torch.stack([torch.cat(each) for each in zip(*means, strict=True)]).float()))
-    rows, features = (sum(parts[1:], parts[0]) / len(parts) for parts in zip(*passes, strict=True))
-    outputs = rows.unsqueeze(1) if kind is None else whole.split(rows, kind)
-    return [(part.cpu().numpy(), mean.cpu().numpy()) for part, mean in zip(outputs, features, strict=True)]
-
-
-def _in_frames(batch: Batch, seen: Seen) -> Iterator[Batch]:
-    """The batch in every frame that it stands for; they share the complex and all that was computed for it."""
-    groups = tuple(group for group in seen.config.features if group in ("coords", "normals"))
-    n_turned = feature_widths(groups).v  # the first columns
-    yield batch
-    for frame in range(1, seen.n_frames):
-        signs = torch.ones_like(batch.x_in.v[0])
-        signs[:n_turned] = torch.from_numpy(frame_signs(frame)).repeat(n_turned // 3)
-        yield replace(batch, x_in=batch.x_in.replace(v=batch.x_in.v * signs))
-
-
-def _blended(
-    model: HodgeFormer,
-    view: PreparedMesh,
-    mean: _Mean,
-    values: Callable[[Tensor], Tensor] | None,
-    told: Callable[[float], None],
-) -> tuple[Output, Output]:
+def _blended(network: Network, view: PreparedMesh, mean: _Mean, told: Callable[[float], None]) -> tuple[Output, Output]:
     """The outputs for a view that does not fit, from patches that overlap, each fading out towards its rim."""
-    kind, n_views = model.config.target_kind, len(mean.seen.views)
+    kind, n_views = network.config.target_kind, len(mean.seen.views)
     total: Any = 0.0
     features: Any = 0.0
     weight: Any = np.zeros(1 if kind is None else view.n[kind])[:, None]
     done = 0
     for patch, fading in patches(view, mean.seen.config, mean.seen.room):
-        output, means = _outputs(model, [patch], mean.seen, values)[0]
+        output, means = network.outputs([patch], mean.seen)[0]
         at, share = (np.zeros(1, dtype=np.int64), np.ones(1)) if kind is None else (patch.order[kind], fading[kind])
         if np.ndim(total) == 0:
             total = np.zeros((len(weight), output.shape[1]), dtype=np.float32)

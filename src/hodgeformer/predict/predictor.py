@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from pydantic import Field, field_validator
 
-from hodgeformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.containers import PartElement
 from hodgeformer.errors import CheckpointError, ConfigError
 from hodgeformer.familiarity import impression
@@ -25,13 +23,17 @@ from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import UpName, random_turns
 from hodgeformer.mesh.prepare import Faces
-from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.palette import class_colors
-from hodgeformer.predict.inference import Answered, Room, Seen, answers, see
+from hodgeformer.predict.inference import Answered, Network, Room, Seen, answers, see
 from hodgeformer.predict.pretrained import PRETRAINED, fetch_pretrained, locate_model, model_card
 from hodgeformer.predict.result import Result
 from hodgeformer.settings import Settings
 from hodgeformer.threads import thread_count
+from hodgeformer.trained import Trained
+
+if TYPE_CHECKING:  # exported models are predicted with without torch
+    from hodgeformer.checkpoint import Checkpoint
+    from hodgeformer.nn.model import HodgeFormer
 
 _MOST_AHEAD = 256
 _DEFAULT_SMOOTH = 0.8
@@ -79,44 +81,18 @@ def _groups(meshes: Iterable[tuple[MeshLike, Seen]], batch_faces: int) -> Iterat
         yield group
 
 
-class Predictor:
-    """A trained model and everything around it: preparing as in training, batches, averaging, the way back.
+class MeshPredictor:
+    """What surrounds a model, by whatever it is run: preparing as in training, batches, averaging, the way back.
 
     The same mesh gets the same answer, alone or among others, however it is numbered, in whatever format.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
-        self.checkpoint = checkpoint
-        try:
-            self.device = torch.device(device)
-            self.model: HodgeFormer = checkpoint.build_model().to(self.device)
-        except (RuntimeError, AssertionError) as error:
-            raise ConfigError(f"device '{device}' cannot be used here ({str(error).splitlines()[0]})") from None
-
-    @classmethod
-    def load(cls, model: str | os.PathLike[str], device: str = "cpu") -> Predictor:
-        """A bundled name, a run folder, a folder of `save_pretrained`, or a checkpoint file."""
-        return cls(load_checkpoint(locate_model(model)), device)
-
-    @classmethod
-    def from_pretrained(cls, model: str | os.PathLike[str], device: str = "cpu") -> Predictor:
-        """Like `load`; what is neither here nor bundled is fetched from the model hub, by its id OWNER/NAME."""
-        return cls(load_checkpoint(fetch_pretrained(model)), device)
-
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the model and a card that says what it is into a folder, as a model hub wants it."""
-        folder = Path(folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CheckpointError(f"{folder}: cannot be made ({error.strerror})") from None
-        save_checkpoint(folder / PRETRAINED, self.checkpoint)
-        write_atomically(folder / "README.md", model_card(self.checkpoint).encode())
-        return folder
+    def __init__(self, trained: Trained, network: Network) -> None:
+        self._trained, self._network = trained, network
 
     @property
     def names(self) -> tuple[str, ...]:
-        return self.checkpoint.classes
+        return self._trained.classes
 
     def predict(self, mesh: MeshLike, *, report: Report | None = None, **options: Any) -> Result:
         """The answer for one mesh or file; options are those of `PredictOptions`.
@@ -146,24 +122,24 @@ class Predictor:
 
     def _checked(self, options: dict[str, Any]) -> PredictOptions:
         chosen = PredictOptions(**options)
-        if chosen.element is not None and self.checkpoint.model.target_kind is None:
+        if chosen.element is not None and self._trained.model.target_kind is None:
             raise ConfigError(
-                f"'{self.checkpoint.name}' answers for whole meshes; it says nothing about each {chosen.element}"
+                f"'{self._trained.name}' answers for whole meshes; it says nothing about each {chosen.element}"
             )
         return chosen
 
     def _room(self, options: PredictOptions) -> Room:
         if options.memory is not None:
             return_freed_memory()
-        return Room(self.checkpoint.model, self.checkpoint.prepare, options.memory)
+        return Room(self._trained.model, self._trained.prepare, options.memory)
 
     def _see(self, given: MeshLike, options: PredictOptions, room: Room, n_threads: int | None = None) -> Seen:
         return see(
             given if isinstance(given, Mesh) else load_mesh(given),
-            self.checkpoint.at(options.faces),
-            turns=random_turns(options.tta - 1, self.checkpoint.turn_axis, seed=options.seed),
+            self._trained.at(options.faces),
+            turns=random_turns(options.tta - 1, self._trained.turn_axis, seed=options.seed),
             room=room,
-            reads_order=self.checkpoint.model.reads_order,
+            reads_order=self._trained.model.reads_order,
             n_threads=n_threads,
         )
 
@@ -228,10 +204,10 @@ class Predictor:
     def _results(
         self, meshes: list[tuple[MeshLike, Seen]], options: PredictOptions, report: Report | None
     ) -> list[Result]:
-        checkpoint, model = self.checkpoint, self.checkpoint.model
+        trained, model = self._trained, self._trained.model
         kind = model.target_kind
         found = answers(
-            self.model, meshes, batch_faces=options.batch_faces, temperature=checkpoint.temperature, report=report
+            self._network, meshes, batch_faces=options.batch_faces, temperature=trained.temperature, report=report
         )
         results = []
         for answer in found:
@@ -244,25 +220,67 @@ class Predictor:
                 task=model.task,
                 element=model.element,
                 outputs=outputs.astype(np.float32, copy=False),
-                names=checkpoint.classes,
-                colors=checkpoint.colors or class_colors(len(checkpoint.classes)),
+                names=trained.classes,
+                colors=trained.colors or class_colors(len(trained.classes)),
                 warnings=warnings,
                 path=None if isinstance(answer.owner, Mesh) else Path(answer.owner),
                 working_faces=seen.working_mesh.n_faces,
                 familiarity=familiarity,
                 up_axis=options.up,
-                heights=checkpoint.heights,
+                heights=trained.heights,
             )
             results.append(result if options.element is None else result.on(options.element))
         return results
 
     def _familiar(self, answer: Answered[Any]) -> tuple[float | None, tuple[str, ...]]:
         """How familiar a mesh is, where the model can tell, and what sets it apart, a sentence each."""
-        known, statistics = self.checkpoint.familiarity, self.checkpoint.statistics
+        known, statistics = self._trained.familiarity, self._trained.statistics
         working = answer.seen.working_mesh
         unlike = () if statistics is None else statistics.unlike(working)
         if known is None:
             return None, unlike
-        is_sure = self.checkpoint.model.task != "regression"
+        is_sure = self._trained.model.task != "regression"
         score, reasons = known.judge(impression(working, answer.features, answer.output if is_sure else None))
         return score, unlike + reasons
+
+
+class Predictor(MeshPredictor):
+    """A trained model, run by PyTorch, and everything around it."""
+
+    def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
+        import torch
+
+        from hodgeformer.predict.forward import Forward
+
+        self.checkpoint = checkpoint
+        try:
+            self.device = torch.device(device)
+            self.model: HodgeFormer = checkpoint.build_model().to(self.device)
+        except (RuntimeError, AssertionError) as error:
+            raise ConfigError(f"device '{device}' cannot be used here ({str(error).splitlines()[0]})") from None
+        super().__init__(checkpoint, Forward(self.model))
+
+    @classmethod
+    def load(cls, model: str | os.PathLike[str], device: str = "cpu") -> Predictor:
+        """A bundled name, a run folder, a folder of `save_pretrained`, or a checkpoint file."""
+        from hodgeformer.checkpoint import load_checkpoint
+
+        return cls(load_checkpoint(locate_model(model)), device)
+
+    @classmethod
+    def from_pretrained(cls, model: str | os.PathLike[str], device: str = "cpu") -> Predictor:
+        """Like `load`; what is neither here nor bundled is fetched from the model hub, by its id OWNER/NAME."""
+        return cls.load(fetch_pretrained(model), device)
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the model and a card that says what it is into a folder, as a model hub wants it."""
+        from hodgeformer.checkpoint import save_checkpoint
+
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(f"{folder}: cannot be made ({error.strerror})") from None
+        save_checkpoint(folder / PRETRAINED, self.checkpoint)
+        write_atomically(folder / "README.md", model_card(self.checkpoint).encode())
+        return folder

@@ -15,12 +15,12 @@ from hodgeformer.draw.colormap import field_colors
 from hodgeformer.draw.lettering import ColorBar, Picture, key_band, title_band
 from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.errors import ConfigError
+from hodgeformer.mesh.elimination import TIMES
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.blocks import Spreading, SpreadingBlock
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.ops.spreading import spread
-from hodgeformer.packed.metric import TIMES
 from hodgeformer.packed.pack import pack
 from hodgeformer.study.operator_pictures import facing
 

@@ -23,6 +23,7 @@ from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import part_centers, up_from_shape, usual_heights
 from hodgeformer.mesh.prepare import PrepareConfig, to_size
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.predict.forward import Forward
 from hodgeformer.predict.inference import Room, Seen, answers, see, tempered
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.learner import DivergedError, SquaredError
@@ -127,7 +128,7 @@ class Evaluator:
         values = None if self._standardized is None else self._standardized.values
         room = Room(model.config, self._config)
         meshes = (self._seen(sample, room) for sample in self._samples)
-        found = answers(model, meshes, batch_faces=_BATCH_FACES, temperature=self._temperature, values=values)
+        found = answers(Forward(model, values), meshes, batch_faces=_BATCH_FACES, temperature=self._temperature)
         for answer in found:
             seen, mesh = answer.seen, answer.seen.mesh
             if not np.isfinite(answer.output).all():

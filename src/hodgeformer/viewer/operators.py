@@ -15,12 +15,12 @@ from torch import Tensor
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind, PerElement
 from hodgeformer.mesh.elements import carry
+from hodgeformer.mesh.elimination import TIMES
 from hodgeformer.mesh.geometry import edge_centers
 from hodgeformer.mesh.prepare import PreparedMesh, prepare
 from hodgeformer.nn.config import ModelConfig, StarName
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.packed.metric import TIMES
 from hodgeformer.packed.pack import pack
 from hodgeformer.study.operators import Eigenpairs, eigenpairs, features_at, head_operators, hodge_attention, stars_of
 from hodgeformer.study.spread import spread_from, time_shares

@@ -1,0 +1,57 @@
+"""A model as PyTorch runs it over prepared views: [NumPy becomes torch, and torch NumPy]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from hodgeformer.mesh.prepare import PreparedMesh
+from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.packed.pack import Batch, pack
+from hodgeformer.predict.inference import Output, Seen
+
+
+@dataclass(frozen=True, eq=False)
+class Forward:
+    """A `Network`: all views in one packed pass for each frame that they stand for.
+
+    `values` makes values of the outputs of a regression that are not in the units of the data.
+    """
+
+    model: HodgeFormer
+    values: Callable[[Tensor], Tensor] | None = None
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.model.config
+
+    @torch.no_grad()
+    def outputs(self, views: Sequence[PreparedMesh], seen: Seen) -> list[tuple[Output, Output]]:
+        """Per view its rows, and the means of its features."""
+        whole = pack(views).to(next(self.model.parameters()).device)
+        kind, passes = self.config.target_kind, []
+        for batch in _in_frames(whole, seen):
+            x = self.model.forward_features(batch)
+            rows: Tensor = self.model.head(x, batch.topology).float()
+            if self.config.task != "regression":
+                rows = rows.softmax(dim=1)
+            elif self.values is not None:
+                rows = self.values(rows)
+            means = [[part.mean(dim=0) for part in batch.split(cast(Tensor, x[k]), k)] for k in self.config.updated]
+            passes.append((rows, torch.stack([torch.cat(each) for each in zip(*means, strict=True)]).float()))
+        rows, features = (sum(parts[1:], parts[0]) / len(parts) for parts in zip(*passes, strict=True))
+        outputs = rows.unsqueeze(1) if kind is None else whole.split(rows, kind)
+        return [(part.cpu().numpy(), mean.cpu().numpy()) for part, mean in zip(outputs, features, strict=True)]
+
+
+def _in_frames(batch: Batch, seen: Seen) -> Iterator[Batch]:
+    """The batch in every frame that it stands for; they share the complex and all that was computed for it."""
+    yield batch
+    for signs in seen.column_signs[1:]:
+        turned = batch.x_in.v * torch.from_numpy(signs).to(batch.x_in.v)
+        yield replace(batch, x_in=batch.x_in.replace(v=turned))
