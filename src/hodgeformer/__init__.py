@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hodgeformer.errors import HodgeFormerError as HodgeFormerError
     from hodgeformer.errors import MeshError as MeshError
     from hodgeformer.mesh.check import check_mesh as check_mesh
+    from hodgeformer.mesh.io import as_mesh as as_mesh
     from hodgeformer.mesh.io import load_mesh as load_mesh
     from hodgeformer.mesh.io import save_mesh as save_mesh
     from hodgeformer.mesh.mesh import Mesh as Mesh
@@ -51,6 +52,7 @@ _HOME = {
     "PreparedMesh": "mesh.prepare",
     "Result": "predict.result",
     "SparsityPattern": "containers",
+    "as_mesh": "mesh.io",
     "check_mesh": "mesh.check",
     "load_mesh": "mesh.io",
     "ops": "",

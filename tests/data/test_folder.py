@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from hodgeformer.cli import app
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import open_folder, write_folder
 from hodgeformer.data.open import open_dataset
@@ -227,3 +229,28 @@ def test_many_files_are_listed_in_seconds(tmp_path: Path) -> None:
     before = time.process_time()
     assert len(open_folder(tmp_path).samples) == 5000
     assert time.process_time() - before < 1.5
+
+
+def test_the_example_of_the_error_can_be_pasted(figures: DataSet, tmp_path: Path) -> None:
+    """From the screen, as the command line shows it."""
+    for sample in figures.samples[:4]:
+        mesh, target = figures.load(sample)
+        for folder in ("meshes", "labels"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+        save_mesh(mesh, tmp_path / "meshes" / f"{sample.name}.obj")
+        np.savetxt(tmp_path / "labels" / f"{sample.name}.txt", target > 0, fmt="%d")
+    shown = CliRunner().invoke(app, ["train", str(tmp_path), "--dry-run"])
+    assert shown.exit_code == 2 and "has no dataset.toml" in shown.output
+    (tmp_path / "dataset.toml").write_text(shown.output.split("\n\n", 1)[1])
+    dataset = open_dataset(tmp_path)
+    assert dataset.classes == ("head", "torso") and [len(split) for split in dataset.splits.values()] == [3, 1]
+    assert all(dataset.load(sample)[1].max() == 1 for sample in dataset.samples)
+
+
+def test_a_label_file_of_an_unknown_kind_is_named(figure_folder: Path) -> None:
+    found = sorted((figure_folder / "labels").rglob("*.txt"))[0]
+    found.rename(found.with_suffix(".xml"))
+    dataset = open_folder(figure_folder)
+    sample = next(sample for sample in dataset.samples if sample.name.endswith(found.stem))
+    with pytest.raises(DataError, match=rf"{found.stem}\.xml: labels are not read from '\.xml' files; what works is"):
+        dataset.load(sample)

@@ -7,16 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hodgeformer.data.labels import (
-    Codes,
-    FileAttribute,
-    LabelFile,
-    ValueFile,
-    WholeMesh,
-    label_files,
-    read_integers,
-    read_numbers,
-)
+from hodgeformer.data.label_files import label_files, read_labels, read_numbers
+from hodgeformer.data.labels import Codes, FileAttribute, LabelFile, ValueFile, WholeMesh
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
@@ -26,16 +18,16 @@ from hodgeformer.mesh.mesh import Mesh
 def test_integers_in_any_spelling(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.txt"
     path.write_text(text)
-    assert read_integers(path).tolist() == [1, 2, -1]
+    assert read_labels(path).values.tolist() == [1, 2, -1]
 
 
 def test_numpy_files(tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     np.save(path, np.array([[3], [4]], dtype=np.uint8))
-    assert read_integers(path).tolist() == [3, 4]
+    assert read_labels(path).values.tolist() == [3, 4]
     np.save(path, np.array([{"a": 1}]), allow_pickle=True)
     with pytest.raises(DataError, match=r"a\.npy"):
-        read_integers(path)
+        read_labels(path)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +37,7 @@ def test_bad_text_is_named(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "a.seg"
     path.write_text(text)
     with pytest.raises(DataError, match=message):
-        read_integers(path)
+        read_labels(path)
 
 
 @pytest.mark.parametrize("label", [2**63, 2**64 - 1, 10**30, -(10**30)])
@@ -54,10 +46,10 @@ def test_labels_that_no_integer_holds_are_refused(tmp_path: Path, label: int) ->
     path = tmp_path / "a.txt"
     path.write_text(f"1\n{label}\n")
     with pytest.raises(DataError, match=r"a\.txt: label .* at element 1 is .* far too large"):
-        read_integers(path)
+        read_labels(path)
     np.save(tmp_path / "a.npy", np.array([1, 2**63], dtype=np.uint64))
     with pytest.raises(DataError, match=r"a\.npy: label 9223372036854775808 at element 1"):
-        read_integers(tmp_path / "a.npy")
+        read_labels(tmp_path / "a.npy")
 
 
 @pytest.mark.parametrize("label", [1.5, 1e30, float("nan")])
@@ -73,7 +65,7 @@ def test_numpy_headers_that_lie(tmp_path: Path, shape: str) -> None:
     path = tmp_path / "a.npy"
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(32))
     with pytest.raises(DataError, match=r"a\.npy"):
-        read_integers(path)
+        read_labels(path)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes")
@@ -81,7 +73,7 @@ def test_a_pipe_is_no_label_file(tmp_path: Path) -> None:
     for name in ("a.txt", "a.npy"):
         os.mkfifo(tmp_path / name)
         with pytest.raises(DataError, match=f"{name}: this is no file"):
-            read_integers(tmp_path / name)
+            read_labels(tmp_path / name)
 
 
 def test_the_strongest_of_soft_labels_counts(strip: Mesh, tmp_path: Path) -> None:
@@ -167,3 +159,101 @@ def test_label_files_are_found_by_path_then_stem(tmp_path: Path) -> None:
     (tmp_path / "a" / "x.1.eseg").touch()
     (tmp_path / "notes.md").touch()
     assert label_files(tmp_path) == {"a/x.1": tmp_path / "a" / "x.1.npy", "y": tmp_path / "y.eseg"}
+
+
+PARTS = ("head", "upper arm")
+FORMATS = {
+    "a.txt": "0\n0\n1\n1\n",
+    "names.txt": "head\nhead\nupper arm\nupper arm\n",
+    "headed.csv": "label\n0\n0\n1\n1\n",
+    "names.csv": "label\nhead\nhead\nupper arm\nupper arm\n",
+    "plain_names.csv": "head\nhead\nupper arm\nupper arm\n",
+    "numbered.csv": "face,label\n3,1\n0,0\n2,1\n1,0\n",
+    "from_one.csv": "index;class\n4;upper arm\n1;head\n3;upper arm\n2;head\n",
+    "no_header.csv": "1,head\n2,head\n3,upper arm\n4,upper arm\n",
+    "wide.csv": 'face_id,area,"label"\n0,0.5,head\n1,0.5,head\n2,0.25,upper arm\n3,0.1,upper arm\n',
+    "list.json": "[0, 0, 1, 1]",
+    "names.json": '["head", "head", "upper arm", "upper arm"]',
+    "other_order.json": '{"labels": [1, 1, 0, 0], "classes": ["upper arm", "head"]}',
+    "per_vertex.json": '{"labels": [0, 0, 0, 1, 1, 1], "element": "vertex"}',
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_spelling_says_the_same(strip: Mesh, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(FORMATS[name])
+    labels = LabelFile(path, "f", "f", Codes.counted_from(0, 2, PARTS)).read(strip)
+    assert labels.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("arrays", [{"labels": [0, 0, 1, 1]}, {"seg": ["head", "head", "upper arm", "upper arm"]}])
+def test_numpy_archives(strip: Mesh, tmp_path: Path, arrays: dict[str, list[int | str]]) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    source = LabelFile(tmp_path / "a.npz", "f", "f", Codes.counted_from(0, 2, PARTS))
+    assert source.read(strip).tolist() == [0, 0, 1, 1]
+    np.savez(tmp_path / "a.npz", one=[1], two=[2])
+    with pytest.raises(DataError, match=r"a\.npz: expected an array `labels`; found one, two"):
+        source.read(strip)
+
+
+def test_what_has_no_label_is_marked_in_any_spelling(strip: Mesh, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('["head", null, "unlabelled", "upper arm"]')
+    assert LabelFile(path, "f", "f", Codes.counted_from(0, 2, PARTS)).read(strip).tolist() == [0, -1, -1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "face,label\n0,0\n0,1\n2,0\n3,1\n", "column 'face' must number every element once"),
+        ("a.csv", "face,label\n0,0\n1\n", "row 3 has 1 columns, expected 2"),
+        ("a.txt", "hed\nhead\nhead\nhead\n", "'hed' is no class; did you mean 'head'"),
+        ("a.json", '{"faces": []}', r"an object with `labels`; found \['faces'\]"),
+        ("a.json", '{"labels": [[0, 1]]}', "one label per element in `labels`"),
+        ("a.json", "[0, 1.5, 1, 1]", "label 1.5 at element 1"),
+        ("a.json", "[0, 1", "not a JSON file"),
+        ("a.xml", "<labels/>", r"labels are not read from '\.xml' files; what works is \.txt, .*\.json"),
+    ],
+)
+def test_a_file_that_cannot_be_understood_says_why(
+    strip: Mesh, tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=message) as refused:
+        LabelFile(tmp_path / name, "f", "f", Codes.counted_from(0, 2, PARTS)).read(strip)
+    assert str(refused.value).startswith(str(tmp_path / name))
+
+
+def test_points_with_labels(strip: Mesh, tmp_path: Path) -> None:
+    """As ShapeNet has them: x y z, a normal, a label; or points and labels in two files."""
+    centers = strip.vertices[strip.faces].mean(axis=1) + 0.01
+    rows = np.column_stack([np.repeat(centers, 2, axis=0), np.ones((8, 3)), np.repeat([1, 1, 2, 2], 2)])
+    np.savetxt(tmp_path / "strip.txt", rows)
+    source = LabelFile(tmp_path / "strip.txt", "f", "f", Codes.counted_from(1, 2))
+    assert source.read(strip).tolist() == [0, 0, 1, 1]
+    np.savetxt(tmp_path / "strip.txt", rows + np.array([5, 5, 5, 0, 0, 0, 0]))
+    with pytest.raises(DataError, match="8 points lie elsewhere than mesh 'strip'"):
+        source.read(strip)
+    for folder in ("points", "points_label"):
+        (tmp_path / folder).mkdir()
+    np.savetxt(tmp_path / "points" / "strip.pts", rows[:, :3])
+    np.savetxt(tmp_path / "points_label" / "strip.seg", rows[:, -1], fmt="%d")
+    source = LabelFile(tmp_path / "points_label" / "strip.seg", "f", "f", Codes.counted_from(1, 2))
+    assert source.read(strip).tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("kind", ["face", "vertex"])
+def test_colors_stand_for_classes(strip: Mesh, tmp_path: Path, kind: str) -> None:
+    codes = Codes.counted_from(0, 2, PARTS, ((255, 0, 0), (0, 0, 250)))
+    labels = np.array([0, 0, 1, 1] if kind == "face" else [0, 0, 0, 1, 1, 1])
+    colors = np.array(codes.colors)[labels]
+    colors[0] -= (3, 0, 0)  # what another program rounded
+    save_mesh(strip, tmp_path / "strip.ply", **{f"{kind}_colors": colors})
+    inside = FileAttribute("f", codes, "colors").read(load_mesh(tmp_path / "strip.ply"))
+    beside = LabelFile(tmp_path / "strip.ply", "f", "f", codes).read(strip)
+    assert inside.tolist() == beside.tolist() == [0, 0, 1, 1]
+    colors[1] = 90, 90, 90
+    save_mesh(strip, tmp_path / "strip.ply", **{f"{kind}_colors": colors})
+    with pytest.raises(DataError, match=r"the color #5a5a5a is that of no class .*#ff0000, #0000fa"):
+        FileAttribute("f", codes, "colors").read(load_mesh(tmp_path / "strip.ply"))

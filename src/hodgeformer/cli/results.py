@@ -40,9 +40,13 @@ _PIPE_WIDTH = 200
 
 
 def one_line(error: BaseException, path: Path | None = None) -> str:
-    """What went wrong with a file, in a line that is not too long; what nobody foresaw says how to report it."""
+    """What went wrong with a file, in a line that is not too long; what nobody foresaw says how to report it.
+
+    An example to paste, which a blank line sets off, stays as it is.
+    """
     if isinstance(error, HodgeFormerError):
-        text = " ".join(str(error).split())
+        said, blank, example = str(error).partition("\n\n")
+        text = " ".join(said.split()) + blank + example
     elif isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     else:

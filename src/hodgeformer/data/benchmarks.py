@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from hodgeformer.containers import KIND_OF, Element
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
-from hodgeformer.data.labels import COUNTED, Codes, LabelFile, WholeMesh, read_integers
+from hodgeformer.data.label_files import COUNTED, read_labels
+from hodgeformer.data.labels import Codes, LabelFile, WholeMesh
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.io import MESH_SUFFIXES
 
@@ -53,7 +54,8 @@ def open_rna(root: Path) -> DataSet:
     label_paths = sorted((root / "labels").glob("*.txt"))
     if not label_paths:
         raise DataError(f"{root / 'labels'}: no label files (*.txt) found")
-    codes = Codes(tuple(sorted({int(c) for path in label_paths for c in set(read_integers(path).tolist()) if c >= 0})))
+    numbers = {int(number) for path in label_paths for number in set(read_labels(path).values.tolist())}
+    codes = Codes(tuple(sorted(number for number in numbers if number >= 0)))
 
     def sample(stem: str) -> Sample:
         return Sample(stem, root / "off" / f"{stem}.off", LabelFile(root / "labels" / f"{stem}.txt", "v", "v", codes))
@@ -138,7 +140,7 @@ def _label_file(root: Path, stem: str, labels: LabelVersion) -> Path:
 
 def _has_zero(path: Path) -> bool:
     try:
-        return bool((read_integers(path) == 0).any())
+        return bool((read_labels(path).values == 0).any())
     except DataError:  # which is told with its mesh
         return False
 

@@ -13,18 +13,8 @@ import tomli_w
 from hodgeformer.containers import KIND_OF, ElementKind
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, SplitRules, TableValue, read_spec
-from hodgeformer.data.labels import (
-    COUNTED,
-    Codes,
-    FileAttribute,
-    LabelFile,
-    Target,
-    ValueFile,
-    WholeMesh,
-    label_files,
-    read_numbers,
-    read_text,
-)
+from hodgeformer.data.label_files import COUNTED, LABEL_SUFFIXES, label_files, read_numbers, read_text
+from hodgeformer.data.labels import Codes, FileAttribute, LabelFile, Target, ValueFile, WholeMesh
 from hodgeformer.data.splits import Splits, by_folder, by_fractions, by_name
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.io import MESH_SUFFIXES, save_mesh
@@ -111,11 +101,11 @@ def _label_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dic
     if not spec.classes:
         raise DataError("a segmentation needs `classes`, the names in label order")
     kind = _kind(spec)
-    codes = Codes.counted_from(spec.first_label, len(spec.classes))
-    if spec.labels == "ply:label":
-        return dict.fromkeys(meshes, FileAttribute(kind, codes))
+    codes = Codes.counted_from(spec.first_label, len(spec.classes), spec.classes, spec.colors)
+    if spec.labels in ("ply:label", "ply:color"):
+        return dict.fromkeys(meshes, FileAttribute(kind, codes, "labels" if spec.labels == "ply:label" else "colors"))
     return {
-        name: LabelFile(path, COUNTED.get(path.suffix, kind), kind, codes)
+        name: LabelFile(path, COUNTED.get(path.suffix.lower(), kind), kind, codes)
         for name, path in _label_files(root, spec, meshes).items()
     }
 
@@ -137,7 +127,7 @@ def _label_files(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dict[
         raise DataError(f"there is no folder of labels {folder}; set `labels`")
     # A missing file is reported when the mesh is read, so that a check can list all of them at once.
     found = label_files(folder)
-    files = {name: found.get(name) or found.get(Path(name).name) or folder / f"{name}.txt" for name in meshes}
+    files = {name: found.get(name) or found.get(Path(name).name) or _other_file(folder / name) for name in meshes}
     owners: dict[Path, str] = {}
     for name, path in files.items():
         if owners.setdefault(path, name) != name:
@@ -145,6 +135,13 @@ def _label_files(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dict[
                 f"{path} would label both '{owners[path]}' and '{name}'; use the same sub-folders as the meshes"
             )
     return files
+
+
+def _other_file(path: Path) -> Path:
+    """A file of a kind that holds no labels, which is named when it is read; or the one that should be there."""
+    beside = sorted(path.parent.glob(f"{glob.escape(path.name)}.*"))
+    known = (*MESH_SUFFIXES, *LABEL_SUFFIXES)
+    return next((file for file in beside if file.suffix.lower() not in known), Path(f"{path}.txt"))
 
 
 def _kind(spec: FolderSpec) -> ElementKind:

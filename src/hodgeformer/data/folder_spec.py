@@ -19,7 +19,7 @@ task = "segmentation"          # or "classification", "regression"
 element = "face"               # what a label belongs to: face, vertex, edge
 classes = ["head", "torso"]    # names in label order
 meshes = "meshes"              # folder or glob
-labels = "labels"              # one file per mesh with the same stem: .txt .npy .seg .eseg
+labels = "labels"              # one file per mesh with the same stem: .txt .csv .npy .json ...
 [split]
 train = 0.75
 test = 0.25"""
@@ -52,9 +52,10 @@ class FolderSpec(Settings):
     label belongs to; by default the face in a segmentation, and otherwise the whole mesh. `classes`: their names, in
     the order of the labels. `colors`: one for each class, such as "#0072b2". `meshes`: the folder of the meshes, or a
     glob. `labels`: the folder of the label files, which have the names of their meshes; "ply:label" where the mesh
-    files hold them; a table such as "labels.csv" (lines: name,value), or this table in place, for whole meshes.
-    `first_label`: the number that the first class has in the files. `split`: who trains, validates and tests; by
-    default the folders train, val and test, and without these four fifths train and one tests.
+    files hold them, "ply:color" where their colors do, those of `colors`; a table such as "labels.csv" (lines:
+    name,value), or this table in place, for whole meshes. `first_label`: the number that the first class has in the
+    files. `split`: who trains, validates and tests; by default the folders train, val and test, and without these four
+    fifths train and one tests.
     """
 
     task: Task

@@ -1,26 +1,29 @@
-"""Label files and other sources of a target, each read into one array in the order of the mesh file.
+"""Where the target of a mesh comes from, each source read into one array in the order of the mesh file.
 
 A source is a small frozen value with `read(mesh)`. Class numbers run from 0; -1 is unlabelled and ignored everywhere.
 """
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
+from hodgeformer.data.label_files import Written, carried, points_beside, read_labels, read_numbers
 from hodgeformer.errors import DataError
-from hodgeformer.mesh.elements import UNLABELLED, convert_labels, element_counts
-from hodgeformer.mesh.mesh import Attribute, IntArray, Mesh
+from hodgeformer.mesh.elements import UNLABELLED, convert_labels, element_centers, element_counts, radius
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.palette import RGB, UNLABELLED_COLOR, class_colors, hex_color
 
-LABEL_SUFFIXES = (".txt", ".npy", ".seg", ".eseg", ".seseg", ".fseg", ".csv")
-COUNTED: dict[str, ElementKind] = {".eseg": "e", ".seseg": "e", ".fseg": "f"}
-"""What a label file counts by its suffix."""
-_LARGEST = 1 << 53  # beyond it floating-point numbers are no longer whole ones
+_NO_NAME = ("", "-1", "none", "unlabelled", "unlabeled")
+_SAME_COLOR = 8  # of 255: what a picture format or a rounding may change
+_FAR = 0.1  # of the radius of a mesh: points so far from it belong to another
 
 
 class Target(Protocol):
@@ -51,14 +54,18 @@ class Values:
 
 @dataclass(frozen=True)
 class Codes:
-    """How the numbers of a label file become class numbers: class i is written as `codes[i]`, anything below 0 is
-    unlabelled."""
+    """How what a file says becomes class numbers: class i is written as the number `codes[i]`, as its name or in its
+    color. Numbers below 0 are unlabelled."""
 
     codes: tuple[int, ...]
+    names: tuple[str, ...] = ()
+    colors: tuple[RGB, ...] = ()
 
     @classmethod
-    def counted_from(cls, first_label: int, n_classes: int) -> Codes:
-        return cls(tuple(range(first_label, first_label + n_classes)))
+    def counted_from(
+        cls, first_label: int, n_classes: int, names: tuple[str, ...] = (), colors: tuple[RGB, ...] = ()
+    ) -> Codes:
+        return cls(tuple(range(first_label, first_label + n_classes)), names, colors or class_colors(n_classes))
 
     def decode(self, raw: IntArray, where: str) -> IntArray:
         known = np.array(self.codes, dtype=np.int64)
@@ -74,6 +81,45 @@ class Codes:
             )
         return np.where(raw < 0, UNLABELLED, labels)
 
+    def decode_written(self, written: Written, where: str) -> IntArray:
+        """Of numbers, names and colors alike."""
+        values = written.values
+        if values.ndim == 2:
+            return self._of_colors(values, where)
+        if values.dtype.kind != "U" and not (written.classes and self.names):
+            return self.decode(values, where)
+        spoken, places = np.unique(values, return_inverse=True)
+        if values.dtype.kind != "U":  # what is written by another program, this one too, has its own numbers
+            own = Codes(tuple(range(len(written.classes))))
+            spoken = np.array([*written.classes, ""])[own.decode(spoken, where)]
+        numbers = np.array([self._of_name(str(name), where) for name in spoken], dtype=np.int64)
+        labels: IntArray = numbers[places]
+        return labels
+
+    def _of_name(self, name: str, where: str) -> int:
+        if name in self.names:
+            return self.names.index(name)
+        if name.lower() in _NO_NAME:
+            return UNLABELLED
+        close = difflib.get_close_matches(name, self.names, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(self.names) or 'none'}"
+        raise DataError(f"{where}: '{name[:40]}' is no class; {hint}")
+
+    def _of_colors(self, colors: NDArray[Any], where: str) -> IntArray:
+        palette = np.array([*self.colors, UNLABELLED_COLOR], dtype=np.int64)
+        spoken, places = np.unique(colors.astype(np.int64), axis=0, return_inverse=True)
+        apart = np.abs(spoken[:, None] - palette).max(axis=2)
+        nearest = apart.argmin(axis=1)
+        bad = np.flatnonzero(apart.min(axis=1) > _SAME_COLOR)
+        if bad.size:
+            known = ", ".join(hex_color(color) for color in self.colors)
+            raise DataError(
+                f"{where}: the color {hex_color(tuple(spoken[bad[0]].tolist()))} is that of no class ({known}; "
+                f"{bad.size} such colors); give the color of every class as `colors`"
+            )
+        labels: IntArray = np.where(nearest == len(self.colors), UNLABELLED, nearest)[places.reshape(-1)]
+        return labels
+
 
 @dataclass(frozen=True)
 class LabelFile:
@@ -87,36 +133,41 @@ class LabelFile:
     def read(self, mesh: Mesh) -> IntArray:
         where = str(self.path)
         if self.path.suffix == ".seseg":
-            raw = _strongest(read_numbers(self.path), self.codes, where)
+            written = Written(_strongest(read_numbers(self.path), self.codes, where))
         else:
-            raw = read_integers(self.path)
+            written = read_labels(self.path)
+        raw, points = written.values, written.points
         # The length decides, not the name: there are archives whose .eseg files have a label for every face.
-        stored = self.kind if _fits(raw, mesh, self.kind) else self.stored
+        stored = written.kind or (self.kind if _fits(raw, mesh, self.kind) else self.stored)
+        if points is None and not _fits(raw, mesh, stored):
+            points = points_beside(self.path)
+        if points is not None and len(points) == len(raw):
+            return _of_points(self.codes.decode_written(written, where), points, mesh, self.kind, where)
+        labels = self.codes.decode_written(written, where)
         if stored == "f" and mesh.polygons is not None and len(raw) == mesh.polygons.max() + 1 != mesh.n_faces:
-            raw = raw[mesh.polygons]  # of the triangles that were cut from a polygon
-        check_count(raw, mesh, stored, where)
-        return convert_labels(self.codes.decode(raw, where), mesh, source=stored, to=self.kind)
+            labels = labels[mesh.polygons]  # of the triangles that were cut from a polygon
+        check_count(labels, mesh, stored, where)
+        return convert_labels(labels, mesh, source=stored, to=self.kind)
 
 
 @dataclass(frozen=True)
 class FileAttribute:
-    """Labels that the mesh file carries itself, such as the property `label` of a PLY file."""
+    """What the mesh file carries itself: the property `label` of a PLY file, or colors that stand for classes."""
 
     kind: ElementKind
     codes: Codes
+    what: Literal["labels", "colors"] = "labels"
 
     def read(self, mesh: Mesh) -> NDArray[Any]:
-        if self.kind == "e":
-            raise DataError(f"{mesh.name}: mesh files carry labels per face or vertex, not per edge")
-        names: dict[str, Attribute] = {"v": "vertex_labels", "f": "face_labels"}
-        name = names[self.kind]
-        if name not in mesh.attributes:
+        written = carried(mesh, self.what, self.kind)
+        if written is None or written.kind is None:
             found = ", ".join(mesh.attributes) or "none"
             raise DataError(
-                f"{mesh.name}: the mesh file has no {ELEMENT_NAMES[self.kind]} labels (found: {found}); add an integer "
-                "property 'label' to that element, or give a folder of label files"
+                f"{mesh.name}: the mesh file has no {ELEMENT_NAMES[self.kind]} {self.what} (found: {found}); add an "
+                "integer property 'label' to that element, or give a folder of label files"
             )
-        return self.codes.decode(_whole(np.asarray(mesh.attributes[name]), mesh.name), mesh.name)
+        labels = self.codes.decode_written(written, mesh.name)
+        return convert_labels(labels, mesh, source=written.kind, to=self.kind)
 
 
 @dataclass(frozen=True)
@@ -130,39 +181,6 @@ class ValueFile:
         values = read_numbers(self.path)
         check_count(values, mesh, self.kind, str(self.path))
         return values
-
-
-def read_integers(path: Path) -> IntArray:
-    """The integers of a text file (spaces, commas or line breaks between them) or of a one-column .npy file."""
-    values = _load_npy(path) if path.suffix == ".npy" else _parsed(read_text(path).replace(",", " ").split(), path)
-    values = values.reshape(-1) if values.ndim == 2 and 1 in values.shape else values
-    if values.ndim != 1:
-        raise DataError(f"{path}: expected one label per element, found an array of shape {values.shape}")
-    return _whole(values, str(path))
-
-
-def read_numbers(path: Path) -> NDArray[np.float32]:
-    """(n, columns) finite numbers of a text file, one row per line, or of a .npy file."""
-    if path.suffix == ".npy":
-        values = _load_npy(path)
-    else:
-        rows = [line.replace(",", " ").split() for line in read_text(path).splitlines() if line.strip()]
-        if len({len(row) for row in rows}) > 1:
-            raise DataError(f"{path}: every line must hold the same number of values")
-        values = _parsed([word for row in rows for word in row], path).reshape(len(rows), -1 if rows else 0)
-    with np.errstate(over="ignore"):  # what is too large for single precision is not finite
-        values = values.reshape(len(values), -1 if values.size else 0).astype(np.float32)
-    bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
-    if bad.size:
-        raise DataError(f"{path}: the value at element {bad[0]} is not finite ({bad.size} such values)")
-    return values
-
-
-def label_files(folder: Path) -> dict[str, Path]:
-    """The label files below a folder by their paths without suffix ("part/scan_1"); of several the first suffix."""
-    found = [path for path in folder.rglob("*") if path.suffix in LABEL_SUFFIXES]
-    found.sort(key=lambda path: LABEL_SUFFIXES.index(path.suffix), reverse=True)
-    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in found}
 
 
 def check_count(values: NDArray[Any], mesh: Mesh, kind: ElementKind, where: str) -> None:
@@ -192,55 +210,15 @@ def _strongest(shares: NDArray[np.float32], codes: Codes, where: str) -> IntArra
     return np.where(shares.any(axis=1), known[shares.argmax(axis=1)], UNLABELLED)
 
 
-def _whole(values: NDArray[Any], where: str) -> IntArray:
-    """Numbers as int64, refused where they are not whole or so large that they would become others."""
-    with np.errstate(invalid="ignore"):
-        bad = np.flatnonzero(~(np.isfinite(values) & (values == np.round(values)) & (abs(values) <= _LARGEST)))
-    if bad.size:
-        raise DataError(f"{where}: label {values[bad[0]]} at element {bad[0]} is not a whole number, or far too large")
-    return values.astype(np.int64)
-
-
-def read_text(path: Path) -> str:
-    """The text of a label file or table."""
-    _check_file(path)
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: the label file cannot be read as text ({error})") from None
-
-
-def _load_npy(path: Path) -> NDArray[Any]:
-    _check_file(path)
-    try:
-        # Mapped, a header that promises more than the file holds costs no memory.
-        values: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-        kind = values.dtype.kind
-    except Exception as error:  # NumPy answers damaged headers with errors of many kinds
-        raise DataError(f"{path}: the label file cannot be read as a NumPy array ({error})") from None
-    if kind not in "biuf":
-        raise DataError(f"{path}: expected an array of numbers, found {values.dtype}")
-    return np.array(values)
-
-
-def _check_file(path: Path) -> None:
-    if not path.exists():
-        raise DataError(f"{path}: the label file is missing; add it or take its mesh out of the data set")
-    if not path.is_file():  # a pipe would never end
-        raise DataError(f"{path}: this is no file that labels could be read from")
-
-
-def _parsed(words: list[str], path: Path) -> NDArray[Any]:
-    try:
-        return np.array(words, dtype=np.int64)
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return np.array(words, dtype=np.float64)
-    except ValueError:
-        for at, word in enumerate(words):
-            try:
-                float(word)
-            except ValueError:
-                raise DataError(f"{path}: value {at} is not a number: {word[:40]!r}") from None
-        raise
+def _of_points(labels: IntArray, points: FloatArray, mesh: Mesh, kind: ElementKind, where: str) -> IntArray:
+    """The label of the nearest point, for each element; points that are the vertices vote for what they are part of."""
+    if len(points) == mesh.n_vertices and np.allclose(points, mesh.vertices, atol=1e-3 * radius(mesh)):
+        return convert_labels(labels, mesh, source="v", to=kind)
+    distances, nearest = cKDTree(points).query(element_centers(mesh, kind))
+    if np.median(distances) > _FAR * radius(mesh):
+        raise DataError(
+            f"{where}: its {len(points)} points lie elsewhere than mesh '{mesh.name}' (median distance "
+            f"{np.median(distances):.3g}); give both the same position and scale"
+        )
+    found: IntArray = labels[nearest]
+    return found

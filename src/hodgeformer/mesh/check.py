@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.mesh.geometry import face_vectors, norms
-from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.io import MeshLike, as_mesh
+from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex, pieces, repeats_a_vertex
 
 # Twice the area over the square of the longest side: below this a triangle is a line for float64.
@@ -85,8 +86,9 @@ class MeshReport:
         return asdict(self) | more | {"area": area, "oddities": self.oddities}
 
 
-def check_mesh(mesh: Mesh) -> MeshReport:
+def check_mesh(mesh: MeshLike) -> MeshReport:
     """Count what is in the mesh and what is odd about it."""
+    mesh = as_mesh(mesh)
     repeating = repeats_a_vertex(mesh.faces)
     faces = mesh.faces[~repeating]
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)

@@ -13,9 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from hodgeformer.errors import MeshError, MeshFormatError
 from hodgeformer.files import write_atomically
+from hodgeformer.mesh.adapters import Held, from_memory
 from hodgeformer.mesh.formats import glb, gltf, obj, off, ply, stl
 from hodgeformer.mesh.formats.content import Attributes, Content
 from hodgeformer.mesh.mesh import Attribute, Mesh
+
+MeshLike = Mesh | str | os.PathLike[str] | Held
+"""A mesh wherever one is taken: ours, a path, arrays, or one of another package."""
 
 _READERS: dict[str, Callable[[bytes, Path], Content]] = {
     ".obj": obj.read_obj,
@@ -48,6 +52,17 @@ _FOREIGN = {
 }  # fmt: skip
 
 
+def as_mesh(given: MeshLike, name: str = "mesh") -> Mesh:
+    """Whatever holds a mesh as a `Mesh`: a path, (vertices, faces) as arrays or tensors, or a mesh of trimesh, meshio,
+    Open3D, PyVista or PyTorch Geometric, in the order that it has there.
+
+    `name` is for what has none of its own.
+    """
+    if isinstance(given, Mesh):
+        return given
+    return load_mesh(given) if isinstance(given, str | os.PathLike) else from_memory(given, name)
+
+
 def load_mesh(path: str | os.PathLike[str], *, weld_stl: bool = True) -> Mesh:
     """A triangle mesh from an OBJ, OFF, PLY, STL, GLB or GLTF file.
 
@@ -72,7 +87,7 @@ def load_mesh(path: str | os.PathLike[str], *, weld_stl: bool = True) -> Mesh:
 
 
 def save_mesh(
-    mesh: Mesh,
+    mesh: MeshLike,
     path: str | os.PathLike[str],
     *,
     face_colors: ArrayLike | None = None,
@@ -91,7 +106,7 @@ def save_mesh(
     `load_mesh` joins again. STL only the triangles, in float32. Own colors, which PLY and GLB hold under names that no
     viewer shows (`own_red`, `_OWN_COLOR`), are what a scan came with where colors show its labels.
     """
-    path = Path(path)
+    mesh, path = as_mesh(mesh), Path(path)
     suffix = path.suffix.lower()
     given: dict[Attribute, ArrayLike | None] = {
         "face_colors": face_colors, "vertex_colors": vertex_colors,

@@ -13,6 +13,7 @@ from hodgeformer.containers import KINDS, ElementKind, PerElement, SparsityPatte
 from hodgeformer.errors import BatchError, MeshError
 from hodgeformer.mesh.features import GROUPS, PAPER_GROUPS, FeatureGroup, feature_widths, input_features
 from hodgeformer.mesh.geometry import face_centers, outward, to_disk_area, to_unit_sphere
+from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import OrderName, canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.patterns import pattern_sizes, sparsity_patterns
@@ -132,7 +133,7 @@ class PreparedMesh:
 
 
 def prepare(
-    mesh: Mesh,
+    mesh: MeshLike,
     config: PrepareConfig | None = None,
     *,
     extra: PerElement[NDArray[Any] | None] | None = None,
@@ -147,7 +148,7 @@ def prepare(
     of the configured one; `frame` chooses one of the four frames of pose "frame_average". What is not `patterned` is
     for `patches.patches` to cut up.
     """
-    config = PrepareConfig() if config is None else config
+    mesh, config = as_mesh(mesh), PrepareConfig() if config is None else config
     kept = np.flatnonzero(~repeats_a_vertex(mesh.faces))
     if not kept.size:
         raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")

@@ -16,6 +16,7 @@ from hodgeformer.mesh.carry import Places, locate, majority
 from hodgeformer.mesh.collapse import Surface
 from hodgeformer.mesh.elements import proper_complex
 from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, is_used, norms, unit, vertex_sums
+from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
@@ -188,7 +189,7 @@ def triangulations(mesh: Mesh, n_faces: int, n: int) -> tuple[Simplified, ...]:
     return tuple(Simplified(mesh, way.mesh, way.vertex_map[coarse.vertex_map], coarse.whole) for way in ways)
 
 
-def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None, evenness: float = EVENNESS[0]) -> Simplified:
+def simplify(mesh: MeshLike, n_faces: int, *, seed: int | None = None, evenness: float = EVENNESS[0]) -> Simplified:
     """Collapse edges, the least damage first, until no more than `n_faces` faces are left.
 
     A mesh that has no more than that comes back as it is. A closed manifold stays one, even if more faces are left
@@ -196,6 +197,7 @@ def simplify(mesh: Mesh, n_faces: int, *, seed: int | None = None, evenness: flo
     depend on how the file numbers vertices and faces, nor on whether the mesh was subdivided. Another `seed` draws
     another triangulation of the same surface; `evenness` is how much even triangles count against a close fit.
     """
+    mesh = as_mesh(mesh)
     if n_faces < 1:
         raise MeshError(f"{mesh.name}: cannot simplify to {n_faces} faces; at least 1 is needed")
     if n_faces >= mesh.n_faces:

@@ -1,0 +1,296 @@
+"""Label files of every kind, read as they are written: numbers, names or colors, of elements or of points."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hodgeformer.containers import KIND_OF, ElementKind
+from hodgeformer.errors import DataError, MeshError
+from hodgeformer.mesh.elements import UNLABELLED
+from hodgeformer.mesh.io import load_mesh
+from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh
+
+COUNTED: dict[str, ElementKind] = {".eseg": "e", ".seseg": "e", ".fseg": "f"}
+"""What a label file counts by its suffix."""
+_LARGEST = 1 << 53  # beyond it floating-point numbers are no longer whole ones
+_LABEL_COLUMNS = ("label", "labels", "class", "part", "segment", "category")
+_POINT_COLUMNS = (4, 7)  # x y z label, or with a normal before the label
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """What a label file says, before its labels are class numbers.
+
+    `values` are whole numbers or names (n,), or colors (n, 3). Where the file tells, `kind` is what it counts and
+    `classes` are the names of its numbers, which then count from 0. `points` (n, 3) are what labels belong to that
+    belong to no element.
+    """
+
+    values: NDArray[Any]
+    kind: ElementKind | None = None
+    classes: tuple[str, ...] = ()
+    points: FloatArray | None = None
+
+
+def read_labels(path: Path) -> Written:
+    """The labels of a file of any kind that `LABEL_SUFFIXES` lists."""
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise DataError(
+            f"{path}: labels are not read from '{path.suffix}' files; what works is {', '.join(LABEL_SUFFIXES)}"
+        )
+    _check_file(path)
+    return reader(path)
+
+
+def read_numbers(path: Path) -> NDArray[np.float32]:
+    """(n, columns) finite numbers: one row per line of a text file, or the `values` of a NumPy or JSON file."""
+    suffix = path.suffix.lower()
+    if suffix in (".npy", ".npz"):
+        values = _arrays(path, "values")["values"]
+    elif suffix == ".json":
+        try:
+            values = np.array(_json_content(path).get("values"), dtype=np.float64)
+        except (ValueError, TypeError):
+            raise DataError(f"{path}: expected rows of numbers, in a list or as `values` of an object") from None
+    else:
+        rows = [line.replace(",", " ").split() for line in read_text(path).splitlines() if line.strip()]
+        rows = rows[1:] if suffix == ".csv" and rows and not any(map(_is_number, rows[0])) else rows
+        if len({len(row) for row in rows}) > 1:
+            raise DataError(f"{path}: every line must hold the same number of values")
+        values = _parsed([word for row in rows for word in row], path).reshape(len(rows), -1 if rows else 0)
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"{path}: expected an array of numbers, found {values.dtype}")
+    with np.errstate(over="ignore"):  # what is too large for single precision is not finite
+        values = values.reshape(len(values), -1 if values.size else 0).astype(np.float32)
+    bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if bad.size:
+        raise DataError(f"{path}: the value at element {bad[0]} is not finite ({bad.size} such values)")
+    return values
+
+
+def label_files(folder: Path) -> dict[str, Path]:
+    """The label files below a folder by their paths without suffix ("part/scan_1"); of several the first suffix."""
+    found = [path for path in folder.rglob("*") if path.suffix.lower() in LABEL_SUFFIXES]
+    found.sort(key=lambda path: LABEL_SUFFIXES.index(path.suffix.lower()), reverse=True)
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in found}
+
+
+def points_beside(path: Path) -> FloatArray | None:
+    """The points that a label file counts, as ShapeNet has them: NAME.pts beside it, or in the folder `points`."""
+    for file in (path.with_suffix(".pts"), path.parent.parent / "points" / f"{path.stem}.pts"):
+        if file.is_file():
+            return read_numbers(file)[:, :3].astype(np.float64)
+    return None
+
+
+def carried(mesh: Mesh, what: str, kind: ElementKind) -> Written | None:
+    """The `labels` or `colors` that a mesh file carries for elements of a kind, or else for the other kind."""
+    names: dict[ElementKind, Attribute] = {"f": f"face_{what}", "v": f"vertex_{what}"}  # type: ignore[dict-item]
+    for own in sorted(names, key=lambda own: own != kind):
+        if names[own] in mesh.attributes:
+            values = np.asarray(mesh.attributes[names[own]])
+            return Written(values[:, :3] if what == "colors" else whole(values, mesh.name), own)
+    return None
+
+
+def whole(values: NDArray[Any], where: str) -> IntArray:
+    """Numbers as int64, refused where they are not whole or so large that they would become others."""
+    with np.errstate(invalid="ignore"):
+        bad = np.flatnonzero(~(np.isfinite(values) & (values == np.round(values)) & (abs(values) <= _LARGEST)))
+    if bad.size:
+        raise DataError(f"{where}: label {values[bad[0]]} at element {bad[0]} is not a whole number, or far too large")
+    return values.astype(np.int64)
+
+
+def read_text(path: Path) -> str:
+    """The text of a label file or table."""
+    _check_file(path)
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: the label file cannot be read as text ({error})") from None
+
+
+def _text(path: Path) -> Written:
+    """Numbers with spaces, commas or line breaks between them; names, one per line; or points with their labels."""
+    text = read_text(path)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if lines and not any(map(_is_number, lines[0].replace(",", " ").split())):
+        return _column(lines, path)
+    numbers = _parsed(text.replace(",", " ").split(), path)
+    n_columns = len(lines[0].replace(",", " ").split()) if lines else 0
+    if numbers.dtype.kind == "f" and n_columns in _POINT_COLUMNS and len(numbers) == n_columns * len(lines):
+        rows = numbers.reshape(-1, n_columns)
+        if not (rows[:, :3] == np.round(rows[:, :3])).all():
+            return Written(whole(rows[:, -1], str(path)), points=rows[:, :3])
+    return Written(whole(numbers, str(path)))
+
+
+def _csv(path: Path) -> Written:
+    """One column of labels, with or without a header; or several, with that of the labels and that of the elements."""
+    text = read_text(path)
+    first = text.lstrip().split("\n", 1)[0]
+    try:
+        lines = csv.reader(text.splitlines(), delimiter=next((sign for sign in ",;\t" if sign in first), ","))
+        rows = [[cell.strip() for cell in row] for row in lines if row]
+    except csv.Error as error:
+        raise DataError(f"{path}: not a table ({error})") from None
+    n_columns = len(rows[0]) if rows else 0
+    is_headed = bool(rows) and not any(map(_is_number, rows[0]))
+    is_named = n_columns == 2 and all(len(row) == 2 and not _is_number(row[1]) for row in rows)
+    if n_columns < 2 and is_headed:
+        return _column([row[0] for row in rows], path)
+    if not (is_headed or is_named):
+        return _text(path)
+    head = [cell.lower() for cell in rows[0]] if is_headed else ["", "label"]
+    rows = rows[1:] if is_headed else rows
+    ragged = next((i for i, row in enumerate(rows) if len(row) != n_columns), None)
+    if ragged is not None:
+        raise DataError(f"{path}: row {ragged + 1 + is_headed} has {len(rows[ragged])} columns, expected {n_columns}")
+    at = next((head.index(name) for name in _LABEL_COLUMNS if name in head), n_columns - 1)
+    labels = _labels([row[at] for row in rows], path)
+    numbered = next((i for i, name in enumerate(head) if i != at and (n_columns == 2 or _element(name))), None)
+    if numbered is None:
+        return Written(labels)
+    index = whole(_parsed([row[numbered] for row in rows], path), str(path))
+    order = np.argsort(index, kind="stable")
+    if len(index) and not np.array_equal(index[order], np.arange(len(index)) + min(max(index.min(), 0), 1)):
+        raise DataError(
+            f"{path}: the column '{head[numbered]}' must number every element once, from 0 or from 1; mark those "
+            "without a label with -1"
+        )
+    return Written(labels[order], _element(head[numbered]))
+
+
+def _column(lines: Sequence[str], path: Path) -> Written:
+    """Names, or a header and what stands below it."""
+    is_headed = lines[0].lower() in _LABEL_COLUMNS or (len(lines) > 1 and _is_number(lines[1]))
+    return Written(_labels(lines[is_headed:], path))
+
+
+def _element(name: str) -> ElementKind | None:
+    """What a column such as `face`, `vertex_id` or `Edge index` numbers."""
+    return next((kind for element, kind in KIND_OF.items() if name.lower().startswith(element)), None)
+
+
+def _json(path: Path) -> Written:
+    content = _json_content(path)
+    if "labels" not in content:
+        raise DataError(f"{path}: expected a list of labels, or an object with `labels`; found {list(content)[:9]}")
+    given, classes = content["labels"], content.get("classes")
+    if not isinstance(given, list) or any(isinstance(label, list | dict) for label in given):
+        raise DataError(f"{path}: expected one label per element in `labels`")
+    labels = _labels([str(UNLABELLED if label is None else label) for label in given], path)
+    kind = next((kind for element, kind in KIND_OF.items() if element == content.get("element")), None)
+    return Written(labels, kind, tuple(map(str, classes)) if isinstance(classes, list) else ())
+
+
+def _json_content(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not a JSON file ({error})") from None
+    if isinstance(content, list):
+        return {"labels": content, "values": content}
+    return content if isinstance(content, dict) else {}
+
+
+def _numpy(path: Path) -> Written:
+    arrays = _arrays(path, "labels", "classes")
+    labels = arrays["labels"]
+    labels = labels.reshape(-1) if labels.ndim == 2 and 1 in labels.shape else labels
+    if labels.ndim != 1:
+        raise DataError(f"{path}: expected one label per element, found an array of shape {labels.shape}")
+    classes = tuple(map(str, arrays["classes"].tolist())) if "classes" in arrays else ()
+    return Written(labels if labels.dtype.kind == "U" else whole(labels, str(path)), classes=classes)
+
+
+def _arrays(path: Path, name: str, *others: str) -> dict[str, NDArray[Any]]:
+    """The arrays of these names of a NumPy file; the only one there is stands for the first."""
+    _check_file(path)
+    try:
+        # Mapped, a header that promises more than the file holds costs no memory.
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            arrays = {name: np.array(found)}
+        else:
+            with found:
+                only = found.files[0] if len(found.files) == 1 else name
+                arrays = {key: found[only if key == name else key] for key in (name, *others) if key in found.files}
+                arrays |= {name: found[only]} if only in found.files else {}
+                listed = ", ".join(found.files)
+    except Exception as error:  # NumPy answers damaged headers with errors of many kinds
+        raise DataError(f"{path}: the label file cannot be read as a NumPy array ({error})") from None
+    if name not in arrays:
+        raise DataError(f"{path}: expected an array `{name}`; found {listed or 'none'}")
+    if arrays[name].dtype.kind not in "biufU":
+        raise DataError(f"{path}: expected an array of numbers or names, found {arrays[name].dtype}")
+    return arrays
+
+
+def _mesh(path: Path) -> Written:
+    """A mesh file that carries the labels of another, as numbers or as colors."""
+    try:
+        mesh = load_mesh(path)
+    except MeshError as error:
+        raise DataError(str(error)) from None
+    found = carried(mesh, "labels", "f") or carried(mesh, "colors", "f")
+    if found is None:
+        raise DataError(f"{path}: the mesh file carries no labels: no property 'label' and no colors")
+    return found
+
+
+_READERS: dict[str, Callable[[Path], Written]] = {
+    **dict.fromkeys((".txt", ".npy", ".seg", ".eseg", ".seseg", ".fseg"), _text),
+    ".npy": _numpy,
+    ".csv": _csv,
+    ".npz": _numpy,
+    ".json": _json,
+    ".ply": _mesh,
+}
+LABEL_SUFFIXES = tuple(_READERS)
+
+
+def _check_file(path: Path) -> None:
+    if not path.exists():
+        raise DataError(f"{path}: the label file is missing; add it or take its mesh out of the data set")
+    if not path.is_file():  # a pipe would never end
+        raise DataError(f"{path}: this is no file that labels could be read from")
+
+
+def _labels(words: Sequence[str], path: Path) -> NDArray[Any]:
+    """Whole numbers, or names where any of them is no number."""
+    if all(map(_is_number, words)):
+        return whole(_parsed(words, path), str(path))
+    return np.array(words, dtype=np.str_)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _parsed(words: Sequence[str], path: Path) -> NDArray[Any]:
+    try:
+        return np.array(words, dtype=np.int64)
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return np.array(words, dtype=np.float64)
+    except ValueError:
+        for at, word in enumerate(words):
+            if not _is_number(word):
+                raise DataError(f"{path}: value {at} is not a number: {word[:40]!r}") from None
+        raise

@@ -1,0 +1,123 @@
+"""Meshes as other packages hold them: arrays, tensors, trimesh, meshio, Open3D, PyVista, PyTorch Geometric.
+
+They are told apart by what they have, so that none of these packages is needed or loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hodgeformer.errors import MeshError
+from hodgeformer.mesh.formats.content import Content
+from hodgeformer.mesh.mesh import Mesh
+
+
+class HasVertices(Protocol):
+    """`trimesh.Trimesh` (with `faces`), Open3D's legacy `TriangleMesh` (with `triangles`), and what is like them."""
+
+    @property
+    def vertices(self) -> Any: ...
+
+
+class HasPoints(Protocol):
+    """`meshio.Mesh` (with `cells`) and `pyvista.PolyData` (with `faces`)."""
+
+    @property
+    def points(self) -> Any: ...
+
+
+class HasPositions(Protocol):
+    """`torch_geometric.data.Data`: `pos` (n, 3) and `face` (3, n)."""
+
+    @property
+    def pos(self) -> Any: ...
+    @property
+    def face(self) -> Any: ...
+
+
+class HasAttributes(Protocol):
+    """Open3D's `t.geometry.TriangleMesh`: `vertex.positions` and `triangle.indices`."""
+
+    @property
+    def vertex(self) -> Any: ...
+    @property
+    def triangle(self) -> Any: ...
+
+
+Held = tuple[Any, Any] | HasVertices | HasPoints | HasPositions | HasAttributes
+"""What `from_memory` takes: (vertices, faces) as arrays or tensors, or a mesh of another package."""
+
+
+def from_memory(held: Held, name: str = "mesh") -> Mesh:
+    """The mesh of another package, vertices and faces in its order; polygons are cut into triangles."""
+    given: Any = held
+    if hasattr(given, "geometry") and hasattr(given, "to_mesh"):  # what trimesh reads from files with several parts
+        given = given.to_mesh()
+    if isinstance(given, tuple | list) and len(given) == 2:
+        vertices, blocks = given[0], [given[1]]
+    elif hasattr(given, "pos") and getattr(given, "face", None) is not None:
+        vertices, blocks = given.pos, [_array(given.face).T]
+    elif hasattr(given, "vertex") and hasattr(given, "triangle"):
+        vertices, blocks = given.vertex["positions"], [given.triangle["indices"]]
+    elif hasattr(given, "points") and isinstance(getattr(given, "cells", None), list):
+        vertices, blocks = given.points, _surface_cells(given.cells, name)
+    elif hasattr(given, "points") and isinstance(getattr(given, "faces", None), np.ndarray):
+        vertices, blocks = given.points, _counted_polygons(given.faces)
+    elif hasattr(given, "vertices") and (hasattr(given, "faces") or hasattr(given, "triangles")):
+        vertices, blocks = given.vertices, [given.faces if hasattr(given, "faces") else given.triangles]
+    else:
+        kind = type(given)
+        raise MeshError(
+            f"{name}: a {kind.__module__}.{kind.__qualname__} is no mesh that is known here; give a path, "
+            "(vertices, faces), or a surface of trimesh, meshio, Open3D, PyVista or PyTorch Geometric"
+        )
+    return _joined(_array(vertices), [_array(block) for block in blocks], name)
+
+
+def _joined(vertices: NDArray[Any], blocks: Sequence[NDArray[Any]], name: str) -> Mesh:
+    """From faces (n, k) of one or several numbers k of corners."""
+    if all(block.ndim != 2 or block.shape[1] <= 3 or not len(block) for block in blocks):
+        faces = np.concatenate(blocks) if blocks else np.zeros((0, 3), dtype=np.int64)
+        return Mesh(vertices, faces, name)
+    Mesh(vertices, np.concatenate([block[:, :3] for block in blocks]), name)  # refuses what is no number
+    corners = np.concatenate([block.ravel() for block in blocks]).astype(np.int64)
+    n_corners = np.concatenate([np.full(len(block), block.shape[1]) for block in blocks])
+    return Content(vertices.astype(np.float64), corners, n_corners).to_mesh(Path(name))
+
+
+def _surface_cells(cells: list[Any], name: str) -> list[Any]:
+    """The triangles and polygons of a meshio mesh; of curved ones the corners."""
+    corners = {"tri": 3, "qua": 4}
+    blocks = [
+        _array(cell.data)[:, : corners.get(cell.type[:3])]
+        for cell in cells
+        if cell.type.startswith(("triangle", "quad", "polygon"))
+    ]
+    if not blocks:
+        found = ", ".join(sorted({cell.type for cell in cells})) or "none"
+        raise MeshError(f"{name}: the mesh has no triangles or polygons, only cells of type {found}; take its surface")
+    return blocks
+
+
+def _counted_polygons(flat: NDArray[Any]) -> list[NDArray[Any]]:
+    """Polygons that are written as the number of their corners and these, one after the other."""
+    if len(flat) % 4 == 0 and (flat[::4] == 3).all():
+        return [flat.reshape(-1, 4)[:, 1:]]
+    polygons, at = [], 0
+    while at < len(flat):
+        polygons.append(flat[at + 1 : at + 1 + flat[at]])
+        at += 1 + flat[at]
+    return [np.stack(list(run)) for _, run in groupby(polygons, key=len)]
+
+
+def _array(values: Any) -> NDArray[Any]:
+    """A NumPy array of whatever it is, on whatever device."""
+    for step in ("detach", "cpu", "numpy"):
+        values = getattr(values, step)() if hasattr(values, step) else values
+    return np.asarray(values)
