@@ -36,6 +36,7 @@ LEVELS = [
     {"data", "predict"},
     {"train"},
     {"study", "bench"},
+    {"server"},
     {"viewer"},
     {"cli"},
 ]
