@@ -37,6 +37,7 @@ LEVELS = [
     {"data", "predict"},
     {"train"},
     {"study", "bench"},
+    {"server"},
     {"viewer"},
     {"cli"},
 ]

@@ -17,8 +17,8 @@ from starlette.testclient import TestClient
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.result import Result
+from hodgeformer.server.guard import PatientProtocol
 from hodgeformer.viewer.app import Viewer, create_app
-from hodgeformer.viewer.guard import PatientProtocol
 from hodgeformer.viewer.messages import encode
 from hodgeformer.viewer.models import OfferedModel, Shelf
 from hodgeformer.viewer.outbox import Outbox

@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 from starlette.testclient import TestClient
 
-from hodgeformer.viewer import guard
+from hodgeformer.server import guard
 from hodgeformer.viewer.app import create_app
 from meshes import icosphere
 from viewer_parts import BASE, annotation, file_bytes, make_viewer, predicted, running, upload

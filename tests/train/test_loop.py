@@ -190,9 +190,11 @@ def test_fine_tuning_takes_over_all_but_the_classes(tmp_path: Path) -> None:
     first = set_up(parts(), tmp_path / "first", "train.epochs=1")
     run_through(first)
     start = load_checkpoint(first.folder.best)
-    second = set_up(shapes(), tmp_path / "second", "train.epochs=1")
+    second = set_up(shapes(), tmp_path / "second", "train.epochs=1").learner(start).model.state_dict()
+    other = [name for name, value in start.weights.items() if name in second and not torch.equal(second[name], value)]
+    assert other == ["head.out.bias", "head.out.weight"], "the head of a classification answers another question"
     with pytest.raises(ConfigError, match="built differently"):
-        second.learner(start)  # the head of a classification centers, that of a segmentation does not
+        set_up(parts(), tmp_path / "third", "train.epochs=1", "model.blocks=HH").learner(start)
     three = first.learner(start).model.state_dict()
     assert all(torch.equal(three[name], value) for name, value in start.weights.items())
     fewer = first.config.model_for(first.dataset).replace(n_classes=2)

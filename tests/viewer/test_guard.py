@@ -10,8 +10,8 @@ pytest.importorskip("httpx2", reason="needs a client for the server: pip install
 
 from starlette.testclient import TestClient
 
-from hodgeformer.viewer.guard import Hosts
-from hodgeformer.viewer.intake import Refusal
+from hodgeformer.server.guard import Hosts
+from hodgeformer.server.intake import Refusal
 from hodgeformer.viewer.messages import decode, encode
 
 

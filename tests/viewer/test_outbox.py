@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 
 from hodgeformer.data.folder import open_folder
 from hodgeformer.mesh.io import load_mesh, save_mesh
-from hodgeformer.viewer.intake import safe_file_name
+from hodgeformer.server.intake import safe_file_name
 from hodgeformer.viewer.messages import decode, encode
 from meshes import icosphere
 from viewer_parts import CLASSES, COLORS, annotation, upload

@@ -16,8 +16,8 @@ pytest.importorskip("httpx2", reason="needs a client for the server: pip install
 import httpx2
 from starlette.testclient import TestClient
 
+from hodgeformer.server.intake import Uploads
 from hodgeformer.viewer.app import create_app
-from hodgeformer.viewer.intake import Uploads
 from hodgeformer.viewer.messages import decode
 from meshes import icosphere
 from viewer_parts import BASE, file_bytes, make_viewer, running, upload

@@ -25,6 +25,7 @@ from hodgeformer.cli.doctor import doctor
 from hodgeformer.cli.evaluate import evaluate
 from hodgeformer.cli.models import info, models
 from hodgeformer.cli.predict import predict
+from hodgeformer.cli.pretrain import pretrain
 from hodgeformer.cli.results import one_line
 from hodgeformer.cli.study import app as study
 from hodgeformer.cli.train import train
@@ -106,7 +107,7 @@ def _options(
     pass
 
 
-for verb in (demo, check, train, evaluate, predict, view, models, info, doctor, bench):
+for verb in (demo, check, pretrain, train, evaluate, predict, view, models, info, doctor, bench):
     app.command()(verb)
 app.add_typer(study, name="study")
 

@@ -105,8 +105,8 @@ def _shown(host: str) -> str:
 def _serve(viewer: Viewer, host: str, token: str, listening: socket.socket, address: str | None) -> None:
     import uvicorn
 
+    from hodgeformer.server.guard import PatientProtocol, is_local
     from hodgeformer.viewer.app import create_app
-    from hodgeformer.viewer.guard import PatientProtocol, is_local
 
     if not is_local(host):
         print(

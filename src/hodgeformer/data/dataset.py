@@ -40,6 +40,7 @@ class DataSet:
 
     `element` is what a target belongs to; "mesh" for a class or a value of the whole mesh. `classes` are the class
     names in label order, empty for a regression, which has `n_values` columns instead. `notes` are worth knowing.
+    Of data without labels the share `hide` of every mesh is hidden, to be found again.
     """
 
     name: str
@@ -50,6 +51,7 @@ class DataSet:
     colors: tuple[RGB, ...] = ()
     n_values: int = 1
     notes: tuple[str, ...] = ()
+    hide: float | None = None
 
     def __post_init__(self) -> None:
         if self.task == "classification" and self.element != "mesh":

@@ -34,7 +34,7 @@ def open_folder(root: Path) -> DataSet:
 
 
 def _described(root: Path, spec: FolderSpec) -> DataSet:
-    meshes = _find_meshes(root, spec.meshes)
+    meshes = find_meshes(root, spec.meshes)
     classes, n_values = spec.classes, 1
     if spec.task == "classification":
         classes, targets = _class_targets(root, spec, meshes)
@@ -49,7 +49,7 @@ def _described(root: Path, spec: FolderSpec) -> DataSet:
     return DataSet(name, spec.task, spec.target_element, splits, classes, spec.colors, n_values)
 
 
-def _find_meshes(root: Path, where: str) -> dict[str, Path]:
+def find_meshes(root: Path, where: str) -> dict[str, Path]:
     """Name -> file. A name is the path below the folder (or the fixed part of the glob) without the suffix."""
     parts = Path(where).parts
     fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from hodgeformer.containers import PartElement
@@ -31,10 +32,11 @@ from hodgeformer.data.folder import open_folder
 from hodgeformer.data.folder_spec import FILE_NAME, read_spec
 from hodgeformer.data.splits import Splits, by_fractions, by_number
 from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
+from hodgeformer.data.unlabelled import open_unlabelled
 from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.settings import Settings, read_toml
 
-DataName = Literal["folder", "shrec11", "cubes", "human", "coseg", "rna", "figures", "synthetic_cubes"]
+DataName = Literal["folder", "shrec11", "cubes", "human", "coseg", "rna", "figures", "synthetic_cubes", "unlabelled"]
 
 # Folders looked for below HODGEFORMER_DATA when only a name is given.
 _USUAL_FOLDERS: dict[str, tuple[str, ...]] = {
@@ -43,6 +45,7 @@ _USUAL_FOLDERS: dict[str, tuple[str, ...]] = {
     "human": ("human_seg", "human"),
     "coseg": ("coseg", "."),
     "rna": ("rna", "rna_sample"),
+    "unlabelled": (),
 }
 
 
@@ -53,7 +56,8 @@ _TEST_SHARES = {"coseg": 0.15, "rna": 0.2}  # drawn where a distribution has no 
 class DataConfig(Settings):
     """Which data, and how it is divided. Keys that a data set does not know must be left out.
 
-    `name`: a benchmark, a synthetic set (figures, synthetic_cubes), or folder, anyone's data with a dataset.toml.
+    `name`: a benchmark, a synthetic set (figures, synthetic_cubes), folder, anyone's data with a dataset.toml, or
+    unlabelled, all meshes below a folder to pre-train on.
     `path`: its folder; by default a usual one below HODGEFORMER_DATA. `seed` draws what is drawn at random.
     `train_per_class`: split-n of SHREC11: all meshes are pooled and n of each class train, `val_per_class` validate,
     the rest tests; 0 for the folders as distributed. `test_fraction`: all meshes are pooled and this share of them
@@ -61,8 +65,9 @@ class DataConfig(Settings):
     of Human, or longer beginnings of names such as one motion, that validate; the honest estimate, as frames of one
     motion are nearly copies of each other. `even_people`: people of Human that few meshes show are shown more often.
     `labels`: the version of the ground truth. `element`: what labels are carried to. `part`: which set of COSEG.
-    `n_classes`, `n_train`, `n_val`, `n_test`: how many classes and meshes of a synthetic set. `n_faces`: how many faces
-    these have, or between which numbers.
+    `n_classes`, `n_train`, `n_val`, `n_test`: how many classes and meshes of a synthetic set; of Human, `n_train` drawn
+    ones. `n_faces`: how many faces synthetic meshes have, or between which numbers. `hide`: the share of the surface
+    that pre-training hides.
     """
 
     name: DataName = "folder"
@@ -82,6 +87,7 @@ class DataConfig(Settings):
     n_val: int | None = Field(default=None, ge=0, le=1_000_000)
     n_test: int | None = Field(default=None, ge=0, le=1_000_000)
     n_faces: int | tuple[int, int] | None = None
+    hide: float | None = Field(default=None, gt=0.0, lt=1.0)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -90,18 +96,19 @@ class DataConfig(Settings):
         return {key: value for key, value in values.items() if value is not None}
 
 
-_DIVIDING = ("train_per_class", "val_per_class", "val_fraction", "test_fraction", "hold_out", "even_people")
+_DIVIDING = ("train_per_class", "val_per_class", "val_fraction", "test_fraction", "hold_out", "even_people", "n_train")
 _OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
     "shrec11": (partial(open_classes, name="SHREC11", n_classes=30), ("train_per_class", "val_per_class")),
     "cubes": (partial(open_classes, name="Cube Engraving", n_classes=22), ("val_fraction", "test_fraction")),
     "human": (
         partial(open_parts, name="Human", classes=HUMAN_PARTS),
-        ("labels", "element", "hold_out", "val_fraction", "test_fraction", "even_people"),
+        ("labels", "element", "hold_out", "val_fraction", "test_fraction", "even_people", "n_train"),
     ),
     "coseg": (open_coseg, ("part", "labels", "element", "val_fraction", "test_fraction")),
     "rna": (open_rna, ("val_fraction", "test_fraction")),
     "figures": (synthetic_figures, ("n_train", "n_val", "n_test", "n_faces")),
     "synthetic_cubes": (synthetic_cubes, ("n_classes", "n_train", "n_val", "n_test", "n_faces")),
+    "unlabelled": (open_unlabelled, ("hide",)),
 }
 
 
@@ -155,6 +162,9 @@ def _divided(dataset: DataSet, config: DataConfig) -> Splits:
         splits["val"] = tuple(sample for sample in train if sample.name in held)
     if config.val_fraction and train:
         splits |= by_fractions(train, {"train": 1 - config.val_fraction, "val": config.val_fraction}, seed)
+    if config.n_train is not None:
+        few = np.random.default_rng(seed).permutation(len(splits["train"]))[: config.n_train]
+        splits["train"] = tuple(splits["train"][i] for i in sorted(few))
     if config.even_people:
         splits["train"] = evened(splits["train"])
     return splits

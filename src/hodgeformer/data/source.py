@@ -21,6 +21,7 @@ from torch import Tensor
 
 from hodgeformer.data.augment import AugmentConfig, augmented, deformed
 from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.data.unlabelled import with_hidden_patches
 from hodgeformer.errors import DataError, HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import n_frames, posed
@@ -29,8 +30,8 @@ from hodgeformer.mesh.simplify import simplify
 from hodgeformer.packed.pack import Batch, pack
 
 # What a random stream is for is part of its seed, so that streams of one epoch do not repeat each other.
-Purpose = Literal["order", "shape", "connections", "triangulation"]
-_PURPOSES: tuple[Purpose, ...] = ("order", "shape", "connections", "triangulation")
+Purpose = Literal["order", "shape", "connections", "triangulation", "patches"]
+_PURPOSES: tuple[Purpose, ...] = ("order", "shape", "connections", "triangulation", "patches")
 _TRIANGULATIONS = 8  # of a mesh that is finer than the working resolution, a new one each epoch and then again
 _MEMORY = 512 << 20  # bytes of meshes that one worker keeps after reading them
 _ALIGNMENT = 64
@@ -100,6 +101,9 @@ class BatchSource:
             config = config.replace(pose="file")
             mesh, target = augmented(mesh, target, self._augment, rng, kind=kind, swapped=self._swapped)
         prepared = prepare(mesh, config, seed=seed, frame=frame, patterned=self._reads_order, n_threads=n_threads)
+        if self._dataset.hide is not None:
+            rng = np.random.default_rng(stream_seed("patches", *place))
+            return with_hidden_patches(prepared, config.features, self._dataset.hide, rng)
         return prepared.with_target(target if kind is None else prepared.from_file_order(target, kind))
 
     def _working(self, position: int, epoch: int) -> tuple[Mesh, NDArray[Any]]:

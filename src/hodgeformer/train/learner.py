@@ -64,15 +64,16 @@ class CrossEntropy:
 
 @dataclass(frozen=True, eq=False)
 class SquaredError:
-    """Mean squared error of standardized values: targets have wide and different units."""
+    """Mean squared error of standardized values, as targets have wide and different units; NaN rows do not count."""
 
     mean: Float[Tensor, " values"]
     std: Float[Tensor, " values"]
 
     def __call__(self, output: Float[Tensor, "rows values"], target: Shaped[Tensor, "rows values"]) -> WeightedSum:
-        standardized = (target - self.mean.to(output)) / self.std.to(output)
-        total = functional.mse_loss(output, standardized, reduction="sum")
-        return WeightedSum(total, total.new_tensor(float(target.numel())))
+        known = ~target.isnan().any(dim=1)
+        standardized = (target[known] - self.mean.to(output)) / self.std.to(output)
+        total = functional.mse_loss(output[known], standardized, reduction="sum")
+        return WeightedSum(total, total.new_tensor(float(standardized.numel())))
 
     def values(self, output: Tensor) -> Tensor:
         """Outputs in the units of the targets."""

@@ -75,7 +75,8 @@ class Setup:
 
     def _kept(self, start: Checkpoint) -> str:
         own, frozen = self.config.model_for(self.dataset), self.config.train.freeze
-        new = "" if own.n_classes == start.model.n_classes else ", a new output layer"
+        same = (own.task, own.n_classes) == (start.model.task, start.model.n_classes)
+        new = "" if same else ", a new output layer"
         still = "" if frozen is None else f", frozen: {f'{frozen} blocks' if isinstance(frozen, int) else frozen}"
         return (
             f"fine-tuning '{start.name}': its embedding and blocks {own.blocks} are kept{new}{still}; a smaller rate "
@@ -199,11 +200,12 @@ def set_up(
 
 
 def take_over(model: HodgeFormer, start: Checkpoint) -> None:
-    """Fine-tuning: the weights of a trained model; the output layer only if it has as many classes."""
-    own = model.state_dict()
-    fitting = {name: value for name, value in start.weights.items() if name in own and own[name].shape == value.shape}
+    """Fine-tuning: the weights of a trained model; the head only if it answers a question of the same form."""
+    own, same = model.state_dict(), start.model.task == model.config.task
+    given = {name: value for name, value in start.weights.items() if same or not name.startswith("head.")}
+    fitting = {name: value for name, value in given.items() if name in own and own[name].shape == value.shape}
     left_out = sorted(set(own) - set(fitting))
-    if any(not name.startswith("head.out.") for name in left_out):
+    if any(not name.startswith("head.") for name in left_out):
         raise ConfigError(
             f"the model to start from ('{start.name}': {start.model.blocks}, width {start.model.d_model}, updates "
             f"{start.model.updates}) is built differently than this one ({model.config.blocks}, width "

@@ -30,10 +30,10 @@ from hodgeformer.mesh.pose import UP_AXES, UpName
 from hodgeformer.mesh.prepare import Faces
 from hodgeformer.palette import class_colors, hex_color, parse_color
 from hodgeformer.predict.pretrained import locate_model
+from hodgeformer.server.guard import Guard, Hosts
+from hodgeformer.server.intake import Refusal, Threads, Uploads
 from hodgeformer.viewer import messages
 from hodgeformer.viewer.fields import Eigenfunctions, FieldSource
-from hodgeformer.viewer.guard import Guard, Hosts
-from hodgeformer.viewer.intake import Refusal, Threads, Uploads
 from hodgeformer.viewer.models import Predictions, Shelf, offered_models, shelf_name
 from hodgeformer.viewer.open_meshes import OpenMesh, OpenMeshes
 from hodgeformer.viewer.operators import Attention, LearnedEigenfunctions, Spreading

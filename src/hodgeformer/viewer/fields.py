@@ -17,8 +17,8 @@ from scipy.sparse.linalg import ArpackError
 from hodgeformer.errors import HodgeFormerError
 from hodgeformer.mesh.elements import proper_complex
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.server.intake import Refusal
 from hodgeformer.study.operators import Eigenpairs, cotangent_eigenpairs, cotangent_laplacian
-from hodgeformer.viewer.intake import Refusal
 from hodgeformer.viewer.models import Recent
 from hodgeformer.viewer.open_meshes import OpenMesh
 

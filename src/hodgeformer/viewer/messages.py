@@ -16,8 +16,8 @@ from hodgeformer.draw.camera import upright
 from hodgeformer.mesh.elements import UNLABELLED, convert_labels
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.server.intake import Refusal
 from hodgeformer.viewer.fields import Pick
-from hodgeformer.viewer.intake import Refusal
 from hodgeformer.viewer.open_meshes import OpenMesh, Prediction
 
 MEDIA_TYPE = "application/octet-stream"

@@ -19,7 +19,7 @@ from hodgeformer.predict.inference import Seen, see
 from hodgeformer.predict.predictor import Predictor, Report
 from hodgeformer.predict.pretrained import bundled_models
 from hodgeformer.predict.result import Result
-from hodgeformer.viewer.intake import Refusal
+from hodgeformer.server.intake import Refusal
 from hodgeformer.viewer.open_meshes import OpenMesh, OpenMeshes, Prediction, PredictionProgress
 
 MAX_LOADED = 3

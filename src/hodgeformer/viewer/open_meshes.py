@@ -12,7 +12,7 @@ import numpy as np
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.pose import UP_AXES, up_from_shape
 from hodgeformer.predict.result import Result
-from hodgeformer.viewer.intake import Refusal
+from hodgeformer.server.intake import Refusal
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,10 +22,10 @@ from hodgeformer.nn.config import ModelConfig, StarName
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.packed.pack import pack
+from hodgeformer.server.intake import Refusal
 from hodgeformer.study.operators import Eigenpairs, eigenpairs, features_at, head_operators, hodge_attention, stars_of
 from hodgeformer.study.spread import spread_from, time_shares
 from hodgeformer.viewer.fields import MAX_KEPT, Choice, Pick, ScalarField
-from hodgeformer.viewer.intake import Refusal
 from hodgeformer.viewer.models import Recent, Shelf, ViewerModel
 from hodgeformer.viewer.open_meshes import OpenMesh
 

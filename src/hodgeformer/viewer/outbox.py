@@ -20,7 +20,7 @@ from hodgeformer.mesh.elements import UNLABELLED
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.palette import RGB, UNLABELLED_COLOR, hex_color
-from hodgeformer.viewer.intake import Refusal, safe_file_name
+from hodgeformer.server.intake import Refusal, safe_file_name
 from hodgeformer.viewer.open_meshes import OpenMesh
 
 _SPLITS = {4: 0.75, 2: 0.5, 1: 1.0}
