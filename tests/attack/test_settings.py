@@ -33,7 +33,7 @@ def accepted() -> list[Case]:
     cases = []
     for table, settings in TABLES.items():
         for key in settings.model_fields:
-            if (table, key) in (("data", "name"), ("data", "path"), ("train", "tensorboard")):
+            if (table, key) in (("data", "name"), ("data", "path"), ("train", "track")):
                 continue
             for value in VALUES:
                 tables: dict[str, dict[str, Any]] = {"data": {"name": "figures"}}

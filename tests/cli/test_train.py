@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -60,6 +61,12 @@ def test_a_run_folder_is_complete(trained: Path) -> None:
     report = (trained / "report.html").read_text()
     assert "<svg" in report and "data:image/png;base64," in report and "Confusion" in report
     assert "http" not in report.replace("http-equiv", "")
+    losses, accuracies = re.findall(r"<svg.*?</svg>", report)
+    colors = re.findall(r'<polyline points="[^"]+" fill="none" stroke="(.{7})"', accuracies)
+    assert len(colors) == len(set(colors)) == 2 and "<polyline" in losses  # of train and test
+    legend = max(float(y) for y in re.findall(r'y="([\d.]+)">(?:train|test)<', accuracies))
+    drawn = re.findall(r'<polyline points="([^"]+)"', accuracies)
+    assert legend < min(float(point.split(",")[1]) for line in drawn for point in line.split())
     assert len((trained / "metrics.csv").read_text().splitlines()) == 21
     checkpoint = load_checkpoint(trained / "best.safetensors")
     assert checkpoint.classes == ("bottom", "middle", "top") and checkpoint.statistics is not None

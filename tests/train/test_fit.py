@@ -18,8 +18,9 @@ from safetensors.torch import load_file
 from hodgeformer.checkpoint import load_checkpoint
 from hodgeformer.data.folder import write_folder
 from hodgeformer.errors import CheckpointError, ConfigError, DataError
+from hodgeformer.train.config import read_config
 from hodgeformer.train.fit import fit
-from hodgeformer.train.listener import Listener, Standing, TensorBoard
+from hodgeformer.train.listener import Listener, Standing, Track, tracked
 from hodgeformer.train.loop import Stopped
 from hodgeformer.train.run_folder import InUseError, RunFolder
 from hodgeformer.train.setup import set_up
@@ -106,41 +107,85 @@ def test_copies_between_splits_are_told(tmp_path: Path) -> None:
     assert len(listener.warnings) == 1 and "scores will flatter: copy" in listener.warnings[0]
 
 
-def test_tensorboard_writes_scalars_and_passes_everything_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[str] = []
+STANDING = Standing(step=1, epoch=0, epochs=1, share=0.5, elapsed=1.0, loss=0.1, accuracy=None, rate=1e-3)
+TOLD = {
+    "reading": (1, 2),
+    "warned": ("x",),
+    "planned": ("y",),
+    "resumed": (0, 0),
+    "stepped": (STANDING,),
+    "evaluated": ({"epoch": 1, "step": 2, "train_loss": 0.5},),
+    "saved": (Path("best.safetensors"),),
+}
 
-    class Writer:
-        def __init__(self, folder: str) -> None: ...
 
-        def add_scalar(self, name: str, value: float, step: int) -> None:
-            written.append(name)
+class Keeper:
+    """Stands in for the packages that keep numbers: notes what they are called with."""
 
-        def flush(self) -> None: ...
+    def __init__(self, *options: object, **named: object) -> None:
+        self.options, self.named, self.ended = options, named, None
+        self.kept: list[tuple[str, float, int]] = []
 
-    module = ModuleType("torch.utils.tensorboard")
-    module.SummaryWriter = Writer  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        self.kept.append((name, value, step))
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        self.kept += [(name, value, step) for name, value in values.items()]
+
+    def close(self) -> None:
+        self.ended = 0
+
+    def finish(self, exit_code: int = 0) -> None:
+        self.ended = exit_code
+
+
+@pytest.mark.parametrize(
+    ("track", "module", "made"),
+    [("tensorboard", "torch.utils.tensorboard", "SummaryWriter"), ("wandb", "wandb", "init")],
+)
+def test_trackers_keep_numbers_and_pass_everything_on(
+    track: Track, module: str, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keepers: list[Keeper] = []
+    package = ModuleType(module)
+    setattr(package, made, lambda *o, **n: keepers.append(Keeper(*o, **n)) or keepers[-1])
+    monkeypatch.setitem(sys.modules, module, package)
     heard: list[str] = []
     said = [name for name, _ in inspect.getmembers(Listener, inspect.isfunction) if not name.startswith("_")]
     then = Listener()
     for name in said:
         setattr(then, name, lambda *_, name=name: heard.append(name))
-    board = TensorBoard(tmp_path, then)
-    standing = Standing(step=1, epoch=0, epochs=1, share=0.5, elapsed=1.0, loss=0.1, accuracy=None, rate=1e-3)
-    row = {"epoch": 1, "step": 2, "train_loss": 0.5}
-    told = {
-        "reading": (1, 2),
-        "warned": ("x",),
-        "planned": ("y",),
-        "resumed": (0, 0),
-        "stepped": (standing,),
-        "evaluated": (row,),
-    }
-    assert set(told) == set(said)
-    for name, arguments in told.items():
-        getattr(board, name)(*arguments)
-    assert heard == list(told)
-    assert written == ["step/loss", "step/rate", "epoch/train_loss"]
+    assert set(TOLD) == set(said)
+    with tracked(then, track, tmp_path / "runs" / "mine", {"train": {"lr": 1.0}}) as listener:
+        for name, arguments in TOLD.items():
+            getattr(listener, name)(*arguments)
+    assert heard == list(TOLD)
+    (keeper,) = keepers
+    assert keeper.kept == [("step/loss", 0.1, 1), ("step/rate", 1e-3, 1), ("epoch/train_loss", 0.5, 2)]
+    assert keeper.ended == 0
+    if track == "wandb":
+        assert keeper.named["id"] == "runs-mine" and keeper.named["config"] == {"train": {"lr": 1.0}}
+        with pytest.raises(Stopped), tracked(then, track, tmp_path, {}):
+            raise Stopped
+        assert keepers[1].ended == 1
+
+
+def test_a_tracker_that_is_not_installed_is_told_before_training(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ConfigError, match=r"pip install 'hodgeformer\[track\]'"):
+        fit(folder, tmp_path / "run", settings=[*SETTINGS, "train.track=wandb"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_settings_by_their_former_names() -> None:
+    train = {"tensorboard": True, "max_faces": 10}
+    config = read_config({"data": {"name": "figures"}, "train": train}).train
+    assert (config.track, config.batch_faces) == ("tensorboard", 10)
+    assert read_config({"data": {"name": "figures"}, "train": {"tensorboard": False}}).train.track == "csv"
+    with pytest.raises(ConfigError, match="track"):
+        read_config({"data": {"name": "figures"}, "train": {"track": "paper"}})
 
 
 class Dying(Listener):

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from hodgeformer.cli.results import JsonOption, bar, mesh_files, one_line, print_failed, print_rows, table_console
+from hodgeformer.cli.results import (
+    JsonOption,
+    QuietOption,
+    bar,
+    mesh_files,
+    one_line,
+    print_failed,
+    print_rows,
+    table_console,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
 def check(
     context: typer.Context,
     path: Annotated[Path, typer.Argument(help="A mesh, a folder of meshes, or a data set: its folder or its name.")],
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what is in a mesh, a folder or a data set, and what is odd about it.
@@ -31,9 +41,9 @@ def check(
     Exit code 0: all can be used, odd or not. 1: some cannot, each is named. 2: wrong use.
     """
     if (path / "dataset.toml").is_file() or (not path.exists() and _is_data_name(path)):
-        _check_data(str(path), as_json=as_json)
+        _check_data(str(path), quiet=quiet, as_json=as_json)
         return
-    found = _inspect(mesh_files(path) if path.is_dir() else [path])
+    found = _inspect(mesh_files(path) if path.is_dir() else [path], quiet=quiet)
     errors = {file: error for file, error in found.items() if isinstance(error, Exception)}
     reports = {file: report for file, report in found.items() if not isinstance(report, Exception)}
     if as_json:
@@ -57,13 +67,13 @@ def _is_data_name(path: Path) -> bool:
     return str(path) in get_args(DataName)
 
 
-def _check_data(spec: str, *, as_json: bool) -> None:
+def _check_data(spec: str, *, quiet: bool, as_json: bool) -> None:
     """Exit code 1: some meshes cannot be used, or a shape is in several splits."""
     from hodgeformer.data.census import take_census
     from hodgeformer.data.open import open_dataset
 
     dataset = open_dataset(spec)
-    with bar("checking") as told:
+    with bar("checking", quiet=quiet) as told:
         census = take_census(dataset, progress=told)
     if as_json:
         print(json.dumps(census.to_dict(), indent=2))
@@ -120,12 +130,12 @@ def _share(n: int, total: int) -> str:
     return f"{n:,} ({n / max(total, 1):.1%})"
 
 
-def _inspect(files: list[Path]) -> dict[Path, MeshReport | Exception]:
+def _inspect(files: list[Path], *, quiet: bool) -> dict[Path, MeshReport | Exception]:
     from hodgeformer.mesh.check import check_mesh
     from hodgeformer.mesh.io import load_mesh
 
     found: dict[Path, MeshReport | Exception] = {}
-    with bar("checking") as told:
+    with bar("checking", quiet=quiet) as told:
         for done, file in enumerate(files):
             told(done, len(files))
             try:

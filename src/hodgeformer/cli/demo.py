@@ -74,7 +74,7 @@ def _train(data: Path, run_folder: Path, epochs: int, seed: int) -> Outcome:
     from hodgeformer.train.fit import fit
 
     settings = [*SETTINGS, f"train.epochs={epochs}", f"train.seed={seed}"]
-    with display(quiet=False) as listener:
+    with display() as listener:
         return fit(data, run_folder, settings=settings, listener=listener)
 
 

@@ -18,7 +18,7 @@ _NEEDED = (
     "torch", "numpy", "scipy", "numba", "pydantic", "typer", "rich", "safetensors",
     "jaxtyping", "pillow",
 )  # fmt: skip
-_EXTRAS = {"view": ("starlette", "uvicorn"), "hub": ("huggingface_hub",), "track": ("tensorboard",)}
+_EXTRAS = {"view": ("starlette", "uvicorn"), "hub": ("huggingface_hub",), "track": ("tensorboard", "wandb")}
 _VARIABLES = ("HODGEFORMER_DATA", "HODGEFORMER_OFFLINE", "OMP_NUM_THREADS", "NO_COLOR")
 
 

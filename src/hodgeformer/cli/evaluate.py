@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hodgeformer.cli.results import FacesOption, JsonOption, save_rows
+from hodgeformer.cli.results import FacesOption, JsonOption, QuietOption, bar, save_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hodgeformer.checkpoint import Checkpoint
     from hodgeformer.data.dataset import DataSet, Sample
+    from hodgeformer.train.evaluate import Answer
     from hodgeformer.train.metrics import Scores
 
 
@@ -39,6 +40,7 @@ def evaluate(
         Path | None,
         typer.Option("--out", help="Also write a table here, as CSV, and all there is beside it.", show_default=False),
     ] = None,
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Score a model: accuracy per element, weighted by area, per mesh, per class, mean IoU, confusion, calibration.
@@ -61,12 +63,19 @@ def evaluate(
     dataset = fitting(open_dataset(data), checkpoint)
     samples, prepare = dataset.split(split), checkpoint.at(faces)
     network = checkpoint.build_model().to("cuda" if torch.cuda.is_available() else "cpu")
+
+    def asked(evaluator: Evaluator, doing: str) -> Iterator[Answer]:
+        with bar(doing, quiet=quiet) as told:
+            for done, answer in enumerate(evaluator.answers(network), 1):
+                told(done, len(samples))
+                yield answer
+
     if calibrate:
-        checkpoint = calibrated(checkpoint, Evaluator(dataset, samples, prepare).answers(network))
+        checkpoint = calibrated(checkpoint, asked(Evaluator(dataset, samples, prepare), "calibrating"))
         save_checkpoint(path, checkpoint)
     turns = random_turns(rotations - 1, checkpoint.turn_axis)
     evaluator = Evaluator(dataset, samples, prepare, turns=turns, temperature=checkpoint.temperature)
-    scores = evaluator.scores(network)
+    scores = evaluator.scored(asked(evaluator, "evaluating"))
     about = {"model": model, "data": dataset.name, "split": split, "rotations": rotations, "faces": prepare.faces}
     about |= {"temperature": checkpoint.temperature, "calibrated_on": split if calibrate else None}
     learned = warn_of_learned(checkpoint, dataset, samples)

@@ -17,6 +17,7 @@ from hodgeformer.cli.results import (
     FacesOption,
     JsonOption,
     ModelArgument,
+    QuietOption,
     UpOption,
     bar,
     mesh_files,
@@ -80,6 +81,7 @@ def predict(
         bool, typer.Option("--skip-existing", help="Leave out meshes whose results are there: go on after a stop.")
     ] = False,
     device: Annotated[str, typer.Option("--device", help="Where to compute: cpu, cuda, cuda:1, ...")] = "cpu",
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Segment or classify meshes. Results are on the original meshes, in the order of their files.
@@ -96,7 +98,9 @@ def predict(
     if skip_existing:
         targets = {path: target for path, target in targets.items() if not _is_there(target, suffixes)}
     options = {"faces": faces, "memory": _bytes(memory), "smooth": smooth, "tta": tta, "element": element, "up": up}
-    done = _predict_all(predictor, targets, suffixes, split_parts=split_parts, as_json=as_json, options=options)
+    done = _predict_all(
+        predictor, targets, suffixes, split_parts=split_parts, quiet=quiet, as_json=as_json, options=options
+    )
     if len(paths) == 1 and len(inputs) == 1 and done.errors and not Path(paths[0]).is_dir():
         raise next(iter(done.errors.values()))
     _report(done, model, out, context, as_json=as_json)
@@ -197,11 +201,12 @@ def _predict_all(
     suffixes: list[str],
     *,
     split_parts: bool,
+    quiet: bool,
     as_json: bool,
     options: dict[str, Any],
 ) -> _Done:
     done = _Done()
-    with bar("predicting") as told:
+    with bar("predicting", quiet=quiet) as told:
 
         def worked(share: float) -> None:
             told(len(done.written) + len(done.errors) + share, len(targets))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ Row = Mapping[str, Any]
 ModelArgument = Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")]
 DataArgument = Annotated[str, typer.Argument(help="A data-set folder, the name of a data set, or a TOML with [data].")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Show no progress: only the result, and errors.")]
 SettingsOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="A setting such as train.lr=3e-4; may be repeated.", show_default=False),
@@ -35,6 +37,8 @@ UpOption = Annotated[
 ]
 
 _LONGEST = 1500
+LOG_EVERY = 30.0
+"""Seconds between two lines on how far the work is, where no terminal shows a bar."""
 # Tables that go to a file or a pipe are not cut to the width of a terminal.
 _PIPE_WIDTH = 200
 
@@ -80,9 +84,27 @@ def mesh_files(folder: Path) -> list[Path]:
     return files
 
 
+class Pulse:
+    """Says when it is time for the next line of a log."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._last = seconds, time.monotonic()
+
+    def due(self) -> bool:
+        """Whether so many seconds have passed since the last line, which then is the one that follows."""
+        now = time.monotonic()
+        if now - self._last < self._seconds:
+            return False
+        self._last = now
+        return True
+
+
 @contextmanager
-def bar(doing: str) -> Iterator[Callable[[float, float], None]]:
-    """A bar with the time left, in a terminal; what is yielded is told how much is done and how much there is."""
+def bar(doing: str, *, quiet: bool = False) -> Iterator[Callable[[float, float], None]]:
+    """How far the work is and the time left: a bar in a terminal, elsewhere a line now and then.
+
+    What is yielded is told how much is done and how much there is.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -92,12 +114,28 @@ def bar(doing: str) -> Iterator[Callable[[float, float], None]]:
         *columns,
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=quiet or not console.is_terminal,
         speed_estimate_period=600,  # a patch of a large mesh takes its time
     )
+    began, pulse = time.monotonic(), Pulse(LOG_EVERY)
+
+    def told(done: float, total: float) -> None:
+        progress.update(task, completed=done, total=total)
+        if progress.disable and not quiet and pulse.due():
+            left = f", {duration((time.monotonic() - began) * (total - done) / done)} left" if done else ""
+            share = f"{int(done):,} of {int(total):,} ({done / total:.0%})"
+            print(f"{doing}: {share}{left}", file=sys.stderr, flush=True)
+
     with progress:
         task = progress.add_task(doing, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+        yield told
+
+
+def duration(seconds: float) -> str:
+    """As 2:05, or 1:02:05."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def conclude(content: Any, tables: Mapping[str, Sequence[Row]], files: Sequence[Path], *, as_json: bool) -> None:

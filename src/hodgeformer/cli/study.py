@@ -15,8 +15,10 @@ from hodgeformer.cli.results import (
     FacesOption,
     JsonOption,
     ModelArgument,
+    QuietOption,
     SettingsOption,
     UpOption,
+    bar,
     conclude,
     mesh_files,
     read_rows,
@@ -26,7 +28,7 @@ from hodgeformer.cli.study_operators import operators
 from hodgeformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from hodgeformer.mesh.mesh import Mesh
     from hodgeformer.predict.predictor import Predictor
@@ -61,6 +63,7 @@ def robustness(
     paper_only: Annotated[bool, typer.Option("--paper-only", help="Only what the paper has figures for.")] = False,
     up: UpOption = "auto",
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("robustness"),
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Noise, remeshing, holes, cut-away parts, and changes of the file that leave the shape as it is.
@@ -69,8 +72,6 @@ def robustness(
     element; "own labels" counts against that of the face itself. Meshes with fewer faces than asked for are subdivided
     before they are decimated; the paper decimated finer originals.
     """
-    from rich.console import Console
-
     from hodgeformer.checkpoint import load_checkpoint
     from hodgeformer.data.open import open_dataset
     from hodgeformer.predict.pretrained import locate_model
@@ -84,11 +85,10 @@ def robustness(
     learned = warn_of_learned(checkpoint, dataset, samples)
     mutations = _mutations(remesh or [], paper_only)
     results = []
-    with Console(stderr=True).status("scoring the original meshes") as status:
-        rows = scored(checkpoint.build_model(), dataset, samples, checkpoint.at(faces), mutations, seed=seed)
-        for result in rows:
+    with bar("scoring changed meshes", quiet=quiet) as told:
+        for result in scored(checkpoint.build_model(), dataset, samples, checkpoint.at(faces), mutations, seed=seed):
             results.append(result)
-            status.update(f"{len(results)} of {len(mutations) + 1} scored: {result.mutation.name}")
+            told(len(results), len(mutations) + 1)
     table = [result.row(results[0]) for result in results]
     about: dict[str, Any] = {
         "model": model,
@@ -120,6 +120,7 @@ def familiarity(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the planes that cut.")] = 0,
     out: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("familiarity"),
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """How many meshes are warned of: those of a split, halves and pairs of them, and whatever else is given."""
@@ -136,11 +137,15 @@ def familiarity(
     half = Mutation("half", partial(cut_away, share=0.5))
     halves = [half(mesh, seed=seed).mesh for mesh in known]
     pairs = [paired(mesh, known[(i + len(known) // 2) % len(known)]) for i, mesh in enumerate(known)]
-    rows = [_row(predictor, f"{dataset.name} {split}", known), _row(predictor, "cut in half", halves)]
-    rows.append(_row(predictor, "pairs", pairs))
-    for folder in strange or []:
-        strangers = [load_mesh(file) for file in _spread(mesh_files(folder), meshes)]
-        rows.append(_row(predictor, folder.name, strangers))
+    kinds = {f"{dataset.name} {split}": known, "cut in half": halves, "pairs": pairs}
+    kinds |= {
+        folder.name: [load_mesh(file) for file in _spread(mesh_files(folder), meshes)] for folder in strange or []
+    }
+    rows = []
+    with bar("predicting", quiet=quiet) as told:
+        for name, shown in kinds.items():
+            rows.append(_row(predictor, name, shown))
+            told(len(rows), len(kinds))
     out.mkdir(parents=True, exist_ok=True)
     files = save_rows(out, "familiarity", rows, {"model": model, "data": dataset.name, "split": split, "seed": seed})
     conclude(rows, {"meshes that are warned of": rows}, files, as_json=as_json)
@@ -200,6 +205,7 @@ def ablation(
         Path | None, typer.Option("--out", help="Folder of the runs; default runs/STUDY.", show_default=False)
     ] = None,
     results: Annotated[Path, typer.Option("--results", help="Folder of the tables.")] = Path("results"),
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train every row of a study with several seeds and write results/STUDY.csv.
@@ -223,7 +229,7 @@ def ablation(
     kept = [row for row in read_rows(results / f"{name}.csv") if rows and row["row"] in set(order) - set(rows)]
     found: _Results = {}
     for number, run in enumerate(runs, 1):
-        _carry_out(run, found, f"{number} of {len(runs)}")
+        _carry_out(run, found, f"{number} of {len(runs)}", quiet=quiet)
         # Others may have finished runs that were theirs when we came by.
         found |= {(other.row.name, other.seed): result for other in runs if (result := finished_result(other))}
         if found:
@@ -252,23 +258,27 @@ def table(
     conclude(rows, {study.title: rows}, files, as_json=as_json)
 
 
-def _carry_out(run: PlannedRun, found: _Results, place: str) -> None:
+def _carry_out(run: PlannedRun, found: _Results, place: str, *, quiet: bool) -> None:
     from hodgeformer.cli.train_display import display
     from hodgeformer.study.ablation import carry_out, finished_result
+
+    def say(text: str) -> None:
+        if not quiet:
+            print(f"run {place}: {text}", file=sys.stderr)
 
     result = finished_result(run)
     told = "was finished before"
     if result is None:
-        print(f"run {place}: {run.row.name}, seed {run.seed}", file=sys.stderr)
-        with display(quiet=False) as listener:
+        say(f"{run.row.name}, seed {run.seed}")
+        with display(quiet=quiet) as listener:
             result = carry_out(run, listener)
         told = "done"
     if result is None:
-        print(f"run {place}: another process is at it ({run.folder})", file=sys.stderr)
+        say(f"another process is at it ({run.folder})")
         return
     found[run.row.name, run.seed] = result
     score = f"{100 * result.score:.2f} % {result.split} {result.score_name.replace('_', ' ')}"
-    print(f"run {place}: {run.row.name}, seed {run.seed}, {told}: {score}", file=sys.stderr)
+    say(f"{run.row.name}, seed {run.seed}, {told}: {score}")
 
 
 @app.command()
@@ -285,6 +295,7 @@ def efficiency(
     meshes: Annotated[int, typer.Option("--meshes", min=1, help="Test meshes to measure.")] = 8,
     settings: SettingsOption = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("results"),
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Time and peak memory by mesh size, and per epoch and batch, each measured in a process of its own.
@@ -293,11 +304,14 @@ def efficiency(
     Human model, batch size 12 in training and 1 in testing; memory of the whole process. The paper's figures are those
     of an RTX 4090.
     """
-    from rich.console import Console
+    from hodgeformer.study.efficiency import WORKS
 
-    with Console(stderr=True).status("measuring sizes") as status:
-        sizes = _sizes(range(8, largest + 1, 2), capped)
-        status.update("measuring training and testing")
+    exponents = range(8, largest + 1, 2)
+    with bar("measuring", quiet=quiet) as told:
+        sizes = []
+        for row in _sizes(exponents, capped):
+            sizes.append(row)
+            told(len(sizes), len(WORKS) * len(exponents) + 1)
         runtime = _runtime(data, settings or [], batches, meshes)
     about = {"data": data or "figures", "capped": capped, "settings": settings or []}
     files = [*save_rows(out, "sizes", sizes, about), *save_rows(out, "runtime", runtime, about)]
@@ -305,18 +319,16 @@ def efficiency(
     conclude({**about, "sizes": sizes, "runtime": runtime}, tables, files, as_json=as_json)
 
 
-def _sizes(exponents: range, capped: bool) -> list[dict[str, Any]]:
+def _sizes(exponents: range, capped: bool) -> Iterator[dict[str, Any]]:
     from hodgeformer.bench.yardsticks import bumpy_torus
     from hodgeformer.mesh.prepare import PrepareConfig
     from hodgeformer.study.efficiency import WORKS, size_cost, size_row
 
     config = PrepareConfig() if capped else PrepareConfig(max_neighbors=None)
     small = bumpy_torus(64)
-    return [
-        size_row(work, 1 << exponent, size_cost(bumpy_torus(1 << exponent), small, work, config))
-        for work in WORKS
-        for exponent in exponents
-    ]
+    for work in WORKS:
+        for exponent in exponents:
+            yield size_row(work, 1 << exponent, size_cost(bumpy_torus(1 << exponent), small, work, config))
 
 
 def _runtime(data: str | None, settings: list[str], n_batches: int, n_meshes: int) -> list[dict[str, Any]]:

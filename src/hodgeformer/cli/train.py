@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hodgeformer.cli.results import SettingsOption
+from hodgeformer.cli.results import QuietOption, SettingsOption, one_line
 from hodgeformer.errors import ConfigError, HodgeFormerError
 
 if TYPE_CHECKING:
@@ -45,11 +45,19 @@ def train(
     self_test: Annotated[
         bool, typer.Option("--self-test", help="See whether one batch can be learned by heart.")
     ] = False,
+    quiet: QuietOption = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print events as JSON, one object per line, and nothing else.")
+    ] = False,
 ) -> None:
     """Train a model. Settings that are left open are planned from the data.
 
+    Events have the key "event": plan, note, reading, resumed, progress, epoch, saved, and at the end result, stopped
+    or error.
+
     With several processes: torchrun --nproc-per-node 2 -m hodgeformer train ...
     """
+    from hodgeformer.cli.train_display import print_event
     from hodgeformer.train.distributed import joined
     from hodgeformer.train.loop import Stopped
 
@@ -64,37 +72,51 @@ def train(
     folder = resume or out or Path("runs") / Path(source or "").stem
     purpose = "dry" if dry_run else "test" if self_test else "run"
     with joined() as processes:
+        speaks = processes.is_first
         try:
-            _train(source, folder, overrides, start, processes, purpose)
-        except HodgeFormerError:
-            if processes.is_first:
-                raise
-            raise typer.Exit(2) from None  # one process tells it for all
+            _train(source, folder, overrides, start, processes, purpose, quiet=quiet or not speaks, as_json=as_json)
+        except HodgeFormerError as error:
+            if not speaks:
+                raise typer.Exit(2) from None  # one process tells it for all
+            if as_json:
+                print_event("error", message=one_line(error))
+            raise
         except Stopped as stopped:
-            if processes.is_first:
-                print(f"{stopped}; go on with: hodgeformer train --resume {folder}", file=sys.stderr)
+            again = f"hodgeformer train --resume {folder}"
+            if speaks:
+                print(f"{stopped}; go on with: {again}", file=sys.stderr)
+            if speaks and as_json:
+                print_event("stopped", message=str(stopped), command=again)
             raise typer.Exit(130) from None
 
 
 def _train(
-    source: Path | None, folder: Path, overrides: list[str], start: str | None, processes: Processes, purpose: str
+    source: Path | None,
+    folder: Path,
+    overrides: list[str],
+    start: str | None,
+    processes: Processes,
+    purpose: str,
+    *,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     from hodgeformer.cli.train_display import display
     from hodgeformer.train.fit import fit
     from hodgeformer.train.setup import set_up
 
     first = _start_from(start)
-    with display(quiet=not processes.is_first) as listener:
+    with display(quiet=quiet, as_json=as_json) as listener:
         if purpose == "run":
             outcome = fit(source, folder, settings=overrides, start=first, processes=processes, listener=listener)
         else:
             setup = set_up(source, folder, settings=overrides, start=first, processes=processes, listener=listener)
     if purpose == "dry":
-        _show_plan(setup, first)
+        _show_plan(setup, first, as_json=as_json)
     elif purpose == "test":
-        _self_test(setup)
+        _self_test(setup, as_json=as_json)
     elif processes.is_first:
-        _show_outcome(outcome)
+        _show_outcome(outcome, as_json=as_json)
 
 
 def _start_from(model: str | None) -> Checkpoint | None:
@@ -104,29 +126,36 @@ def _start_from(model: str | None) -> Checkpoint | None:
     return None if model is None else load_checkpoint(locate_model(model))
 
 
-def _show_plan(setup: Setup, start: Checkpoint | None) -> None:
+def _show_plan(setup: Setup, start: Checkpoint | None, *, as_json: bool) -> None:
+    from hodgeformer.cli.train_display import print_event
     from hodgeformer.memory import GIGABYTE
     from hodgeformer.train.trial import estimate
 
     cost = estimate(setup)
     if not setup.processes.is_first:
         return
+    if as_json:
+        for reason in setup.reasons(start):
+            print_event("plan", message=reason)
+        print_event("result", config=setup.config.model_dump(mode="json"), estimate=vars(cost))
+        return
     print(setup.config.toml())
     for reason in setup.reasons(start):
         print(f"# {reason}")
-    splits = ", ".join(f"{len(samples)} {name}" for name, samples in setup.dataset.splits.items())
-    print(f"# {setup.dataset.name}: {setup.dataset.task}, meshes: {splits}")
     print(f"# {cost.n_parameters:,} parameters, {cost.n_batches} steps per epoch, {cost.seconds_per_step:.2f} s each")
     print(f"# measured: about {cost.minutes:.0f} minutes, {cost.memory / GIGABYTE:.1f} GB of memory at the peak")
 
 
-def _self_test(setup: Setup) -> None:
+def _self_test(setup: Setup, *, as_json: bool) -> None:
+    from hodgeformer.cli.train_display import print_event
     from hodgeformer.train.trial import overfit_one_batch
 
     if setup.dataset.task == "regression":
         raise ConfigError("--self-test counts right answers, which a regression has none of")
     accuracy, steps = overfit_one_batch(setup)
-    if setup.processes.is_first:
+    if setup.processes.is_first and as_json:
+        print_event("result", accuracy=accuracy, steps=steps)
+    elif setup.processes.is_first:
         print(f"one batch: {100 * accuracy:.1f} % {setup.dataset.element} accuracy after {steps} steps")
     if accuracy < _LEARNED:
         raise HodgeFormerError(
@@ -135,11 +164,24 @@ def _self_test(setup: Setup) -> None:
         )
 
 
-def _show_outcome(outcome: Outcome) -> None:
+def _show_outcome(outcome: Outcome, *, as_json: bool) -> None:
+    from hodgeformer.cli.evaluate import print_scores
+    from hodgeformer.cli.train_display import print_event
+
+    report = outcome.folder / "report.html"
+    if as_json:
+        print_event(
+            "result",
+            model=str(outcome.chosen),
+            report=str(report),
+            epochs=outcome.epochs,
+            minutes=outcome.elapsed / 60,
+            split=outcome.split,
+            scores=None if outcome.scores is None else outcome.scores.to_dict(),
+        )
+        return
     minutes = outcome.elapsed / 60
     print(f"{outcome.epochs} epochs in {minutes:.1f} minutes, {100 * outcome.waited:.0f} % of it waiting for data")
     if outcome.scores is not None:
-        from hodgeformer.cli.evaluate import print_scores
-
         print_scores(outcome.scores, outcome.split or "")
-    print(f"model: {outcome.chosen}\nreport: {outcome.folder / 'report.html'}")
+    print(f"model: {outcome.chosen}\nreport: {report}")

@@ -1,17 +1,24 @@
-"""What `hodgeformer train` shows while it runs: a live line in a terminal, plain lines elsewhere."""
+"""What `hodgeformer train` shows while it runs: a live line in a terminal, plain lines elsewhere, or JSON."""
 
 from __future__ import annotations
 
+import json
 from contextlib import AbstractContextManager, closing, nullcontext
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from hodgeformer.cli.results import LOG_EVERY, Pulse, duration
 from hodgeformer.train.listener import Listener, Row, Standing
+
+EVENT_EVERY = 2.0
+"""Seconds between two events on how far the work is."""
 
 
 class Display(Listener):
-    """Prints what a run tells."""
+    """Prints what a run tells. Without a terminal there is a line for each evaluation, and in between now and then."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -22,6 +29,7 @@ class Display(Listener):
         self._bar.start()
         self._task: TaskID | None = None
         self._reading: TaskID | None = None
+        self._pulse = Pulse(LOG_EVERY)
 
     def close(self) -> None:
         self._bar.stop()
@@ -30,6 +38,7 @@ class Display(Listener):
         if self._reading is None:
             self._reading = self._bar.add_task("reading meshes", total=total, state="")
         self._bar.update(self._reading, completed=done, state=f"{done}/{total}", visible=done < total)
+        self._log(f"reading meshes: {done} of {total}")
 
     def warned(self, message: str) -> None:
         self._print(f"note: {message}")
@@ -47,8 +56,9 @@ class Display(Listener):
         accuracy = "" if standing.accuracy is None else f", accuracy {100 * standing.accuracy:.1f} %"
         left = standing.elapsed * (1 - standing.share) / standing.share if standing.share > 0.002 else None
         state = f"epoch {standing.epoch + 1}{total}, loss {standing.loss:.3f}{accuracy}"
-        state += "" if left is None else f", {_duration(left)} left"
+        state += "" if left is None else f", {duration(left)} left"
         self._bar.update(self._task, completed=min(standing.share, 1.0), state=state)
+        self._log(f"training: {state}")
 
     def evaluated(self, row: Row) -> None:
         shown = [f"epoch {row['epoch']:>4}", f"loss {float(row['train_loss']):.4f}"]
@@ -57,16 +67,51 @@ class Display(Listener):
                 shown.append(f"{name.replace('_', ' ')} {float(value):.4f}")
         self._print("  ".join(shown))
 
+    def _log(self, text: str) -> None:
+        if self._bar.disable and self._pulse.due():
+            self._print(text)
+
     def _print(self, text: str) -> None:
         self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def display(*, quiet: bool) -> AbstractContextManager[Listener]:
+class Events(Listener):
+    """Prints what a run tells as JSON, one object per line, on standard output."""
+
+    def __init__(self) -> None:
+        self._pulse = Pulse(EVENT_EVERY)
+
+    def reading(self, done: int, total: int) -> None:
+        if self._pulse.due():
+            print_event("reading", done=done, total=total)
+
+    def warned(self, message: str) -> None:
+        print_event("note", message=message)
+
+    def planned(self, reason: str) -> None:
+        print_event("plan", message=reason)
+
+    def resumed(self, epoch: int, batch: int) -> None:
+        print_event("resumed", epoch=epoch + 1, batch=batch + 1)
+
+    def stepped(self, standing: Standing) -> None:
+        if self._pulse.due():
+            print_event("progress", **{**vars(standing), "epoch": standing.epoch + 1})
+
+    def evaluated(self, row: Row) -> None:
+        print_event("epoch", **row)
+
+    def saved(self, checkpoint: Path) -> None:
+        print_event("saved", path=str(checkpoint))
+
+
+def print_event(event: str, **content: Any) -> None:
+    """A line that a program reads."""
+    print(json.dumps({"event": event, **content}), flush=True)
+
+
+def display(*, quiet: bool = False, as_json: bool = False) -> AbstractContextManager[Listener]:
     """A display that leaves the terminal tidy whatever happens."""
-    return nullcontext(Listener()) if quiet else closing(Display())
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    if quiet:
+        return nullcontext(Listener())
+    return nullcontext(Events()) if as_json else closing(Display())

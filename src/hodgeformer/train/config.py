@@ -19,6 +19,7 @@ from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.settings import NONE, Settings, Table, read_toml
+from hodgeformer.train.listener import Track
 
 Source = Path | str | Mapping[str, Table]
 """What to train on: a TOML file, a data-set folder, the name of a data set, or the tables themselves."""
@@ -40,7 +41,8 @@ class TrainConfig(Settings):
     counts epochs, `save_every` minutes between saved states within an epoch. `precision` "auto" is bfloat16 autocast
     where the device is made for it. `seed` draws weights, batches and changes of shape. `workers` are processes that
     prepare batches; 0 prepares them in between. `device` is "auto", "cpu", "cuda", "cuda:1". `skip_bad` leaves out
-    meshes that cannot be used. `tensorboard` writes its files into the run folder too.
+    meshes that cannot be used. `track` says who keeps the numbers of the run beside metrics.csv: with "csv" nobody,
+    with "tensorboard" files in the run folder, with "wandb" a run of Weights & Biases.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -67,13 +69,17 @@ class TrainConfig(Settings):
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     skip_bad: bool = False
-    tensorboard: bool = False
+    track: Track = "csv"
 
     @model_validator(mode="before")
     @classmethod
     def _former_name(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "max_faces" in values:  # runs that were stopped before it had a better name
-            return {("batch_faces" if key == "max_faces" else key): value for key, value in values.items()}
+        """Runs that were stopped, and configurations that were written, before a setting had a better name."""
+        if not isinstance(values, dict):
+            return values
+        values = {("batch_faces" if key == "max_faces" else key): value for key, value in values.items()}
+        if isinstance(values.get("tensorboard"), bool):
+            return {"track": "tensorboard" if values.pop("tensorboard") else "csv", **values}
         return values
 
     @model_validator(mode="after")

@@ -22,7 +22,7 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.config import Source
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.evaluate import calibrated
-from hodgeformer.train.listener import Listener, Outcome, TensorBoard
+from hodgeformer.train.listener import Listener, Outcome, tracked
 from hodgeformer.train.loop import Run
 from hodgeformer.train.report import write_report
 from hodgeformer.train.run_folder import RunFolder
@@ -56,7 +56,11 @@ def fit(
 def train(setup: Setup, *, start: Checkpoint | None = None, listener: Listener | None = None) -> Run:
     """All steps that are left of a run. An interrupt saves its state and raises `Stopped`."""
     keep_freed_memory()
-    with _recorded(setup, listener or Listener()) as told, _interrupts() as interrupted:
+    listener, config = listener or Listener(), setup.config
+    # One of several processes keeps the numbers.
+    track = config.train.track if setup.processes.is_first else "csv"
+    settings = config.model_dump(mode="json")
+    with tracked(listener, track, setup.folder.root, settings) as told, _interrupts() as interrupted:
         run = Run(setup, setup.learner(start), listener=told, should_stop=interrupted)
         run.resume()
         run.train()
@@ -99,19 +103,6 @@ def _calibrated(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpo
         return chosen.replace(temperature=given or 1.0)
     chosen = calibrated(chosen, setup.evaluator("val", in_units=True).answers(model), temperature=given)
     return chosen.replace(temperature=setup.processes.from_first([chosen.temperature])[0])
-
-
-@contextmanager
-def _recorded(setup: Setup, listener: Listener) -> Iterator[Listener]:
-    """The listener, behind TensorBoard where that is asked for."""
-    if not (setup.config.train.tensorboard and setup.processes.is_first):
-        yield listener
-        return
-    board = TensorBoard(setup.folder.root / "tensorboard", listener)
-    try:
-        yield board
-    finally:
-        board.close()
 
 
 @contextmanager

@@ -203,6 +203,7 @@ class Run:
         if setup.processes.is_first:
             for path in (setup.folder.last, *([setup.folder.best] if better else [])):
                 setup.save(path, ready, scores, split=setup.monitored)
+                self._listener.saved(path)
         patience = setup.config.train.early_stop
         return bool(choosing and patience is not None and at.epoch - self.position.best_epoch >= patience)
 

@@ -26,9 +26,9 @@ Points = Sequence[tuple[float, float]]
 
 _LARGEST_CONFUSION = 40  # classes; beyond that a table is no longer readable
 _PICTURE_WIDTH = 900
-_CHART_WIDTH, _CHART_HEIGHT = 460, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 14, 34
-_COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7")
+_CHART_WIDTH, _CHART_HEIGHT = 460, 280
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 34, 34
+_COLORS = {"train": "#0072b2", "val": "#d55e00", "test": "#009e73"}
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2rem auto; padding: 0 1rem; color: #1c2330 }
@@ -78,15 +78,16 @@ def _charts(rows: Sequence[Row], element: str) -> str:
     def points(name: str) -> Points:
         return [(float(row["epoch"]), float(row[name])) for row in rows if row.get(name) not in (None, "")]
 
-    losses = {"training loss": points("train_loss")}
-    accuracy = {
-        f"{split} {element} accuracy": points(f"{split}_{element}_accuracy") for split in ("train", "val", "test")
-    }
-    return _line_chart(losses, x_label="epoch") + _line_chart(accuracy, x_label="epoch", y_range=(0.0, 1.0))
+    losses = {"train": points("train_loss")}
+    accuracy = {split: points(f"{split}_{element}_accuracy") for split in _COLORS}
+    return _line_chart("loss", losses) + _line_chart(f"{element} accuracy", accuracy, y_range=(0.0, 1.0))
 
 
-def _line_chart(series: dict[str, Points], *, x_label: str, y_range: tuple[float, float] | None = None) -> str:
-    """SVG text: lines over one pair of axes, with a legend. Empty lines are left out."""
+def _line_chart(title: str, series: dict[str, Points], *, y_range: tuple[float, float] | None = None) -> str:
+    """SVG text: a line over the epochs for each split, in its color; title and legend stand above the axes.
+
+    Empty lines are left out; a single point is a dot.
+    """
     series = {name: points for name, points in series.items() if points}
     xs = [x for points in series.values() for x, _ in points]
     ys = [y for points in series.values() for _, y in points]
@@ -110,15 +111,14 @@ def _line_chart(series: dict[str, Points], *, x_label: str, y_range: tuple[float
         across = place(x, low).split(",")[0]
         parts.append(f'<text x="{across}" y="{_CHART_HEIGHT - _BOTTOM + 16}" class="middle">{x:.4g}</text>')
     middle = (_LEFT + _CHART_WIDTH - _RIGHT) / 2
-    parts.append(f'<text x="{middle}" y="{_CHART_HEIGHT - 4}" class="middle">{html.escape(x_label)}</text>')
-    for i, (name, points) in enumerate(series.items()):
-        color = _COLORS[i % len(_COLORS)]
-        line = " ".join(place(x, y) for x, y in points)
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="2"/>')
-        at = _TOP + 14 * i + 4
-        parts.append(
-            f'<text x="{_CHART_WIDTH - _RIGHT - 4}" y="{at + 6}" class="end" fill="{color}">{html.escape(name)}</text>'
-        )
+    parts.append(f'<text x="{middle}" y="{_CHART_HEIGHT - 4}" class="middle">epoch</text>')
+    parts.append(f'<text x="{_LEFT}" y="16">{html.escape(title)}</text>')
+    for i, (split, points) in enumerate(series.items()):
+        color, at = _COLORS[split], _CHART_WIDTH - _RIGHT - 62 * (len(series) - i)
+        line = " ".join(place(x, y) for x, y in (points if len(points) > 1 else [*points, *points]))
+        style = f'fill="none" stroke="{color}" stroke-linecap="round" stroke-linejoin="round"'
+        parts.append(f'<polyline points="{line}" {style} stroke-width="{2 if len(points) > 1 else 6}"/>')
+        parts.append(f'<path d="M{at},12 h16" {style} stroke-width="3"/><text x="{at + 22}" y="16">{split}</text>')
     return "".join([*parts, "</svg>"])
 
 

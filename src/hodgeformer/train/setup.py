@@ -25,7 +25,7 @@ from hodgeformer.train.config import RunConfig, Source, read_config
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.evaluate import HASH_DIGITS, Evaluator
 from hodgeformer.train.learner import CrossEntropy, Learner, Loss, SquaredError, inverse_frequency
-from hodgeformer.train.listener import Listener
+from hodgeformer.train.listener import Listener, check_track
 from hodgeformer.train.metrics import Scores
 from hodgeformer.train.plan import like, planned, reasons
 from hodgeformer.train.run_folder import RunFolder
@@ -43,6 +43,7 @@ class Setup:
     processes: Processes
 
     def __post_init__(self) -> None:
+        check_track(self.config.train.track)
         if self.config.train.early_stop is not None and self.monitored != "val":
             raise ConfigError(
                 "train.early_stop needs a validation split to look at; add `val` to the splits of "
@@ -70,7 +71,10 @@ class Setup:
 
     def reasons(self, start: Checkpoint | None = None) -> tuple[str, ...]:
         """What the run will do, and why, a sentence each."""
-        found = reasons(self.config, self.census)
+        dataset = self.dataset
+        splits = ", ".join(f"{len(samples)} {name}" for name, samples in dataset.splits.items())
+        about = f"{dataset.name}: {dataset.task}, one target per {dataset.element}; meshes: {splits}"
+        found = (about, *reasons(self.config, self.census))
         return found if start is None else (*found, self._kept(start))
 
     def _kept(self, start: Checkpoint) -> str:
@@ -179,21 +183,23 @@ def set_up(
 ) -> Setup:
     """The complete setup of a run: data looked at, what source and settings leave open planned and told.
 
-    Without a source, that of the run which was stopped in the folder `out`. Nothing is written, unless to `create` a
-    new run in the folder, which the caller owns.
+    Without a source, that of the run which was stopped in the folder `out`. Nothing is told or written, unless to
+    `create` the run in the folder, or go on with it; the caller owns the folder.
     """
     folder, processes, listener = RunFolder(Path(out)), processes or Processes(), listener or Listener()
     if source is None:
         folder.check_run()
         config = read_config(folder.config)
-        return Setup(config, _census(config, processes, listener), folder, processes)
-    config = read_config(source, settings)
-    if start is not None:
-        config = like(start, config)
-    census = _census(config, processes, listener)
-    setup = Setup(planned(config, census, start), census, folder, processes)
+        setup = Setup(config, _census(config, processes, listener), folder, processes)
+    else:
+        config = read_config(source, settings)
+        if start is not None:
+            config = like(start, config)
+        census = _census(config, processes, listener)
+        setup = Setup(planned(config, census, start), census, folder, processes)
     if create and processes.is_first:
-        folder.create(setup.config.toml())
+        if source is not None:
+            folder.create(setup.config.toml())
         for reason in setup.reasons(start):
             listener.planned(reason)
     return setup
