@@ -15,7 +15,8 @@ Table = dict[str, Any]
 NONE = "none"
 """TOML has no null: this word stands for it where a setting may be empty."""
 
-_LONGEST = 200  # letters of a value that an error shows
+_LONGEST = 200  # letters of a name or value that an error shows
+_MOST = 2  # mistakes that an error tells
 
 
 class Settings(BaseModel):
@@ -67,11 +68,13 @@ def read_toml(path: Path) -> Table:
 
 
 def _explain(cls: type[BaseModel], error: ValidationError) -> str:
-    return "; ".join(_explain_one(cls, dict(item)) for item in error.errors())
+    mistakes = [_explain_one(cls, dict(item)) for item in error.errors()]
+    left = f"; and {len(mistakes) - _MOST} more" if len(mistakes) > _MOST else ""
+    return "; ".join(mistakes[:_MOST]) + left
 
 
 def _explain_one(cls: type[BaseModel], item: dict[str, Any]) -> str:
-    path = ".".join(str(part) for part in item["loc"])
+    path = _cut(".".join(str(part) for part in item["loc"]))
     where = f"{cls.__name__}.{path}" if path else cls.__name__
     if item["type"] == "extra_forbidden":
         known = list(_fields_at(cls, item["loc"][:-1]))
@@ -79,11 +82,10 @@ def _explain_one(cls: type[BaseModel], item: dict[str, Any]) -> str:
         hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(known)}"
         return f"unknown setting {where}; {hint}"
     message = item["msg"].removeprefix("Value error, ")
-    return f"{where}: {message} (got {_shortened(item['input'])})" if path else f"{where}: {message}"
+    return f"{where}: {message} (got {_cut(repr(item['input']))})" if path else f"{where}: {message}"
 
 
-def _shortened(value: Any) -> str:
-    text = repr(value)
+def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 

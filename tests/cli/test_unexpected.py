@@ -140,12 +140,13 @@ def test_a_long_refusal_is_cut(tmp_path: Path) -> None:
     assert len(answer.stderr) < 1600 and answer.stderr.count("\n") == 1
 
 
-def test_an_empty_name_is_no_folder(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", [("predict", "human", ""), ("check", ""), ("train", " "), ("study", "operators", "")])
+def test_an_empty_word_is_no_folder(words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     save_mesh(icosphere(1), tmp_path / "ball.obj")
-    answer = run("predict", model, "")
-    assert answer.exit_code == 2
-    assert "an empty name stands for no mesh" in answer.stderr
+    answer = run(*words)
+    assert answer.exit_code == 2 and answer.stdout == ""
+    assert answer.stderr == "hodgeformer: one of the words is empty and stands for nothing; '.' is the present folder\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes there")

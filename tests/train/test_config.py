@@ -92,6 +92,12 @@ def test_mistakes_are_explained(tmp_path: Path, override: str, message: str) -> 
         read_config(tmp_path / "c.toml", [override])
 
 
+def test_many_mistakes_are_told_shortly() -> None:
+    with pytest.raises(ConfigError, match=r"; and 48 more$") as refused:
+        TrainConfig.parse({f"{i}{'x' * 300}": 1 for i in range(50)})
+    assert len(str(refused.value)) < 1500
+
+
 def test_a_run_has_one_length() -> None:
     with pytest.raises(ConfigError, match="not both"):
         plan(parts(), train={"epochs": 2, "minutes": 1})

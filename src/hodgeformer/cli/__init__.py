@@ -30,7 +30,7 @@ from hodgeformer.cli.results import one_line
 from hodgeformer.cli.study import app as study
 from hodgeformer.cli.train import train
 from hodgeformer.cli.view import view
-from hodgeformer.errors import HodgeFormerError
+from hodgeformer.errors import ConfigError, HodgeFormerError
 
 WRONG_USE, UNEXPECTED, INTERRUPTED = 2, 3, 130
 
@@ -63,6 +63,9 @@ class _Verbs(TyperGroup):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
+            if not all(word.strip() for word in ctx.args):
+                # Of a variable of the shell that was never set; as a path it would be the present folder.
+                raise ConfigError("one of the words is empty and stands for nothing; '.' is the present folder")
             with _interruptible():
                 return super().invoke(ctx)
         except Exception as error:

@@ -133,8 +133,6 @@ def _resolve_inputs(paths: list[str]) -> dict[Path, Path]:
     """
     found: dict[Path, Path] = {}
     for text in paths:
-        if not text.strip():
-            raise ConfigError("an empty name stands for no mesh; '.' is the present folder")
         for path, place in _resolved(text).items():
             found.setdefault(path, place)
     return found
