@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hodgeformer.errors import CheckpointError, OutputError
-from hodgeformer.files import offline, write_atomically
+from hodgeformer.errors import CheckpointError, ConfigError, OutputError
+from hodgeformer.files import offline, place, write_atomically
 
 
 def test_a_full_disk_is_the_error_of_the_caller_and_changes_nothing(
@@ -30,6 +30,36 @@ def test_a_full_disk_is_the_error_of_the_caller_and_changes_nothing(
         write_atomically(path, b"after", CheckpointError)
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_address_is_read_and_written_like_a_path() -> None:
+    path = place("memory://places/a/labels.txt")
+    write_atomically(path, b"1\n")
+    assert path.read_bytes() == b"1\n" and str(path) == "memory://places/a/labels.txt"
+    assert place(path) is path
+
+
+def test_an_address_on_this_machine_is_a_path(tmp_path: Path) -> None:
+    assert place(f"file://{tmp_path}/a.ply") == place(str(tmp_path / "a.ply")) == tmp_path / "a.ply"
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("s3://bucket/a.ply", "pip install s3fs"),
+        ("gs://bucket/a.ply", "pip install gcsfs"),
+        ("https://host/a.ply", r"pip install 'fsspec\[http\]'"),
+        ("scans://a.ply", "not an address that can be read"),
+    ],
+)
+def test_an_address_that_cannot_be_read_here_says_what_to_do(
+    address: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("s3fs", "gcsfs", "aiohttp", "fsspec.implementations.http"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=said) as raised:
+        place(address)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_folder_that_is_not_there_is_asked_for(tmp_path: Path) -> None:

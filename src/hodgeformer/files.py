@@ -1,4 +1,4 @@
-"""Files that are whole or not there, where compiled code is kept, and whether the network may be asked for a file."""
+"""Places on disk or at an address, files that are whole or not there, and where compiled code is kept."""
 
 from __future__ import annotations
 
@@ -14,11 +14,34 @@ import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, cast
 
-from hodgeformer.errors import OutputError
+from hodgeformer.errors import ConfigError, OutputError
 
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{8}\.tmp", re.DOTALL)
 _ABANDONED = 3600.0  # seconds: no write takes as long
+
+
+def place(address: str | os.PathLike[str]) -> Path:
+    """A path; for an address that fsspec knows, such as s3://bucket/scans, what reads and writes there like a path."""
+    if not isinstance(address, str | os.PathLike):  # a place already
+        return address
+    protocol, sign, _ = str(address).partition("://")
+    if not sign:
+        return Path(address)
+    from fsspec.registry import known_implementations
+    from upath import UPath
+
+    try:
+        found: Any = UPath(str(address))
+        _ = found.fs  # looks for the package that speaks the protocol
+    except ImportError:
+        package, _, inside = known_implementations[protocol]["class"].partition(".")
+        wanted = f"'fsspec[{inside.split('.')[1]}]'" if package == "fsspec" else package
+        raise ConfigError(f"{address}: addresses of {protocol}:// need a package: pip install {wanted}") from None
+    except ValueError as error:
+        raise ConfigError(f"{address}: not an address that can be read ({error})") from None
+    return Path(found.path) if protocol in ("file", "local") else cast(Path, found)
 
 
 def write_atomically(path: Path, content: bytes, failing: Callable[[str], Exception] = OutputError) -> None:
@@ -26,6 +49,9 @@ def write_atomically(path: Path, content: bytes, failing: Callable[[str], Except
 
     `failing` makes the error out of its message: an `OutputError`, where the caller has no better one.
     """
+    if not isinstance(path, Path):  # stores of objects show whole ones only
+        _upload(path, content, failing)
+        return
     _remove_drafts(path.parent)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -47,6 +73,33 @@ def write_atomically(path: Path, content: bytes, failing: Callable[[str], Except
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def read_range(path: Path, offset: int, size: int) -> bytes:
+    """Some bytes of a file, wherever it is, without the others."""
+    if not isinstance(path, Path):
+        return cast(bytes, path.fs.cat_file(path.path, offset, offset + size))
+    with path.open("rb") as stream:
+        stream.seek(offset)
+        return stream.read(size)
+
+
+def stamp(path: Path) -> str:
+    """Changes when a file does: its size and time, or what a store knows in their place; empty where there is none."""
+    try:
+        if not isinstance(path, Path):
+            return cast(str, path.fs.ukey(path.path))
+        held = path.stat()
+        return f"{held.st_size} {held.st_mtime_ns}"
+    except OSError:
+        return ""
+
+
+def _upload(path: Any, content: bytes, failing: Callable[[str], Exception]) -> None:
+    try:
+        path.write_bytes(content)
+    except Exception as error:  # each kind of store has errors of its own
+        raise failing(f"{path}: cannot be written ({type(error).__name__}: {error})") from error
 
 
 @lru_cache(maxsize=1024)

@@ -13,6 +13,7 @@ import trimesh
 from hypothesis import HealthCheck, given, settings
 
 from hodgeformer.errors import MeshError
+from hodgeformer.files import place
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from meshes import all_kinds, icosphere, tetrahedron
@@ -404,3 +405,28 @@ def test_saving_where_no_folder_is(tmp_path: Path) -> None:
 def test_coordinates_too_large_for_float32(tmp_path: Path) -> None:
     with pytest.raises(MeshError, match="too large"):
         save_mesh(tetrahedron().with_vertices(tetrahedron().vertices * 1e300), tmp_path / "m.glb")
+
+
+@pytest.mark.parametrize("suffix", [*EXACT, ".glb"])
+def test_a_mesh_at_an_address_is_written_and_read_with_what_is_beside_it(suffix: str) -> None:
+    mesh, address = icosphere(1), f"memory://meshes/a{suffix}"
+    colors = {kind: attribute(kind, mesh) for kind in HOLDS[suffix][:1]}
+    save_mesh(mesh, address, **colors)
+    read = load_mesh(address)
+    assert_same(read, mesh, suffix)
+    assert read.name == "a"
+    for kind, values in colors.items():
+        np.testing.assert_array_equal(read.attributes[kind][:, :3], values)
+
+
+@pytest.mark.parametrize("name", ["../b/red.mtl", "/b/red.mtl", "memory://b/red.mtl", "file:///etc/hostname"])
+def test_nothing_outside_the_address_of_a_mesh_is_read(name: str) -> None:
+    place("memory://b/red.mtl").write_bytes(b"newmtl red\nKd 1 0 0\n")
+    lines = f"mtllib {name}\nusemtl red\nv 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n"
+    place("memory://a/m.obj").write_bytes(lines.encode())
+    assert not load_mesh("memory://a/m.obj").attributes
+
+
+def test_a_mesh_that_is_not_at_its_address_is_told() -> None:
+    with pytest.raises(MeshError, match=r"memory://meshes/gone\.ply: there is no such file"):
+        load_mesh("memory://meshes/gone.ply")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hodgeformer.errors import MeshError, MeshFormatError
-from hodgeformer.files import write_atomically
+from hodgeformer.files import place, write_atomically
 from hodgeformer.mesh.adapters import Held, from_memory
 from hodgeformer.mesh.formats import glb, gltf, obj, off, ply, stl
 from hodgeformer.mesh.formats.content import Attributes, Content
@@ -64,13 +64,13 @@ def as_mesh(given: MeshLike, name: str = "mesh") -> Mesh:
 
 
 def load_mesh(path: str | os.PathLike[str], *, weld_stl: bool = True) -> Mesh:
-    """A triangle mesh from an OBJ, OFF, PLY, STL, GLB or GLTF file.
+    """A triangle mesh from an OBJ, OFF, PLY, STL, GLB or GLTF file, on disk or at an address such as s3://bucket/a.ply.
 
     Polygons are cut into triangles, `mesh.polygons` maps back. Labels and colors of the file are in
     `mesh.attributes`. The corners of an STL file are welded where their coordinates are exactly equal, unless
     `weld_stl` is false. `mesh.notes` says what was done. Raises MeshError for anything that is not a mesh.
     """
-    path = Path(path)
+    path = place(path)
     data = _read_bytes(path)
     suffix = path.suffix.lower()
     found = _sniff(data) if suffix not in _READERS else _unmistakable(data, suffix)
@@ -106,7 +106,7 @@ def save_mesh(
     `load_mesh` joins again. STL only the triangles, in float32. Own colors, which PLY and GLB hold under names that no
     viewer shows (`own_red`, `_OWN_COLOR`), are what a scan came with where colors show its labels.
     """
-    mesh, path = as_mesh(mesh), Path(path)
+    mesh, path = as_mesh(mesh), place(path)
     suffix = path.suffix.lower()
     given: dict[Attribute, ArrayLike | None] = {
         "face_colors": face_colors, "vertex_colors": vertex_colors,
@@ -126,15 +126,16 @@ def save_mesh(
 
 
 def _read_bytes(path: Path) -> bytes:
-    if not path.exists():
-        raise MeshFormatError(f"{path}: there is no such file; check the spelling and the folder")
-    if not path.is_file():
+    if isinstance(path, Path) and path.exists() and not path.is_file():  # a pipe would never end
         kind = "a folder" if path.is_dir() else "not a regular file"
         raise MeshFormatError(f"{path}: this is {kind}; the path of a mesh file is needed")
     try:
         data = path.read_bytes()
-    except OSError as error:
-        raise MeshFormatError(f"{path}: the file cannot be read ({error.strerror}); check its permissions") from error
+    except FileNotFoundError:
+        raise MeshFormatError(f"{path}: there is no such file; check the spelling and the folder") from None
+    except Exception as error:  # each kind of store has errors of its own
+        reason = getattr(error, "strerror", None) or error
+        raise MeshFormatError(f"{path}: the file cannot be read ({reason}); check its permissions") from error
     if not data.strip():
         raise MeshFormatError(f"{path}: the file is empty; get or export it again")
     for magic, kind in _FOREIGN.items():
