@@ -23,6 +23,7 @@ from hodgeformer.cli.check import check
 from hodgeformer.cli.demo import demo
 from hodgeformer.cli.doctor import doctor
 from hodgeformer.cli.evaluate import evaluate
+from hodgeformer.cli.export import export
 from hodgeformer.cli.models import info, models
 from hodgeformer.cli.predict import predict
 from hodgeformer.cli.pretrain import pretrain
@@ -110,7 +111,7 @@ def _options(
     pass
 
 
-for verb in (demo, check, pretrain, train, evaluate, predict, view, models, info, doctor, bench):
+for verb in (demo, check, pretrain, train, evaluate, predict, view, export, models, info, doctor, bench):
     app.command()(verb)
 app.add_typer(study, name="study")
 

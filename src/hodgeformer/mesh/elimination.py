@@ -28,10 +28,11 @@ TINY = 1e-300
 class Laplacian:
     """Areas of vertices, and the neighbors of each with their weights, in the unit that makes the whole area one.
 
-    (L x)_i = sum over neighbors j of w_ij (x_i - x_j).
+    (L x)_i = sum over neighbors j of w_ij (x_i - x_j). `edge_weights` are the same weights edge by edge.
     """
 
     masses: FloatArray
+    edge_weights: FloatArray
     offsets: IntArray
     neighbors: NDArray[np.int32]
     weights: FloatArray
@@ -43,7 +44,8 @@ class Laplacian:
         masses = vertex_sums(double_areas[:, None] / 6, faces, len(vertices))[:, 0]
         masses = masses / area if area > 0 else np.zeros(len(vertices))
         weights = _cotangents(vertices, faces, face_edges, len(edges))
-        return cls(np.maximum(masses, SMALLEST_MASS / len(vertices)), *_rows(edges, weights, len(vertices)))
+        masses = np.maximum(masses, SMALLEST_MASS / len(vertices))
+        return cls(masses, weights, *_rows(edges, weights, len(vertices)))
 
 
 @dataclass(frozen=True, eq=False)

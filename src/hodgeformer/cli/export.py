@@ -1,0 +1,35 @@
+"""`hodgeformer export`: a trained model for other run-times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from hodgeformer.cli.results import ModelArgument
+
+
+def export(
+    model: ModelArgument,
+    to: Annotated[Literal["onnx"], typer.Option("--to", help="What is written: an ONNX graph.")] = "onnx",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The file; by default the name of the model, here.", show_default=False)
+    ] = None,
+) -> None:
+    """Write a model for another run-time, and check it against PyTorch on meshes of three sizes."""
+    from hodgeformer.checkpoint import load_checkpoint
+    from hodgeformer.export.export import SUFFIX
+    from hodgeformer.export.export import export as write
+    from hodgeformer.predict.pretrained import SUFFIX as CHECKPOINT_SUFFIX
+    from hodgeformer.predict.pretrained import locate_model
+
+    checkpoint = load_checkpoint(locate_model(model))
+    name = Path(model).resolve().name.removesuffix(CHECKPOINT_SUFFIX)
+    path = out or Path(f"{name}{SUFFIX[to]}")
+    found = write(checkpoint, path, to)
+    print(f"{path}  {path.stat().st_size / 1e6:.1f} MB")
+    answers = "values" if checkpoint.model.task == "regression" else "probabilities"
+    for parity in found:
+        print(f"{parity.n_faces:>7,} faces: {answers} differ from PyTorch's by at most {parity.answer:.1e}")
+    print(f"largest difference {max(parity.answer for parity in found):.1e}")

@@ -1,0 +1,98 @@
+"""Write a trained model for another run-time, checked against PyTorch before it is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hodgeformer.checkpoint import Checkpoint
+from hodgeformer.data.figures import figure
+from hodgeformer.errors import CheckpointError, ConfigError
+from hodgeformer.files import write_atomically
+from hodgeformer.mesh.prepare import PreparedMesh
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.packed.pack import pack
+from hodgeformer.predict.inference import see
+from hodgeformer.runtime import FORMAT, KEY, GraphInputs, OnnxNetwork, onnx_session
+
+Format = Literal["onnx"]
+SUFFIX: dict[Format, str] = {"onnx": ".onnx"}
+_SIZES = (300, 1200, 4000)  # faces of the meshes that a model is checked on
+TOLERANCE = 1e-4
+
+Run = Callable[[PreparedMesh], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How far the exported model is from PyTorch on a mesh, at most.
+
+    `difference` is that of logits, or of the values of a regression; `scale` is the size of the largest of them, one at
+    least. `answer` is the difference of what a user gets: of probabilities, or of values.
+    """
+
+    n_faces: int
+    difference: float
+    scale: float
+    answer: float
+
+
+def export(checkpoint: Checkpoint, path: Path, to: Format) -> list[Parity]:
+    """Write the model; the file is there only if it answers as PyTorch does on meshes of three sizes."""
+    model = checkpoint.build_model()
+    content, run = _onnx(checkpoint, model)
+    found = [_parity(model, run, view) for view in _views(checkpoint)]
+    worst = max(found, key=lambda parity: parity.difference / parity.scale)
+    if not worst.difference <= TOLERANCE * worst.scale:
+        raise CheckpointError(
+            f"{checkpoint.name}: the exported model differs from PyTorch by {worst.difference:.2g} on a mesh of "
+            f"{worst.n_faces:,} faces, where {TOLERANCE * worst.scale:.2g} is allowed; nothing was written"
+        )
+    write_atomically(path, content)
+    return found
+
+
+def _onnx(checkpoint: Checkpoint, model: HodgeFormer) -> tuple[bytes, Run]:
+    try:
+        import onnx  # noqa: F401 - what the graph is written with
+        import onnxruntime  # noqa: F401
+    except ImportError:
+        raise ConfigError("exporting to ONNX needs onnx and onnxruntime: pip install 'hodgeformer[export]'") from None
+    from onnx import checker, helper
+
+    from hodgeformer.export.onnx_model import onnx_model
+
+    graph = onnx_model(model)
+    helper.set_model_props(graph, {KEY: json.dumps({"format": FORMAT, **settings(checkpoint)})})
+    checker.check_model(graph)
+    content: bytes = graph.SerializeToString()
+    network = OnnxNetwork(model.config, onnx_session(content))
+    return content, lambda view: network.run(GraphInputs(view, model.config.d_model))[0]
+
+
+def settings(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What `Trained` reads again."""
+    return checkpoint.model_dump(mode="json")
+
+
+def _views(checkpoint: Checkpoint) -> Iterator[PreparedMesh]:
+    """Made-up bodies of three sizes as the model sees them."""
+    for number, n_faces in enumerate(_SIZES):
+        mesh, _ = figure(np.random.default_rng(number), n_faces=n_faces)
+        yield see(mesh, checkpoint.at("original"), reads_order=checkpoint.model.reads_order).views[0]
+
+
+@torch.no_grad()
+def _parity(model: HodgeFormer, run: Run, view: PreparedMesh) -> Parity:
+    expected, found = model(pack([view])), torch.from_numpy(run(view))
+    difference, scale = float((found - expected).abs().max()), max(1.0, float(expected.abs().max()))
+    if model.config.task != "regression":
+        expected, found = expected.softmax(1), found.softmax(1)
+    return Parity(view.n.f, difference, scale, answer=float((found - expected).abs().max()))

@@ -1,0 +1,101 @@
+"""Writing an ONNX graph as one writes equations: a call of `Graph` is a node, and gives the name of its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from torch import Tensor
+
+from hodgeformer.runtime import INPUTS
+
+OPSET, IR_VERSION = 18, 10  # of 2022 and 2024: what the run-times of the last years read
+_TYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32}
+
+
+class Graph:
+    """Nodes in the order of computing. `Body` of a loop shares constants, inputs and the count of names with it."""
+
+    def __init__(self) -> None:
+        self._nodes: list[NodeProto] = []
+        self._constants: dict[tuple[Any, ...], TensorProto] = {}
+        self._inputs: dict[str, ValueInfoProto] = {}
+        self._numbers: Iterator[int] = count()
+
+    def __call__(self, operator: str, *arguments: str, **attributes: Any) -> str:
+        result = f"{operator}_{next(self._numbers)}"
+        self._nodes.append(helper.make_node(operator, arguments, [result], **attributes))
+        return result
+
+    def input(self, name: str) -> str:
+        """An input of the graph, declared when it is first read: no graph asks for what it does not need."""
+        kind, shape = INPUTS[name]
+        self._inputs.setdefault(name, helper.make_tensor_value_info(name, _TYPES[kind], shape))
+        return name
+
+    def constant(self, value: Tensor | NDArray[Any] | float | int | Sequence[int]) -> str:
+        """A weight, or a number; whole numbers are int64, as shapes and axes are, and others float32."""
+        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+        array = array.astype(np.int64 if np.issubdtype(array.dtype, np.integer) else np.float32)
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._constants:
+            self._constants[key] = numpy_helper.from_array(array, f"constant_{len(self._constants)}")
+        return self._constants[key].name
+
+    def column(self, table: str, k: int) -> str:
+        """table[:, k]."""
+        return self("Gather", table, self.constant(k), axis=1)
+
+    def reshape(self, x: str, *shape: int) -> str:
+        return self("Reshape", x, self.constant(shape))
+
+    def total(self, x: str, axis: int, *, keep: bool = False) -> str:
+        """The sum over an axis."""
+        return self("ReduceSum", x, self.constant([axis]), keepdims=int(keep))
+
+    def mapped(self, body: Callable[..., str], *tables: str) -> str:
+        """body(graph, *chunks) for the chunks tables[0], tables[1], ... of inputs, one after another: (chunks, ...)."""
+        inner = self._inner()
+        given = [f"chunk_{next(self._numbers)}" for _ in tables]
+        result = body(inner, *given)
+        types = [self._inputs[table].type.tensor_type.elem_type for table in tables]
+        infos = [helper.make_tensor_value_info(*pair, None) for pair in zip(given, types, strict=True)]
+        end = helper.make_tensor_value_info(result, TensorProto.FLOAT, None)
+        proto = helper.make_graph(inner._nodes, "chunk", infos, [end])
+        return self("Scan", *tables, body=proto, num_scan_inputs=len(tables))
+
+    def loop(self, body: Callable[[Graph, str, str], str], n_times: str, carried: str) -> str:
+        """carried = body(graph, i, carried) for i < n_times."""
+        inner = self._inner()
+        i, go_on, given = (f"{name}_{next(self._numbers)}" for name in ("i", "go_on", "carried"))
+        result = body(inner, i, given)
+        infos = [
+            helper.make_tensor_value_info(i, TensorProto.INT64, []),
+            helper.make_tensor_value_info(go_on, TensorProto.BOOL, []),
+            helper.make_tensor_value_info(given, TensorProto.FLOAT, None),
+        ]
+        ends = [
+            helper.make_tensor_value_info(inner("Identity", go_on), TensorProto.BOOL, []),
+            helper.make_tensor_value_info(result, TensorProto.FLOAT, None),
+        ]
+        proto = helper.make_graph(inner._nodes, "step", infos, ends)
+        return self("Loop", n_times, "", carried, body=proto)
+
+    def model(self, **outputs: tuple[str, tuple[str | int, ...]]) -> ModelProto:
+        """The whole, with these results, of these shapes, under their names."""
+        for name, (value, _) in outputs.items():
+            self._nodes.append(helper.make_node("Identity", [value], [name]))
+        infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, (_, shape) in outputs.items()]
+        graph = helper.make_graph(self._nodes, "hodgeformer", list(self._inputs.values()), infos)
+        graph.initializer.extend(self._constants.values())
+        opset = helper.make_opsetid("", OPSET)
+        return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION, producer_name="hodgeformer")
+
+    def _inner(self) -> Graph:
+        inner = Graph()
+        inner._constants, inner._inputs, inner._numbers = self._constants, self._inputs, self._numbers
+        return inner

@@ -1,0 +1,306 @@
+"""A model as an ONNX graph of stock operators, layer by layer as in `nn`, for one mesh of any size.
+
+Nothing is scattered: onnxruntime adds to the same row from several threads at once and loses some. Every sum over
+neighbors is a sum over the columns of a table, a chunk of columns at a time, so that nothing of size n x s x d is
+gathered where it is large. `docs/decisions/0016-onnx.md` says more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import torch
+from onnx import ModelProto, TensorProto
+from torch import Tensor, nn
+
+from hodgeformer.containers import ELEMENT_NAMES, ElementKind
+from hodgeformer.errors import ConfigError
+from hodgeformer.export.graph import Graph
+from hodgeformer.mesh.elimination import N_TIMES
+from hodgeformer.nn.blocks import LinearAttention, Spreading
+from hodgeformer.nn.heads import MeshHead
+from hodgeformer.nn.hodge_star import HodgeStar
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.ops.rows import EPSILON, FeedForward
+from hodgeformer.runtime import SWEEP
+
+Features = dict[ElementKind, str]
+
+
+def onnx_model(model: HodgeFormer) -> ModelProto:
+    """The graph of a model, with the outputs `rows` (logits, or values) and `features` (their means)."""
+    config = model.config
+    if config.stars != "learned" and "H" in config.blocks:
+        raise ConfigError(f"stars '{config.stars}' are there to be compared with learned ones and cannot be exported")
+    g = Graph()
+    x = {kind: feed_forward(g, model.embedding.mlp[kind], embedded(g, model, kind)) for kind in config.embedded}
+    x |= {kind: normalized(g, x[kind], config.d_model) for kind in model.encoder.kept}
+    block: Any
+    for block in model.encoder.blocks:
+        normal = x | {kind: normalized(g, x[kind], config.d_model) for kind in block.updated}
+        change = attention(g, block.attention, normal)
+        x |= {kind: g("Add", x[kind], change[kind]) for kind in block.updated}
+        for kind in block.updated:
+            inner = feed_forward(g, block.feed_forward[kind], normalized(g, x[kind], config.d_model))
+            x[kind] = g("Add", x[kind], inner)
+    x |= {kind: normalized(g, x[kind], config.d_model) for kind in config.updated}
+    means = joined(g, [g("ReduceMean", x[kind], g.constant([0]), keepdims=1) for kind in config.updated])
+    n_rows = f"n_{config.target_kind}" if config.target_kind else 1
+    width = config.d_model * len(config.updated)
+    return g.model(
+        rows=(head(g, model, x, means), (n_rows, config.n_classes)), features=(g.reshape(means, -1), (width,))
+    )
+
+
+def linear(g: Graph, layer: nn.Linear, x: str) -> str:
+    """x W^T + b."""
+    bias = () if layer.bias is None else (g.constant(layer.bias),)
+    return g("Gemm", x, g.constant(layer.weight), *bias, transB=1)
+
+
+def feed_forward(g: Graph, layers: Any, x: str) -> str:
+    """W_2 relu(W_1 x + b_1) + b_2."""
+    layers = cast(FeedForward, layers)
+    return linear(g, layers.contract, g("Relu", linear(g, layers.expand, x)))
+
+
+def normalized(g: Graph, x: str, width: int, scale: float = 1.0) -> str:
+    """LN(x) over the last axis, times a number."""
+    return g("LayerNormalization", x, g.constant(np.full(width, scale)), axis=-1, epsilon=EPSILON)
+
+
+def joined(g: Graph, parts: list[str]) -> str:
+    return g("Concat", *parts, axis=1) if len(parts) > 1 else parts[0]
+
+
+def embedded(g: Graph, model: HodgeFormer, kind: ElementKind) -> str:
+    """x_in, and with neighbors x_in + A x_in."""
+    x = g.input(f"x_{kind}")
+    if model.config.embedding == "plain":
+        return x
+    if kind == "v":
+        count = counted(g, "e", "v")
+        through = summed(g, members(g, x, "edges", 2), "e", "v", signed=False)
+        total = g("Sub", through, g("Mul", count, x))
+    else:
+        table, k = ("edges", 2) if kind == "e" else ("face_edges", 3)
+        below: ElementKind = "v" if kind == "e" else "e"
+        count = g("Sub", members(g, counted(g, kind, below), table, k), g.constant(float(k)))
+        through = members(g, summed(g, x, kind, below, signed=False), table, k)
+        total = g("Sub", through, g("Mul", g.constant(float(k)), x))
+    return g("Add", x, g("Div", total, g("Max", count, g.constant(1.0))))
+
+
+def members(g: Graph, x: str, table: str, k: int, signs: str | None = None) -> str:
+    """Over the k members of each element in a table: the sum of x, or of sign times x. k gathers, none of them wide."""
+    total = ""
+    for i in range(k):
+        part = g("Gather", x, g.column(g.input(table), i), axis=0)
+        if signs is not None:
+            part = g("Mul", part, g("Unsqueeze", g.column(g.input(signs), i), g.constant([1])))
+        total = g("Add", total, part) if total else part
+    return total
+
+
+def summed(g: Graph, x: str, source: ElementKind, target: ElementKind, *, signed: bool) -> str:
+    """For each target element the sum of x, or of sign times x, over the source elements that it belongs to."""
+
+    def chunk(inner: Graph, index: str, sign: str) -> str:
+        weights = inner("Unsqueeze", sign if signed else inner("Abs", sign), inner.constant([1]))
+        total = inner("MatMul", weights, inner("Gather", x, index, axis=0))  # (rows, 1, s) (rows, s, d)
+        return inner("Squeeze", total, inner.constant([1]))
+
+    return unchunked(g, g.mapped(chunk, *(g.input(name) for name in transposed(source, target))), target)
+
+
+def transposed(source: ElementKind, target: ElementKind) -> tuple[str, str]:
+    """The inputs that hold the source elements of each target element, and its signs in them."""
+    one, other = ELEMENT_NAMES[source], ELEMENT_NAMES[target]
+    return f"{one}s_of_{other}", f"{one}_signs_of_{other}"
+
+
+def unchunked(g: Graph, chunks: str, kind: ElementKind) -> str:
+    """(chunks, rows, d) as (n, d): the last chunk may have rows too many."""
+    shape = g("Concat", g.constant([-1]), g("Shape", chunks, start=2), axis=0)
+    return g("Slice", g("Reshape", chunks, shape), g.constant([0]), number(g, kind))
+
+
+def number(g: Graph, kind: ElementKind) -> str:
+    """(1,): how many elements of a kind there are."""
+    return g("Shape", g.input(f"x_{kind}"), start=0, end=1)
+
+
+def counted(g: Graph, source: ElementKind, target: ElementKind) -> str:
+    """(n, 1): how many source elements each target element belongs to."""
+    signs = g("Abs", g.input(transposed(source, target)[1]))
+    return unchunked(g, g.total(signs, 2, keep=True), target)
+
+
+def d0(g: Graph, x: str) -> str:
+    """x_head - x_tail."""
+    edges = g.input("edges")
+    return g("Sub", g("Gather", x, g.column(edges, 1), axis=0), g("Gather", x, g.column(edges, 0), axis=0))
+
+
+def d0_t(g: Graph, y: str) -> str:
+    return summed(g, y, "e", "v", signed=True)
+
+
+def d1(g: Graph, x: str) -> str:
+    return members(g, x, "face_edges", 3, "face_signs")
+
+
+def d1_t(g: Graph, y: str) -> str:
+    return summed(g, y, "f", "e", signed=True)
+
+
+def attention(g: Graph, layer: Any, x: Features) -> Features:
+    """What a block adds to the kinds that it updates."""
+    if isinstance(layer, Spreading):
+        return {"v": spreading(g, layer, x["v"])}
+    if hasattr(layer, "mixer"):
+        return {kind: linear_attention(g, layer.mixer[kind], x[kind]) for kind in layer.updated}
+    return {kind: laplacian(g, kind, layer, x) for kind, layer in layer.laplacian.items()}
+
+
+def laplacian(g: Graph, kind: ElementKind, layer: Any, x: Features) -> str:
+    """L_v, L_e or L_f applied to x W_V, right to left."""
+    value = linear(g, layer.value, x[kind])
+    if kind == "v":  # star0_inv d0^T star1 d0
+        y = d0_t(g, star(g, layer.star1, x["e"], d0(g, value)))
+        y = star(g, layer.star0_inv, x["v"], y)
+    elif kind == "f":  # d1 star1_inv d1^T star2
+        y = d1_t(g, star(g, layer.star2, x["f"], value))
+        y = d1(g, star(g, layer.star1_inv, x["e"], y))
+    else:  # d0 star0_inv d0^T star1 + star1_inv d1^T star2 d1
+        down = d0_t(g, star(g, layer.star1, x["e"], value))
+        down = d0(g, star(g, layer.star0_inv, x["v"], down))
+        up = d1_t(g, star(g, layer.star2, x["f"], d1(g, value)))
+        y = g("Add", down, star(g, layer.star1_inv, x["e"], up))
+    return linear(g, layer.out, y)
+
+
+def star(g: Graph, layer: HodgeStar, x: str, y: str) -> str:
+    """star(x) y: row softmax of q k^T / sqrt(d_head) over the pattern, applied to y, a chunk of rows at a time."""
+    h, kind = layer.n_heads, layer.kind
+    d_head = layer.query.weight.shape[0] // h
+
+    def heads(x: str) -> str:
+        return g("Transpose", g.reshape(x, -1, h, d_head), perm=[1, 0, 2])  # (h, n, d_head)
+
+    q = normalized(g, heads(linear(g, layer.query, x)), d_head, d_head**-0.5)
+    k, y = normalized(g, heads(linear(g, layer.key, x)), d_head), heads(y)
+    pattern = g.input(f"pattern_{kind}")
+
+    def chunk(inner: Graph, neighbors: str, rows: str) -> str:
+        mine = inner("Unsqueeze", inner("Gather", q, rows, axis=1), inner.constant([3]))
+        scores = inner("MatMul", inner("Gather", k, neighbors, axis=1), mine)  # (h, rows, s, d_head), (.., d_head, 1)
+        missing = inner("Less", neighbors, inner("Cast", inner.constant(0), to=TensorProto.INT32))
+        scores = inner("Where", missing, inner.constant(-1e30), inner("Squeeze", scores, inner.constant([3])))
+        weights = inner("Unsqueeze", inner("Softmax", scores, axis=2), inner.constant([2]))
+        star_y = inner("MatMul", weights, inner("Gather", y, neighbors, axis=1))  # (h, rows, 1, s), (.., s, d_head)
+        return inner.reshape(inner("Transpose", star_y, perm=[1, 2, 0, 3]), -1, h * d_head)
+
+    return unchunked(g, g.mapped(chunk, pattern, g.input(f"rows_of_pattern_{kind}")), kind)
+
+
+def linear_attention(g: Graph, layer: Any, x: str) -> str:
+    """W_O phi(q) (sum phi(k) v^T) / (phi(q) . sum phi(k)), phi = elu + 1, over the mesh."""
+    layer = cast(LinearAttention, layer)
+    d = layer.query.weight.shape[0]
+
+    def heads(projection: nn.Linear) -> str:
+        parts = g.reshape(linear(g, projection, x), -1, layer.n_heads, d // layer.n_heads)
+        return g("Transpose", parts, perm=[1, 0, 2])  # (h, n, d_head)
+
+    a, b = (g("Add", g("Elu", heads(projection)), g.constant(1.0)) for projection in (layer.query, layer.key))
+    b_t = g("Transpose", b, perm=[0, 2, 1])
+    norm = g("MatMul", a, g.total(b_t, 2, keep=True))
+    norm = g("Max", norm, g.constant(torch.finfo(torch.float32).eps ** 2))
+    out = g("Div", g("MatMul", a, g("MatMul", b_t, heads(layer.value))), norm)
+    return linear(g, layer.out, g.reshape(g("Transpose", out, perm=[1, 0, 2]), -1, d))
+
+
+def spreading(g: Graph, layer: Spreading, x: str) -> str:
+    """W_O [y, tanh(c t (<dy, d(y W_P)> + dy ^ d(y W_Q)))] with y = (M + t L)^-1 M x W_V.
+
+    <dy, dz> is summed edge by edge and dy ^ dz face by face, of which every corner gets the same share.
+    """
+    d = layer.value.weight.shape[0]
+    masses = g("Unsqueeze", g.input("masses"), g.constant([1]))
+    y = g.reshape(g("Mul", linear(g, layer.value, x), masses), -1, N_TIMES, d // N_TIMES)
+    y = swept(g, "down", g("Transpose", y, perm=[1, 0, 2]))
+    y = swept(g, "up", g("Mul", y, g("Unsqueeze", g.input("pivots"), g.constant([2]))))
+    y = g.reshape(g("Transpose", y, perm=[1, 0, 2]), -1, d)
+    weights = g("Unsqueeze", g.input("edge_weights"), g.constant([1]))
+    along = g("Mul", g("Mul", d0(g, y), d0(g, linear(g, layer.inner, y))), weights)
+    inner = summed(g, along, "e", "v", signed=False)
+    wedge = summed(g, turned(g, y, linear(g, layer.wedge, y)), "f", "v", signed=False)
+    product = g("Add", g("Mul", inner, g.constant(1 / 2)), g("Mul", wedge, g.constant(1 / 6)))
+    scale = layer.times * layer.log_scale.exp()
+    product = g("Tanh", g("Mul", g("Div", product, masses), g.constant(scale)))
+    return linear(g, layer.out, g("Concat", y, product, axis=1))
+
+
+def turned(g: Graph, y: str, z: str) -> str:
+    """Twice the integral of dy ^ dz over each face (i, a, b): det(y_a - y_i, z_b - z_i; ...)."""
+    (yi, ya, yb), (zi, za, zb) = (
+        [g("Gather", values, g.column(g.input("faces"), corner), axis=0) for corner in range(3)] for values in (y, z)
+    )
+    first = g("Mul", g("Sub", ya, yi), g("Sub", zb, zi))
+    return g("Sub", first, g("Mul", g("Sub", yb, yi), g("Sub", za, zi)))
+
+
+def swept(g: Graph, way: str, x: str) -> str:
+    """The steps of a `Sweep`: x[rows] += sum over the columns of values times x[indices]. No row twice in a step."""
+    rows, row_offsets, indices, values, entry_offsets = (g.input(f"{way}_{name}") for name in SWEEP)
+    # (times, all rows, 2): where in x, by time and row, the rows of all steps are written.
+    wide = g("Concat", g.constant([N_TIMES]), g("Shape", rows), axis=0)
+    wide = g("Expand", g("Cast", rows, to=TensorProto.INT64), wide)
+    times = g("Expand", g.constant(np.arange(N_TIMES)[:, None]), g("Shape", wide))
+    places = g("Concat", *[g("Unsqueeze", number, g.constant([2])) for number in (times, wide)], axis=2)
+
+    def step(inner: Graph, i: str, x: str) -> str:
+        after = inner("Add", i, inner.constant(1))
+
+        def part(array: str, offsets: str, axis: int) -> str:
+            bounds = [
+                inner("Unsqueeze", inner("Gather", offsets, number), inner.constant([0])) for number in (i, after)
+            ]
+            return inner("Slice", array, *bounds, inner("Cast", inner.constant([axis]), to=TensorProto.INT32))
+
+        row = part(rows, row_offsets, 0)
+        n_rows = inner("Shape", row)
+        table = inner("Reshape", part(indices, entry_offsets, 0), inner("Concat", n_rows, inner.constant([-1]), axis=0))
+        shape = inner("Concat", inner.constant([N_TIMES]), n_rows, inner.constant([1, -1]), axis=0)
+        weights = inner("Reshape", part(values, entry_offsets, 1), shape)
+        change = inner("MatMul", weights, inner("Gather", x, table, axis=1))  # (times, rows, 1, w), (.., w, c)
+        changed = inner("Add", inner("Gather", x, row, axis=1), inner("Squeeze", change, inner.constant([2])))
+        return inner("ScatterND", x, part(places, row_offsets, 1), changed)
+
+    n_steps = g("Sub", g("Size", row_offsets), g.constant(1))
+    return g.loop(step, n_steps, x)
+
+
+def head(g: Graph, model: HodgeFormer, x: Features, means: str) -> str:
+    """One row for the mesh, from means that are centered, or one per element, each kind carried there."""
+    layer = model.head
+    if isinstance(layer, MeshHead):
+        center = layer.center
+        statistics = (center.weight, center.bias, center.running_mean, center.running_var)
+        arrays = [g.constant(cast(Tensor, value)) for value in statistics]
+        return linear(g, layer.out, g("BatchNormalization", means, *arrays, epsilon=center.eps))
+    return linear(g, layer.out, joined(g, [carried(g, x[kind], kind, layer.kind) for kind in layer.updated]))
+
+
+def carried(g: Graph, x: str, source: ElementKind, target: ElementKind) -> str:
+    """For each target element the mean of x over the incident source elements."""
+    if source == target:
+        return x
+    upward = {"ve": ("edges", 2), "vf": ("faces", 3), "ef": ("face_edges", 3)}
+    if source + target in upward:
+        table, k = upward[source + target]
+        return g("Div", members(g, x, table, k), g.constant(float(k)))
+    total, count = summed(g, x, source, target, signed=False), counted(g, source, target)
+    return g("Div", total, g("Max", count, g.constant(1.0)))

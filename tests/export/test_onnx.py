@@ -1,0 +1,223 @@
+"""Exported graphs answer as PyTorch does, for every kind of layer and mesh, and say what is wrong with a file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from hodgeformer import runtime
+from hodgeformer.cli import app
+from hodgeformer.errors import CheckpointError, ConfigError, MeshError
+from hodgeformer.export.export import export
+from hodgeformer.export.onnx_model import onnx_model
+from hodgeformer.mesh.io import save_mesh
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.prepare import PrepareConfig, prepare
+from hodgeformer.mesh.subdivision import subdivided
+from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.packed.pack import pack
+from hodgeformer.predict.predictor import Predictor
+from hodgeformer.runtime import GraphInputs, OnnxNetwork, OnnxPredictor, onnx_session
+from hodgeformer.train.evaluate import Evaluator, calibrated
+from meshes import icosphere, open_grid, two_components
+from tiny_models import PARTS, tiny_checkpoint
+
+
+def fan(n: int) -> Mesh:
+    """A vertex that all faces share."""
+    angles = np.linspace(0, 2 * np.pi, n, endpoint=False)
+    rim = np.stack([np.cos(angles), np.sin(angles), 0.1 * np.cos(5 * angles)], axis=1)
+    around = np.arange(n)
+    return Mesh(np.vstack([rim, [0, 0, 1.0]]), np.stack([around, (around + 1) % n, np.full(n, n)], axis=1), name="fan")
+
+
+def sizes() -> list[Mesh]:
+    return [open_grid(4, 5), icosphere(2), fan(400)]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "updates", "task", "element"),
+    [
+        ("HT", "v", "segmentation", "face"),
+        ("HTH", "vef", "segmentation", "edge"),
+        ("HT", "vef", "classification", "mesh"),
+        ("HT", "f", "segmentation", "vertex"),
+        ("HD", "ve", "regression", "vertex"),
+        ("DDT", "v", "segmentation", "face"),
+        ("TD", "v", "classification", "mesh"),
+    ],
+)
+def test_graphs_compute_what_the_model_does(
+    blocks: str, updates: str, task: str, element: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "_CHUNK", 2**14)  # so that there are chunks, and a last one with rows too many
+    torch.manual_seed(0)
+    settings = {"blocks": blocks, "updates": updates, "task": task, "element": element, "n_classes": 3}
+    config = ModelConfig.parse(settings | {"d_model": 16, "d_hidden": 16, "n_heads": 2})
+    model = HodgeFormer(config).eval()
+    network = OnnxNetwork(config, onnx_session(onnx_model(model).SerializeToString()))
+    for mesh in sizes():
+        view = prepare(mesh, PrepareConfig())
+        with torch.no_grad():
+            batch = pack([view])
+            x = model.forward_features(batch)
+            rows = model.head(x, batch.topology).numpy()
+        found, features = network.run(GraphInputs(view, config.d_model))
+        np.testing.assert_allclose(found, rows, atol=1e-4)
+        np.testing.assert_allclose(features, torch.cat([x[kind].mean(0) for kind in config.updated]), atol=1e-4)
+
+
+def test_small_components_have_short_rows() -> None:
+    """Two pieces of which one has fewer elements than a row of the pattern."""
+    checkpoint = tiny_checkpoint()
+    model = checkpoint.build_model()
+    view = prepare(two_components(), checkpoint.prepare.replace(n_neighbors=30))
+    network = OnnxNetwork(model.config, onnx_session(onnx_model(model).SerializeToString()))
+    with torch.no_grad():
+        np.testing.assert_allclose(network.run(GraphInputs(view, 16))[0], model(pack([view])), atol=1e-4)
+
+
+def test_graphs_have_stock_operators_only() -> None:
+    graph = onnx_model(tiny_checkpoint(blocks="HTD").build_model())
+    onnx.checker.check_model(graph, full_check=True)
+    assert [opset.domain for opset in graph.opset_import] == [""]
+    assert not graph.functions
+
+
+@pytest.fixture(scope="module")
+def balls() -> list[Mesh]:
+    rng = np.random.default_rng(0)
+    round_ones = [icosphere(2, str(i)) for i in range(6)]
+    return [ball.with_vertices(ball.vertices * rng.uniform(0.8, 1.2, 3)) for ball in round_ones]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory, balls: list[Mesh]) -> tuple[Path, Predictor]:
+    """A calibrated model that is averaged over frames, and its file."""
+    from hodgeformer.data.dataset import DataSet, Sample
+    from hodgeformer.data.labels import Values
+
+    samples = [Sample(ball.name, ball, Values(np.arange(320) % len(PARTS))) for ball in balls]
+    data = DataSet("balls", "segmentation", "face", {"val": tuple(samples)}, PARTS)
+    plain = tiny_checkpoint(pose="frame_average")
+    checkpoint = calibrated(plain, Evaluator(data, samples, plain.at()).answers(plain.build_model()))
+    path = tmp_path_factory.mktemp("exported") / "tiny.onnx"
+    found = export(checkpoint, path, "onnx")
+    assert len(found) == 3 and max(parity.answer for parity in found) < 1e-4
+    return path, Predictor(checkpoint)
+
+
+def test_the_runtime_has_the_manners_of_a_predictor(exported: tuple[Path, Predictor], balls: list[Mesh]) -> None:
+    path, predictor = exported
+    other = OnnxPredictor.load(path)
+    assert other.names == predictor.names
+    large = subdivided(balls[0]).mesh  # is simplified, and the answer carried back
+    for options in ({}, {"element": "vertex", "smooth": True}, {"tta": 2}, {"faces": 100}):
+        one, two = (each.predict(large, **options) for each in (predictor, other))
+        assert one.working_faces == two.working_faces and one.element == two.element and one.colors == two.colors
+        np.testing.assert_allclose(one.probabilities, two.probabilities, atol=1e-4)
+        np.testing.assert_array_equal(one.labels, two.labels)
+    several = [icosphere(2), *balls, open_grid(9, 9)]
+    for one, two in zip(predictor.predict_many(several), other.predict_many(several), strict=True):
+        assert one.warnings == two.warnings
+        assert one.familiarity == pytest.approx(two.familiarity, abs=1e-3)
+        np.testing.assert_array_equal(one.labels, two.labels)
+    assert any("unlike" in warning for warning in other.predict(fan(100)).warnings)
+
+
+def test_frames_share_what_they_can(tmp_path: Path) -> None:
+    """A model of vertices alone, whose frames differ by signs."""
+    checkpoint = tiny_checkpoint(blocks="D", pose="frame_average")
+    assert not checkpoint.model.reads_order
+    export(checkpoint, tmp_path / "spread.onnx", "onnx")
+    ball = icosphere(2)
+    one, two = (each.predict(ball) for each in (Predictor(checkpoint), OnnxPredictor.load(tmp_path / "spread.onnx")))
+    np.testing.assert_allclose(one.probabilities, two.probabilities, atol=1e-4)
+
+
+ALONE = """
+import sys
+from hodgeformer.runtime import OnnxPredictor
+result = OnnxPredictor.load(sys.argv[1]).predict(sys.argv[2])
+result.save(sys.argv[3])
+assert not {"torch", "safetensors", "onnx"} & set(sys.modules)
+print(result.summary)
+"""
+
+
+def test_no_torch_is_loaded(exported: tuple[Path, Predictor], tmp_path: Path, balls: list[Mesh]) -> None:
+    save_mesh(balls[0], tmp_path / "ball.ply")
+    words = [sys.executable, "-c", ALONE, str(exported[0]), str(tmp_path / "ball.ply"), str(tmp_path / "out.json")]
+    run = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == exported[1].predict(tmp_path / "ball.ply").summary
+    assert json.loads((tmp_path / "out.json").read_text())["classes"] == list(PARTS)
+
+
+def test_the_verb_prints_the_largest_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = CliRunner().invoke(app, ["export", "shrec11", "--to", "onnx"])
+    assert answer.exit_code == 0, answer.output
+    assert answer.output.splitlines()[-1].startswith("largest difference ")
+    assert answer.output.count(" faces: probabilities differ") == 3
+    result = OnnxPredictor.load("shrec11.onnx").predict(icosphere(2))
+    assert result.label == Predictor.load("shrec11").predict(icosphere(2)).label
+    with pytest.raises(ConfigError, match="says nothing about each face"):
+        OnnxPredictor.load("shrec11.onnx").predict(icosphere(2), element="face")
+
+
+def test_what_differs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hodgeformer.export.export.TOLERANCE", 0.0)
+    with pytest.raises(CheckpointError, match=r"differs from PyTorch by .*; nothing was written"):
+        export(tiny_checkpoint(), tmp_path / "tiny.onnx", "onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_that_cannot_be_used_are_told(tmp_path: Path, exported: tuple[Path, Predictor]) -> None:
+    def refused(name: str, reason: str) -> None:
+        with pytest.raises(CheckpointError, match=reason):
+            OnnxPredictor.load(tmp_path / name)
+
+    refused("none.onnx", "there is no such file")
+    (tmp_path / "text.onnx").write_text("no model at all")
+    refused("text.onnx", "not a model that onnxruntime can read")
+    model = onnx.load(exported[0])
+    for content, reason in (
+        (None, "not one that `hodgeformer export` wrote"),
+        ('{"format": 99}', "export format 99 is newer than this hodgeformer"),
+        ('{"format": 1, "model": {}}', "the settings in the exported model make no sense"),
+        ("[]", "make no sense"),
+    ):
+        del model.metadata_props[:]
+        if content is not None:
+            onnx.helper.set_model_props(model, {"hodgeformer": content})
+        onnx.save(model, tmp_path / "other.onnx")
+        refused("other.onnx", reason)
+
+
+def test_what_is_missing_is_told_with_the_command(
+    monkeypatch: pytest.MonkeyPatch, exported: tuple[Path, Predictor]
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(ConfigError, match=r"need onnxruntime: pip install 'hodgeformer\[runtime\]'"):
+        OnnxPredictor.load(exported[0])
+    with pytest.raises(ConfigError, match=r"pip install 'hodgeformer\[export\]'"):
+        export(tiny_checkpoint(), exported[0], "onnx")
+
+
+def test_what_cannot_be_exported_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ModelConfig(task="segmentation", n_classes=2, stars="barycentric")
+    with pytest.raises(ConfigError, match="cannot be exported"):
+        onnx_model(HodgeFormer(config))
+    monkeypatch.setattr(runtime, "_MOST_ENTRIES", 1000)
+    with pytest.raises(MeshError, match="fan: a vertex has 100 edges, which is too much"):
+        _ = GraphInputs(prepare(fan(100)), 16)["edges_of_vertex"]
