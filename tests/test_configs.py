@@ -41,6 +41,7 @@ ROWS: dict[str, tuple[str, str, float, int, int, bool]] = {
     "coseg-aliens": ("HHHHHHTT", "v", 1e-3, 12, 200, True),
     # The same where the authors published something else than the paper says.
     "shrec11-split10-published": ("HHHHHH", "v", 5e-4, 16, 300, False),
+    "shrec11-split1-published": ("HHHHHH", "v", 2.5e-3, 16, 300, False),
     "cubes-published": ("HHTHHTHHT", "v", 5e-4, 16, 300, False),
     "human-published": ("HHHHHHTT", "v", 5e-4, 8, 200, True),
     "coseg-vases-published": ("HHHH", "v", 5e-4, 4, 300, True),

@@ -102,3 +102,16 @@ def test_plain_dropout_draws_the_same_elements_on_the_way_back():
 @pytest.mark.parametrize("layer", [dropout, relu_dropout])
 def test_what_is_not_a_number_is_not_hidden(layer):
     assert layer(torch.full((20, 20), torch.nan), 0.1).isnan().float().mean() > 0.8
+
+
+def test_bfloat16_rounds_factors_and_leaves_float32_to_the_kernels():
+    torch.manual_seed(0)
+    layer, x = FeedForward(8, 16, 8), random(40, 8, dtype=torch.float32)
+    expected = layer(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = layer(x)
+    assert out.dtype == torch.float32 and not torch.equal(out, expected)
+    torch.testing.assert_close(out, expected, rtol=0, atol=3e-2)
+    (found,), (wanted,) = torch.autograd.grad(out.sum(), x), torch.autograd.grad(expected.sum(), x)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0.1)

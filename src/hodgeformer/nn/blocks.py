@@ -13,7 +13,7 @@ from hodgeformer.mesh.elimination import N_TIMES, TIMES
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.laplacians import LAPLACIANS
 from hodgeformer.ops.linear_attention import linear_attention
-from hodgeformer.ops.rows import FeedForward, linear, normalized
+from hodgeformer.ops.rows import FeedForward, linear, normalized, product
 from hodgeformer.ops.spreading import inner_product, spread, wedge_product
 from hodgeformer.packed.topology import PackedComplex
 
@@ -54,7 +54,7 @@ class LinearAttention(nn.Module):
 
     def forward(self, x: Float[Tensor, "n d"], offsets: Int[Tensor, " meshes_and_one"]) -> Float[Tensor, "n d"]:
         weight = torch.cat([self.query.weight, self.key.weight, self.value.weight])
-        q, k, value = nn.functional.linear(x, weight).view(len(x), 3, self.n_heads, -1).unbind(1)
+        q, k, value = product(x, weight).view(len(x), 3, self.n_heads, -1).unbind(1)
         return self.out(linear_attention(q=q, k=k, v=value, offsets=offsets).flatten(1))
 
 
