@@ -41,9 +41,10 @@ class TrainConfig(Settings):
     counts epochs, `save_every` minutes between saved states within an epoch. `precision` "auto" is bfloat16 autocast
     on graphics cards that are made for it; "bfloat16" on a processor rounds the factors of matrix products, which is
     about 1.6 times as fast where it has instructions for that (avx512_bf16). `seed` draws weights, batches and
-    changes of shape. `workers` are processes that prepare batches; 0 prepares them in between. `device` is "auto", "cpu", "cuda", "cuda:1". `skip_bad` leaves out
-    meshes that cannot be used. `track` says who keeps the numbers of the run beside metrics.csv: with "csv" nobody,
-    with "tensorboard" files in the run folder, with "wandb" a run of Weights & Biases.
+    changes of shape. `workers` are processes that prepare batches; 0 prepares them in between. `device` is "auto",
+    "cpu", "cuda", "cuda:1". `skip_bad` leaves out meshes that cannot be used. `track` says who keeps the numbers of the
+    run beside metrics.csv: with "csv" nobody, with "tensorboard" files in the run folder, with "wandb" a run of Weights
+    & Biases.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
