@@ -44,6 +44,14 @@ def test_every_setting_has_a_sentence_and_a_default(reference: ModuleType) -> No
             assert "; default " in row.values
 
 
+def test_files_that_pages_name_are_there() -> None:
+    pages = [*DOCS.glob("*.md"), *DOCS.glob("decisions/*.md"), *ROOT.glob("*.md")]
+    roots = (ROOT, ROOT / "src" / "hodgeformer", ROOT / "tests")
+    named = [(page.name, name) for page in pages for name in re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", page.read_text())]
+    assert len(named) > 20
+    assert [both for both in named if not any((root / both[1]).is_file() for root in roots)] == []
+
+
 def test_every_public_name_has_a_sentence(reference: ModuleType) -> None:
     for name, value in reference.public_names():
         assert (inspect.getdoc(value) or "").strip(), name
