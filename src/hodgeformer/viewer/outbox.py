@@ -86,11 +86,19 @@ class Outbox:
             meshes, labels = self._inside(root / "meshes"), self._inside(root / "labels")
             stem = _stem_in_data_set(meshes, opened.mesh)
             ours = _check_data_set(root, annotation, stem)
-            save_mesh(opened.mesh, meshes / f"{stem}.ply")
+            is_new, n = not (meshes / f"{stem}.ply").exists(), sum(1 for _ in meshes.glob("*.ply"))
+
+            def describe(n: int) -> None:
+                if ours and n:
+                    write_text(root / FILE_NAME, _data_set_text(annotation.classes, annotation.colors, n))
+
+            # In this order the data set can be opened whenever this is killed: classes, labels, then what has them.
+            describe(n)
             write_text(labels / f"{stem}.txt", label_lines(annotation.labels))
-            n = sum(1 for _ in meshes.glob("*.ply"))
-            if ours:
-                write_text(root / FILE_NAME, _data_set_text(annotation.classes, annotation.colors, n))
+            if is_new:
+                save_mesh(opened.mesh, meshes / f"{stem}.ply")
+                n += 1
+                describe(n)
         return root, n
 
     def _inside(self, folder: Path) -> Path:
