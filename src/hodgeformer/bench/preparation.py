@@ -18,7 +18,7 @@ from hodgeformer.mesh.features import input_features
 from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.order import OrderName, canonical_faces, canonical_order, inverse
+from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.patterns import sparsity_patterns
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.mesh.topology import MeshComplex
@@ -69,20 +69,6 @@ def _cost(name: str, mesh: Mesh, config: PrepareConfig, n_threads: int, target: 
         "products": total / product,
         "target": target,
     }
-
-
-def order_costs(n_vertices: int = 1 << 14) -> list[dict[str, Any]]:
-    """The canonical orders compared: milliseconds to compute, and how far apart neighbors end up in memory."""
-    mesh = bumpy_torus(n_vertices)
-    names: tuple[OrderName, ...] = ("morton", "rcm")
-    rows = []
-    for name in names:
-        pattern = prepare(mesh, PrepareConfig(order=name)).patterns.e
-        row = np.repeat(np.arange(len(pattern)), np.diff(pattern.offsets))
-        seconds = median_seconds(partial(canonical_order, mesh.vertices, mesh.faces, name))
-        distance = float(np.median(np.abs(pattern.indices - row)))
-        rows.append({"order": name, "milliseconds": 1e3 * seconds, "median_distance": distance})
-    return rows
 
 
 def waiting_costs(model: str, n_vertices: tuple[int, ...]) -> list[dict[str, Any]]:

@@ -55,11 +55,13 @@ def train(
     Events have the key "event": plan, note, reading, resumed, progress, epoch, saved, and at the end result, stopped
     or error.
 
-    With several processes: torchrun --nproc-per-node 2 -m hodgeformer train ...
+    With several processes: torchrun --nproc-per-node 2 -m hodgeformer train ...; with --max-restarts 3 the death of one
+    of them lets all go on from the last saved state.
     """
     from hodgeformer.cli.train_display import print_event
-    from hodgeformer.train.distributed import joined
+    from hodgeformer.train.distributed import joined, restarted
     from hodgeformer.train.loop import Stopped
+    from hodgeformer.train.run_folder import RunFolder
 
     if (source is None) == (resume is None):
         raise ConfigError("say what to train on (a folder, a configuration, a name), or --resume RUN; one of the two")
@@ -71,6 +73,8 @@ def train(
         )
     folder = resume or out or Path("runs") / Path(source or "").stem
     purpose = "dry" if dry_run else "test" if self_test else "run"
+    if purpose == "run" and restarted() and RunFolder(folder).config.is_file():
+        source, overrides = None, []  # the same command again goes on with the run that it began
     with joined() as processes:
         speaks = processes.is_first
         try:

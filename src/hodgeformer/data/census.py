@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.containers import PerElement
-from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.data.dataset import CountedMesh, DataSet, Sample
 from hodgeformer.errors import DataError, HodgeFormerError
 from hodgeformer.mesh.elements import element_areas, radius, unit_edge_lengths
 from hodgeformer.mesh.geometry import to_unit_sphere
@@ -33,27 +33,6 @@ class Problem:
     name: str
     split: str
     message: str
-
-
-@dataclass(frozen=True, eq=False)
-class CountedMesh:
-    """A mesh that can be used.
-
-    `labels` are its labelled elements per class, or for a regression the rows (count, sum, sum of squares) of its
-    values. `shares` of its area belong to each class, in a segmentation. `radius` is that in the file, `edge_lengths`
-    are `QUANTILES` at unit size, `asymmetry` is the distance to its mirror image, `shape` is equal for copies.
-    """
-
-    name: str
-    split: str
-    n: PerElement[int]
-    labels: NDArray[Any]
-    n_unlabelled: int
-    shares: NDArray[np.float64]
-    radius: float
-    edge_lengths: NDArray[np.float64]
-    asymmetry: float
-    shape: str
 
 
 Found = dict[str, CountedMesh | Problem]
@@ -171,17 +150,26 @@ def take_census(
     progress: Callable[[int, int], None] = lambda done, total: None,
     share: Callable[[Sequence[Place]], Sequence[Place]] = lambda places: places,
     collect: Callable[[Found], list[Found]] = lambda found: [found],
+    seen: Callable[[Sample, Mesh, NDArray[Any]], None] = lambda sample, mesh, target: None,
 ) -> Census:
-    """Read every mesh and its target once. `progress(done, total)` is called after each mesh.
+    """Read every mesh and its target once, but for those that the data set has counted already.
 
-    Where several processes work together, `share` gives this one its part, and `collect` what all of them found.
+    `progress(done, total)` is called after each mesh, `seen` with every one that can be used. Where several processes
+    work together, `share` gives this one its part, and `collect` what all of them found.
     """
     places = [(split, sample) for split, samples in dataset.splits.items() for sample in samples]
-    mine = share(places)
+    known: Found = {
+        sample.name: replace(dataset.counted[sample.name], split=split)
+        for split, sample in places
+        if sample.name in dataset.counted
+    }
+    mine = share([place for place in places if place[1].name not in known])
     found: Found = {}
     for done, (split, sample) in enumerate(mine, 1):
         try:
-            found[sample.name] = _counted(dataset, sample, split)
+            mesh, target = dataset.load(sample)
+            found[sample.name] = _counted(dataset, sample, split, mesh, target)
+            seen(sample, mesh, target)
         except HodgeFormerError as error:
             named = sample.name in str(error) or sample.where in str(error)
             found[sample.name] = Problem(sample.name, split, str(error) if named else f"{sample.where}: {error}")
@@ -189,7 +177,7 @@ def take_census(
             told = f"{sample.where}: an unexpected {type(error).__name__} ({error}); please report it"
             found[sample.name] = Problem(sample.name, split, told)
         progress(done, len(mine))
-    everything = {name: one for part in collect(found) for name, one in part.items()}
+    everything = known | {name: one for part in collect(found) for name, one in part.items()}
     ordered = [everything[sample.name] for _, sample in places]
     meshes = tuple(one for one in ordered if isinstance(one, CountedMesh))
     problems = tuple(one for one in ordered if isinstance(one, Problem))
@@ -211,8 +199,7 @@ def shape_hash(mesh: Mesh) -> str:
     return digest.hexdigest()
 
 
-def _counted(dataset: DataSet, sample: Sample, split: str) -> CountedMesh:
-    mesh, target = dataset.load(sample)
+def _counted(dataset: DataSet, sample: Sample, split: str, mesh: Mesh, target: NDArray[Any]) -> CountedMesh:
     lengths = unit_edge_lengths(mesh)
     return CountedMesh(
         name=sample.name,

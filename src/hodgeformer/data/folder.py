@@ -12,13 +12,13 @@ import tomli_w
 
 from hodgeformer.containers import KIND_OF, ElementKind
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
-from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, SplitRules, TableValue, read_spec
+from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, SplitRules, TableValue, described, read_spec
 from hodgeformer.data.label_files import COUNTED, LABEL_SUFFIXES, label_files, read_numbers, read_text
 from hodgeformer.data.labels import Codes, FileAttribute, LabelFile, Target, ValueFile, WholeMesh
+from hodgeformer.data.shards import open_shards
 from hodgeformer.data.splits import Splits, by_folder, by_fractions, by_name
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.io import MESH_SUFFIXES, save_mesh
-from hodgeformer.palette import hex_color
 from hodgeformer.settings import Table
 
 _ENOUGH = 30  # training meshes, to spare some for validation
@@ -28,7 +28,7 @@ def open_folder(root: Path) -> DataSet:
     """The data set described by `root/dataset.toml`."""
     spec = read_spec(root)
     try:
-        return _described(root, spec)
+        return _described(root, spec) if spec.shards is None else open_shards(root, spec)
     except DataError as error:
         raise (error if str(root) in str(error) else DataError(f"{root / FILE_NAME}: {error}")) from None
 
@@ -265,12 +265,7 @@ def write_folder(dataset: DataSet, root: Path, *, suffix: str = ".ply") -> None:
 
 
 def _spec_of(dataset: DataSet) -> Table:
-    spec: Table = {"name": dataset.name, "task": dataset.task}
-    if dataset.kind is not None:
-        spec["element"] = dataset.element
-    if dataset.classes:
-        spec["classes"] = dataset.classes
-        spec["colors"] = [hex_color(color) for color in dataset.colors]
+    spec = described(dataset)
     spec["meshes"] = "meshes"
     spec["labels"] = "labels" if dataset.kind is not None else "labels.csv"
     named = {split: [sample.name for sample in samples] for split, samples in dataset.splits.items()}

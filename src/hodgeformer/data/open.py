@@ -32,7 +32,7 @@ from hodgeformer.data.folder import open_folder
 from hodgeformer.data.folder_spec import FILE_NAME, read_spec
 from hodgeformer.data.splits import Splits, by_fractions, by_number
 from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
-from hodgeformer.data.unlabelled import open_unlabelled
+from hodgeformer.data.unlabelled import open_unlabelled, without_labels
 from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.settings import Settings, read_toml
 
@@ -57,7 +57,8 @@ class DataConfig(Settings):
     """Which data, and how it is divided. Keys that a data set does not know must be left out.
 
     `name`: a benchmark, a synthetic set (figures, synthetic_cubes), folder, anyone's data with a dataset.toml, or
-    unlabelled, all meshes below a folder to pre-train on.
+    unlabelled, all meshes below a folder to pre-train on, or the training meshes of a configuration (a TOML file)
+    or of shards.
     `path`: its folder; by default a usual one below HODGEFORMER_DATA. `seed` draws what is drawn at random.
     `train_per_class`: split-n of SHREC11: all meshes are pooled and n of each class train, `val_per_class` validate,
     the rest tests; 0 for the folders as distributed. `test_fraction`: all meshes are pooled and this share of them
@@ -128,6 +129,10 @@ def open_dataset(spec: DataConfig | str | Path) -> DataSet:
         raise ConfigError(f"data.{unknown[0]} has no meaning for '{config.name}', which knows {', '.join(known)}")
     if config.name not in _USUAL_FOLDERS:
         return opener(**options, seed=config.seed)
+    if config.name == "unlabelled" and config.path is not None and _has_training_meshes(config.path):
+        labelled = _config_of(config.path)
+        labelled = labelled.replace(seed=config.seed) if "seed" in config.model_fields_set else labelled
+        return without_labels(config.path.stem, open_dataset(labelled).split("train"), **options)
     reading = {key: value for key, value in options.items() if key not in _DIVIDING}
     dataset = opener(_folder_of(config), **reading)
     return dataset.with_splits(_divided(dataset, config))
@@ -198,6 +203,11 @@ def _open_path(config: DataConfig) -> DataSet:
     options = {"train_per_class": 0} if name == "shrec11" else {}
     dataset = open_dataset(config.replace(name=name, **{**options, **config.options}))
     return replace(dataset, name=path.resolve().name, notes=())  # it may be another set of that layout
+
+
+def _has_training_meshes(path: Path) -> bool:
+    """Whether a place to pre-train from is a configuration or in shards, and not a folder of meshes."""
+    return path.suffix == ".toml" or ((path / FILE_NAME).is_file() and read_spec(path).shards is not None)
 
 
 def _recognized(path: Path) -> str | None:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from hodgeformer.checkpoint import Checkpoint, save_checkpoint
 from hodgeformer.containers import KINDS
-from hodgeformer.data.census import Census, CountedMesh, take_census
-from hodgeformer.data.dataset import DataSet
+from hodgeformer.data.census import Census, take_census
+from hodgeformer.data.dataset import CountedMesh, DataSet
 from hodgeformer.data.loader import Loader
 from hodgeformer.data.open import open_dataset
 from hodgeformer.errors import ConfigError, DataError
