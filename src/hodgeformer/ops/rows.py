@@ -70,8 +70,12 @@ def run_rows(
 
     `fastmath` are the liberties of LLVM's floating-point flags that the loop may take. A thread is worth `min_rows`.
     """
+    run_compiled(_compiled(loop, fastmath), n_rows, *arguments, min_rows=min_rows)
+
+
+def run_compiled(kernel: Callable[..., None], n_rows: int, *arguments: Any, min_rows: int = 256) -> None:
+    """kernel(first, last, *arguments) over all rows in torch's number of threads, with tensors as arrays."""
     arrays = [value.detach().numpy() if isinstance(value, Tensor) else value for value in arguments]
-    kernel = _compiled(loop, fastmath)
     threads = torch.get_num_threads()
     for_row_ranges(lambda first, last: kernel(first, last, *arrays), n_rows, n_threads=threads, min_rows=min_rows)
 

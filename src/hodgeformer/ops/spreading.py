@@ -11,8 +11,10 @@ commutes with d.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -21,9 +23,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hodgeformer.errors import BatchError
-from hodgeformer.ops.rows import TensorFields, TensorFunction, compiled_for, run_rows
-
-Loop = Callable[..., None]
+from hodgeformer.ops.rows import TensorFields, TensorFunction, compiled_for, run_compiled
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,53 +57,32 @@ class _Spread(TensorFunction):
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: Factor) -> Tensor:
         ctx.factor = factor
-        return _solved(x * factor.masses[:, None, None].to(x), factor)
+        return _solved(x, factor, masses_first=True)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _solved(grad, ctx.factor) * ctx.factor.masses[:, None, None].to(grad), None
+        return _solved(grad, ctx.factor, masses_first=False), None
 
 
-def _solved(x: Tensor, factor: Factor) -> Tensor:
-    """(M + t L)^-1 x, in float32 or float64."""
+def _solved(x: Tensor, factor: Factor, *, masses_first: bool) -> Tensor:
+    """(M + t L)^-1 M x or M (M + t L)^-1 x, in float32 or float64."""
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    right, factor = x.detach().to("cpu", dtype).contiguous(), factor.map(lambda tensor: tensor.cpu())
+    n, n_times, width = x.shape
+    right = x.detach().to("cpu", dtype).reshape(n, -1)
     out, work = torch.empty_like(right), torch.empty_like(right)
-    reals = [t.to(dtype).contiguous() for t in (factor.values, factor.pivots)]
-    lists = (factor.order, factor.offsets, factor.rows)
-    run_rows(_solve, factor.n_times, *lists, *reals, right, work, out, fastmath=("contract",), min_rows=1)
-    return out.to(x)
+    values, pivots, masses = (t.to("cpu", dtype).contiguous() for t in (factor.values, factor.pivots, factor.masses))
+    lists = [t.cpu() for t in (factor.order, factor.offsets, factor.rows)]
+    scales = (masses, torch.ones_like(masses)) if masses_first else (torch.ones_like(masses), masses)
+    kernel = _kernels().solve(n_times, width, 8 * right.element_size())
+    run_compiled(kernel, n_times, *lists, values, pivots, *scales, right, work, out, min_rows=1)
+    return out.view(x.shape).to(x)
 
 
-def _solve(first, last, order, offsets, rows, values, pivots, x, work, out):  # type: ignore[no-untyped-def]
-    """Down the triangle and up again, for the times first <= k < last."""
-    n, width = len(order), x.shape[2]
-    for i in range(n):
-        for k in range(first, last):
-            for c in range(width):
-                work[i, k, c] = x[order[i], k, c]
-    for j in range(n):
-        for p in range(offsets[j], offsets[j + 1]):
-            row = rows[p]
-            for k in range(first, last):
-                value = values[p, k]
-                for c in range(width):
-                    work[row, k, c] -= value * work[j, k, c]
-    for j in range(n - 1, -1, -1):
-        for k in range(first, last):
-            pivot = pivots[j, k]
-            for c in range(width):
-                work[j, k, c] *= pivot
-        for p in range(offsets[j], offsets[j + 1]):
-            row = rows[p]
-            for k in range(first, last):
-                value = values[p, k]
-                for c in range(width):
-                    work[j, k, c] -= value * work[row, k, c]
-        for k in range(first, last):
-            for c in range(width):
-                out[order[j], k, c] = work[j, k, c]
+@lru_cache
+def _kernels() -> ModuleType:
+    """Loaded when they are first needed: what compiles them is slow to import."""
+    return import_module("hodgeformer.ops._numba_spreading")
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,35 +101,27 @@ class Rings(TensorFields):
     inverse_masses: Float[Tensor, " n"]
 
 
-def inner_product(y: Float[Tensor, "n d"], z: Float[Tensor, "n d"], rings: Rings) -> Float[Tensor, "n d"]:
-    """<dy, dz> at vertex i: 1 / (2 m_i) times the sum over neighbors j of w_ij (y_j - y_i) (z_j - z_i)."""
-    if not compiled_for(y):
-        return reference_inner_product(y, z, rings)
-    lists = (rings.edge_offsets, rings.neighbors, rings.weights.to(y))
-    return _Product.of(y, z, rings.inverse_masses.to(y) / 2, lists, _inner, _inner_backward)
+def derivative_product(y: Float[Tensor, "n d"], z: Float[Tensor, "n 2 d"], rings: Rings) -> Float[Tensor, "n d"]:
+    """<dy, dp> + dy ^ dq at vertices, with p = z[:, 0] and q = z[:, 1].
 
-
-def wedge_product(y: Float[Tensor, "n d"], z: Float[Tensor, "n d"], rings: Rings) -> Float[Tensor, "n d"]:
-    """dy ^ dz at vertex i: 1 / (6 m_i) times the sum over faces (i, a, b) of det(y_a - y_i, z_b - z_i; ...).
-
-    Half the determinant is the integral over a face, of which a vertex gets a third. Turned with the winding.
+    The inner product at vertex i is 1 / (2 m_i) times the sum over neighbors j of w_ij (y_j - y_i) (p_j - p_i). The
+    wedge is 1 / (6 m_i) times the sum over faces (i, a, b) of det(y_a - y_i, q_b - q_i; ...): half the determinant is
+    the integral over a face, of which a vertex gets a third. It turns with the winding.
     """
     if not compiled_for(y):
-        return reference_wedge_product(y, z, rings)
-    lists = (rings.face_offsets, rings.sides)
-    return _Product.of(y, z, rings.inverse_masses.to(y) / 6, lists, _wedge, _wedge_backward)
+        return reference_derivative_product(y, z, rings)
+    lists = (rings.edge_offsets, rings.neighbors, rings.weights.to(y), rings.face_offsets, rings.sides)
+    return _DerivativeProduct.of(y, z, rings.inverse_masses.to(y) / 2, lists)
 
 
-def reference_inner_product(y: Tensor, z: Tensor, rings: Rings) -> Tensor:
+def reference_derivative_product(y: Tensor, z: Tensor, rings: Rings) -> Tensor:
+    p, q = z.unbind(1)
     i, j = _owners(rings.edge_offsets, len(rings.neighbors)), rings.neighbors.long()
-    terms = rings.weights.to(y)[:, None] * (y[j] - y[i]) * (z[j] - z[i])
-    return torch.zeros_like(y).index_add(0, i, terms) * (rings.inverse_masses.to(y) / 2)[:, None]
-
-
-def reference_wedge_product(y: Tensor, z: Tensor, rings: Rings) -> Tensor:
+    inner = rings.weights.to(y)[:, None] * (y[j] - y[i]) * (p[j] - p[i])
+    total = torch.zeros_like(y).index_add(0, i, inner)
     i, (a, b) = _owners(rings.face_offsets, len(rings.sides)), rings.sides.long().unbind(1)
-    terms = (y[a] - y[i]) * (z[b] - z[i]) - (y[b] - y[i]) * (z[a] - z[i])
-    return torch.zeros_like(y).index_add(0, i, terms) * (rings.inverse_masses.to(y) / 6)[:, None]
+    wedge = (y[a] - y[i]) * (q[b] - q[i]) - (y[b] - y[i]) * (q[a] - q[i])
+    return total.index_add(0, i, wedge / 3) * (rings.inverse_masses.to(y) / 2)[:, None]
 
 
 def _owners(offsets: Tensor, total: int) -> Tensor:
@@ -158,71 +129,21 @@ def _owners(offsets: Tensor, total: int) -> Tensor:
     return torch.repeat_interleave(vertices, offsets.diff(), output_size=total)
 
 
-class _Product(TensorFunction):
-    """A product of y and z over the rings of the vertices; `loop` computes it and `back` both gradients."""
-
+class _DerivativeProduct(TensorFunction):
     @staticmethod
-    def forward(
-        ctx: Any, y: Tensor, z: Tensor, scale: Tensor, lists: tuple[Tensor, ...], loop: Loop, back: Loop
-    ) -> Tensor:
+    def forward(ctx: Any, y: Tensor, z: Tensor, half: Tensor, lists: tuple[Tensor, ...]) -> Tensor:
         y, z = y.contiguous(), z.contiguous()
-        ctx.save_for_backward(y, z, scale)
-        ctx.lists, ctx.back, out = lists, back, torch.empty_like(y)
-        run_rows(loop, len(y), *lists, scale, y, z, out, fastmath=("contract",))
+        ctx.save_for_backward(y, z, half)
+        ctx.lists, out = lists, torch.empty_like(y)
+        kernel = _kernels().multiply(y.shape[1], 8 * y.element_size())
+        run_compiled(kernel, len(y), *lists, half, y, z, out)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        y, z, scale = ctx.saved_tensors
-        scaled, grad_y, grad_z = grad * scale[:, None], torch.empty_like(y), torch.empty_like(z)
-        run_rows(ctx.back, len(y), *ctx.lists, scaled, y, z, grad_y, grad_z, fastmath=("contract",))
-        return grad_y, grad_z, None, None, None, None
-
-
-def _inner(first, last, offsets, neighbors, weights, scale, y, z, out):  # type: ignore[no-untyped-def]
-    width = y.shape[1]
-    for i in range(first, last):
-        out[i] = 0
-        for t in range(offsets[i], offsets[i + 1]):
-            j, weight = neighbors[t], weights[t] * scale[i]
-            for c in range(width):
-                out[i, c] += weight * (y[j, c] - y[i, c]) * (z[j, c] - z[i, c])
-
-
-def _inner_backward(first, last, offsets, neighbors, weights, grad, y, z, grad_y, grad_z):  # type: ignore[no-untyped-def]
-    width = y.shape[1]
-    for i in range(first, last):
-        grad_y[i] = 0
-        grad_z[i] = 0
-        for t in range(offsets[i], offsets[i + 1]):
-            j, weight = neighbors[t], weights[t]
-            for c in range(width):
-                both = weight * (grad[i, c] + grad[j, c])
-                grad_y[i, c] += both * (z[i, c] - z[j, c])
-                grad_z[i, c] += both * (y[i, c] - y[j, c])
-
-
-def _wedge(first, last, offsets, sides, scale, y, z, out):  # type: ignore[no-untyped-def]
-    width = y.shape[1]
-    for i in range(first, last):
-        out[i] = 0
-        for t in range(offsets[i], offsets[i + 1]):
-            a, b = sides[t, 0], sides[t, 1]
-            for c in range(width):
-                ya, za = y[a, c] - y[i, c], z[a, c] - z[i, c]
-                yb, zb = y[b, c] - y[i, c], z[b, c] - z[i, c]
-                out[i, c] += scale[i] * (ya * zb - yb * za)
-
-
-def _wedge_backward(first, last, offsets, sides, grad, y, z, grad_y, grad_z):  # type: ignore[no-untyped-def]
-    width = y.shape[1]
-    for i in range(first, last):
-        grad_y[i] = 0
-        grad_z[i] = 0
-        for t in range(offsets[i], offsets[i + 1]):
-            a, b = sides[t, 0], sides[t, 1]
-            for c in range(width):
-                total = grad[i, c] + grad[a, c] + grad[b, c]
-                grad_y[i, c] += total * (z[a, c] - z[b, c])
-                grad_z[i, c] += total * (y[b, c] - y[a, c])
+        y, z, half = ctx.saved_tensors
+        scaled, grad_y, grad_z = grad * half[:, None], torch.empty_like(y), torch.empty_like(z)
+        kernel = _kernels().multiply_back(y.shape[1], 8 * y.element_size())
+        run_compiled(kernel, len(y), *ctx.lists, scaled, y, z, grad_y, grad_z)
+        return grad_y, grad_z, None, None
