@@ -24,7 +24,7 @@ from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.mesh.sweeps import Sweep, sweeps
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.predict.inference import Output, Seen
-from hodgeformer.predict.predictor import MeshPredictor
+from hodgeformer.predict.mesh_predictor import MeshPredictor
 from hodgeformer.threads import thread_count
 from hodgeformer.trained import Trained
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import cast
 
 import torch
 from torch import Tensor
 
+from hodgeformer.containers import Element, PerElement
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.ops.linear_attention import segment_mean
 from hodgeformer.packed.pack import Batch, pack
+from hodgeformer.packed.topology import PackedComplex
 from hodgeformer.predict.inference import Output, Seen
 
 
@@ -37,16 +41,38 @@ class Forward:
         kind, passes = self.config.target_kind, []
         for batch in _in_frames(whole, seen):
             x = self.model.forward_features(batch)
-            rows: Tensor = self.model.head(x, batch.topology).float()
-            if self.config.task != "regression":
-                rows = rows.softmax(dim=1)
-            elif self.values is not None:
-                rows = self.values(rows)
+            rows = self.rows(x, batch.topology).float()
             means = [[part.mean(dim=0) for part in batch.split(cast(Tensor, x[k]), k)] for k in self.config.updated]
             passes.append((rows, torch.stack([torch.cat(each) for each in zip(*means, strict=True)]).float()))
         rows, features = (sum(parts[1:], parts[0]) / len(parts) for parts in zip(*passes, strict=True))
         outputs = rows.unsqueeze(1) if kind is None else whole.split(rows, kind)
         return [(part.cpu().numpy(), mean.cpu().numpy()) for part, mean in zip(outputs, features, strict=True)]
+
+    def rows(self, x: PerElement[Tensor | None], topology: PackedComplex) -> Tensor:
+        """What is asked for, from what the encoder makes of a batch."""
+        rows: Tensor = self.model.head(x, topology).float()
+        if self.config.task != "regression":
+            return rows.softmax(dim=1)
+        return rows if self.values is None else self.values(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureForward(Forward):
+    """The features that the last layer reads, on any kind of element, in place of an answer."""
+
+    element: Element = "vertex"
+
+    @cached_property
+    def config(self) -> ModelConfig:
+        own = self.model.config
+        return own.replace(task="regression", element=self.element, n_classes=own.d_model * len(own.updated))
+
+    def rows(self, x: PerElement[Tensor | None], topology: PackedComplex) -> Tensor:
+        kind = self.config.target_kind
+        parts = ((k, cast(Tensor, x[k])) for k in self.config.updated)
+        if kind is None:
+            return torch.cat([segment_mean(part, topology.offsets[k]) for k, part in parts], dim=1)
+        return torch.cat([topology.carry(part, source=k, target=kind) for k, part in parts], dim=1)
 
 
 def _in_frames(batch: Batch, seen: Seen) -> Iterator[Batch]:
