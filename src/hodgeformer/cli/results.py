@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hodgeformer.errors import HodgeFormerError, MeshError
+from hodgeformer.errors import ConfigError, HodgeFormerError, MeshError
 from hodgeformer.files import write_atomically
 
 if TYPE_CHECKING:
@@ -64,6 +64,17 @@ def one_line(error: BaseException, path: Path | None = None) -> str:
         )
     text = text if path is None or str(path) in text else f"{path}: {text}"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 100]} ... ({len(text):,} characters)"
+
+
+@contextmanager
+def needs_extra(extra: str, reason: str) -> Iterator[None]:
+    """What is imported here may be missing, and then comes with an extra of this package."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("hodgeformer"):
+            raise
+        raise ConfigError(f"{reason}: pip install 'hodgeformer[{extra}]'") from None
 
 
 def print_failed(failed: Mapping[Path, Exception], context: typer.Context) -> None:

@@ -112,6 +112,11 @@ class MeshPredictor:
         self._trained, self._network = trained, network
 
     @property
+    def trained(self) -> Trained:
+        """Every setting of the model, without its weights."""
+        return self._trained
+
+    @property
     def names(self) -> tuple[str, ...]:
         return self._trained.classes
 

@@ -6,7 +6,6 @@ Only the files of the page and meshes that were uploaded or opened are served. A
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -15,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -24,14 +22,14 @@ from starlette.staticfiles import StaticFiles
 
 from hodgeformer import __version__
 from hodgeformer.data.figures import figure
-from hodgeformer.errors import ConfigError, HodgeFormerError
+from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.pose import UP_AXES, UpName
 from hodgeformer.mesh.prepare import Faces
 from hodgeformer.palette import class_colors, hex_color, parse_color
 from hodgeformer.predict.pretrained import locate_model
 from hodgeformer.server.guard import Guard, Hosts
-from hodgeformer.server.intake import Refusal, Threads, Uploads
+from hodgeformer.server.intake import EXPLAINED, Refusal, Threads, Uploads
 from hodgeformer.viewer import messages
 from hodgeformer.viewer.fields import Eigenfunctions, FieldSource
 from hodgeformer.viewer.models import Predictions, Shelf, offered_models, shelf_name
@@ -42,7 +40,6 @@ from hodgeformer.viewer.outbox import Annotation, Outbox
 SAMPLE_FACES = 8000
 N_COLORS = 256
 """Of classes that a person adds; after so many they come again."""
-_log = logging.getLogger("hodgeformer.viewer")
 
 
 @dataclass(eq=False)
@@ -209,21 +206,6 @@ def create_app(viewer: Viewer, *, host: str = "127.0.0.1", token: str | None = N
     return Starlette(
         routes=routes,
         middleware=[Middleware(Guard, hosts=Hosts.of(host), token=token)],
-        exception_handlers={HodgeFormerError: _explain, HTTPException: _explain_http, Exception: _apologize},
+        exception_handlers=EXPLAINED,
         lifespan=lifespan,
     )
-
-
-async def _explain(request: Request, error: Exception) -> Response:
-    status = error.status if isinstance(error, Refusal) else 422
-    return JSONResponse({"error": str(error)}, status_code=status)
-
-
-async def _explain_http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, status_code=error.status_code)
-
-
-async def _apologize(request: Request, error: Exception) -> Response:
-    _log.error("request %s failed", request.url.path, exc_info=error)
-    return JSONResponse({"error": f"Something went wrong in the server ({type(error).__name__})."}, status_code=500)
