@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,10 @@ class CountedMesh:
 
 Found = dict[str, CountedMesh | Problem]
 """By name."""
+
+Look = Callable[[Place], CountedMesh | Problem]
+Over = Callable[[Look, Sequence[Place]], Iterable[tuple[Place, CountedMesh | Problem | Exception]]]
+"""Looks at every place; an exception stands for one that could not be looked at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,29 +176,42 @@ def take_census(
     progress: Callable[[int, int], None] = lambda done, total: None,
     share: Callable[[Sequence[Place]], Sequence[Place]] = lambda places: places,
     collect: Callable[[Found], list[Found]] = lambda found: [found],
+    over: Over | None = None,
 ) -> Census:
     """Read every mesh and its target once. `progress(done, total)` is called after each mesh.
 
-    Where several processes work together, `share` gives this one its part, and `collect` what all of them found.
+    Where several processes work together, `share` gives this one its part, and `collect` what all of them found. `over`
+    looks at the meshes elsewhere than here, in any order.
     """
     places = [(split, sample) for split, samples in dataset.splits.items() for sample in samples]
     mine = share(places)
+    look = partial(_looked_at, dataset)
     found: Found = {}
-    for done, (split, sample) in enumerate(mine, 1):
-        try:
-            found[sample.name] = _counted(dataset, sample, split)
-        except HodgeFormerError as error:
-            named = sample.name in str(error) or sample.where in str(error)
-            found[sample.name] = Problem(sample.name, split, str(error) if named else f"{sample.where}: {error}")
-        except Exception as error:  # nobody foresaw it; it is told with its mesh, and the others are looked at
-            told = f"{sample.where}: an unexpected {type(error).__name__} ({error}); please report it"
-            found[sample.name] = Problem(sample.name, split, told)
+    for done, (place, one) in enumerate(over(look, mine) if over else ((each, look(each)) for each in mine), 1):
+        found[place[1].name] = _problem(place, one) if isinstance(one, Exception) else one
         progress(done, len(mine))
     everything = {name: one for part in collect(found) for name, one in part.items()}
     ordered = [everything[sample.name] for _, sample in places]
     meshes = tuple(one for one in ordered if isinstance(one, CountedMesh))
     problems = tuple(one for one in ordered if isinstance(one, Problem))
     return Census(dataset.keep([mesh.name for mesh in meshes]) if problems else dataset, meshes, problems)
+
+
+def _looked_at(dataset: DataSet, place: Place) -> CountedMesh | Problem:
+    try:
+        return _counted(dataset, place[1], place[0])
+    except Exception as error:  # it is told with its mesh, and the others are looked at
+        return _problem(place, error)
+
+
+def _problem(place: Place, error: Exception) -> Problem:
+    split, sample = place
+    if not isinstance(error, HodgeFormerError):  # nobody foresaw it
+        told = f"{sample.where}: an unexpected {type(error).__name__} ({error}); please report it"
+    else:
+        named = sample.name in str(error) or sample.where in str(error)
+        told = str(error) if named else f"{sample.where}: {error}"
+    return Problem(sample.name, split, told)
 
 
 def shape_hash(mesh: Mesh) -> str:

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from hodgeformer.containers import PartElement
 from hodgeformer.errors import CheckpointError, ConfigError
 from hodgeformer.familiarity import impression
-from hodgeformer.files import write_atomically
+from hodgeformer.files import place, write_atomically
 from hodgeformer.memory import return_freed_memory
 from hodgeformer.mesh.elements import smoothed
 from hodgeformer.mesh.io import load_mesh
@@ -223,7 +223,7 @@ class MeshPredictor:
                 names=trained.classes,
                 colors=trained.colors or class_colors(len(trained.classes)),
                 warnings=warnings,
-                path=None if isinstance(answer.owner, Mesh) else Path(answer.owner),
+                path=None if isinstance(answer.owner, Mesh) else place(answer.owner),
                 working_faces=seen.working_mesh.n_faces,
                 familiarity=familiarity,
                 up_axis=options.up,
