@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -17,6 +19,8 @@ from hodgeformer.files import place
 from hodgeformer.mesh.io import save_mesh
 from meshes import icosphere, open_grid, tetrahedron
 from tiny_models import tiny_checkpoint, write_tiny
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "predicting.md"
 
 
 def run(*words: object) -> Result:
@@ -121,6 +125,24 @@ def test_addresses_are_read_and_written_like_folders(model: Path, meshes: Path, 
     assert predicted(model, store, "--out", "memory://many/out", "--format", "ply,json,png") == ["ball.obj"]
     seen = CliRunner().invoke(app, ["check", "memory://many/meshes"])
     assert seen.exit_code == 0 and "2 meshes, 1 with something odd" in seen.stdout
+
+
+def test_the_commands_of_the_page_run(
+    meshes: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the local engine; the store is one that is here."""
+    meshes.rename(tmp_path / "scans")
+    monkeypatch.chdir(tmp_path)
+    (section,) = re.findall(r"## Many meshes\n\n```sh\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    commands = [line.partition("  #")[0] for line in section.splitlines() if "--engine" not in line]
+    assert len(commands) >= 3
+    for command in commands:
+        words = shlex.split(
+            command.replace("s3://bucket/scans", str(store / "deep")).replace("s3://bucket", "memory://many")
+        )
+        answer = CliRunner().invoke(app, words[1:])
+        assert answer.exit_code == 0, f"{command}\n{answer.output}"
+    assert (tmp_path / "out" / "deep" / "grid.ply").is_file() and place("memory://many/parts/grid.ply").is_file()
 
 
 def refused(*words: object) -> str:

@@ -54,7 +54,7 @@ class Cluster:
         """Every thing with what became of it, as they come, in no order.
 
         Each worker calls `open_worker` once, which can be sent there, and then what that gave for things in small
-        groups. The group of a worker that dies is given to another one, and in the end its things one by one; what three
+        groups. The group of a worker that dies is given to another, and in the end its things one by one; what three
         workers died of is lost, which is said in its place.
         """
         left = dict(enumerate(items))
