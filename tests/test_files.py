@@ -62,6 +62,12 @@ def test_an_address_that_cannot_be_read_here_says_what_to_do(
     assert "\n" not in str(raised.value)
 
 
+def test_addresses_without_their_package_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "upath", None)
+    with pytest.raises(ConfigError, match=r"^s3://a/b: addresses need a package: pip install 'hodgeformer\[remote\]'$"):
+        place("s3://a/b")
+
+
 def test_a_folder_that_is_not_there_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="does its folder exist"):
         write_atomically(tmp_path / "none" / "labels.txt", b"")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.containers import KIND_OF, Element, PartElement, Task
 from hodgeformer.errors import ConfigError, DataError
-from hodgeformer.files import write_atomically
+from hodgeformer.files import place, write_atomically
 from hodgeformer.mesh.elements import carry, element_areas, majority
 from hodgeformer.mesh.io import WRITTEN, save_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
@@ -186,7 +186,7 @@ class Result:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write PLY, GLB, OBJ or OFF (colored mesh), JSON, NPZ or TXT (numbers), PNG (picture) or HTML (page)."""
-        path = Path(path)
+        path = place(path)
         suffix = path.suffix.lower()
         if suffix in COLORED:
             self._save_colored(path, suffix)
@@ -209,7 +209,7 @@ class Result:
             title += f": {self.label} ({self.confidence[0]:.0%})"
         picture = render(self.mesh, **{"title": title, "up": self.up, **self._paint(), **look})
         if path is not None:
-            save_png(picture, Path(path))
+            save_png(picture, path)
         return picture
 
     def scene(self, truth: NDArray[Any] | None = None) -> Scene:
