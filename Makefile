@@ -4,7 +4,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 EXTRAS ?= dev
 
-.PHONY: demo test attack lint types docs pictures results map setup clean
+.PHONY: demo test attack lint types docs pictures results map dist setup clean
 
 demo: setup
 	$(BIN)/hodgeformer demo
@@ -33,6 +33,10 @@ results: setup
 
 map: setup
 	PYTHONPATH=tests $(BIN)/python tests/house.py
+
+dist: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt build
+	$(BIN)/python -m build
 
 setup: .venv/.installed
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hodgeformer.predict.predictor import Predictor as Predictor
     from hodgeformer.predict.result import Result as Result
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 keep_compiled_code(Path(__file__).parent)
 

@@ -52,7 +52,7 @@ def kill_predictions(wanted: int, rng: random.Random, root: Path) -> dict[str, i
         save_mesh(mesh, meshes / f"{mesh.name}.obj")
 
     def predict(out: Path) -> None:
-        words = ["predict", model, str(meshes), "--out", str(out), "--format", "ply,json,txt", "--skip-existing"]
+        words = ["predict", model, str(meshes), "--out", str(out), "--format", "ply,json,txt"]
         app(words, standalone_mode=False)
 
     predict(root / "whole")

@@ -25,7 +25,9 @@ def view(
     model: Annotated[
         str | None, typer.Argument(help="A bundled name, a run folder, or a checkpoint.", show_default=False)
     ] = None,
-    mesh: Annotated[Path | None, typer.Argument(help="A mesh to open at once.", show_default=False)] = None,
+    mesh: Annotated[
+        Path | None, typer.Argument(help="A mesh to open at once, or a folder of meshes.", show_default=False)
+    ] = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int | None,
@@ -40,7 +42,8 @@ def view(
 ) -> None:
     """See predictions in the browser, correct labels with a brush, and save them as a data set.
 
-    A single argument that is a mesh file is taken for the mesh.
+    A folder is gone through mesh by mesh, and a model can learn from what was corrected. A single argument that is a
+    mesh file, or a folder without a model in it, is taken for the mesh.
     """
     model, mesh = _told_apart(model, mesh)
     viewer = _make_viewer(model, mesh, out, faces, up)
@@ -60,9 +63,11 @@ def view(
 def _told_apart(model: str | None, mesh: Path | None) -> tuple[str | None, Path | None]:
     from hodgeformer.mesh.io import MESH_SUFFIXES
 
-    if model is not None and mesh is None and Path(model).suffix.lower() in MESH_SUFFIXES:
-        return None, Path(model)
-    return model, mesh
+    if model is None or mesh is not None:
+        return model, mesh
+    path = Path(model)
+    is_folder = path.is_dir() and not any(path.glob("*.safetensors"))
+    return (None, path) if is_folder or path.suffix.lower() in MESH_SUFFIXES else (model, None)
 
 
 def _make_viewer(model: str | None, mesh: Path | None, out: Path, faces: Any, up: Any) -> Viewer:
