@@ -12,25 +12,32 @@ from functools import lru_cache
 from llvmlite import ir
 from numba import njit
 
-from hodgeformer.ops._numba_ir import FUSE, I32, I64, VECTOR_BYTES, load, loop, real_of, splat, store, vector_code
+from hodgeformer.ops._numba_ir import (
+    FUSE,
+    I32,
+    I64,
+    VECTOR_BYTES,
+    load,
+    loop,
+    pieces,
+    real_of,
+    splat,
+    store,
+    vector_code,
+)
 
 _compiled = njit(nogil=True, cache=True, error_model="numpy")
-
-
-def pieces(width: int, bits: int) -> list[tuple[int, int]]:
-    """(start, lanes) of the vectors, each as long as still fits, that a row of `width` numbers is cut into."""
-    found, start, lanes = [], 0, 8 * VECTOR_BYTES // bits
-    while start < width:
-        while lanes > width - start:
-            lanes //= 2
-        found.append((start, lanes))
-        start += lanes
-    return found
 
 
 def _row(builder, rows, step, indices, t):
     """The address of the row that the t-th index names; step in bytes."""
     return builder.add(rows, builder.mul(builder.zext(load(builder, indices, t, I32), I64), I64(step)))
+
+
+def _side(builder, sides, t):
+    """The two indices of the t-th side."""
+    places = (builder.add(builder.mul(t, I64(2)), I64(end)) for end in (0, 1))
+    return [builder.zext(load(builder, sides, place, I32), I64) for place in places]
 
 
 def _less(builder, a, b, c):
@@ -60,10 +67,10 @@ def _push_down(builder, source, values, stride, rows, first, last, work, step, w
 
 
 @vector_code
-def _pull_up(builder, target, pivot, factor, out, values, stride, rows, first, last, work, step, width, bits):
-    """target <- pivot target - sum of values[p] work[rows[p]], and factor times that to out."""
+def _pull_up(builder, target, pivot, out, values, stride, rows, first, last, work, step, width, bits):
+    """target <- pivot target - sum of values[p] work[rows[p]], and the same to out."""
     real, parts = real_of(bits), pieces(width, bits)
-    scale, pivot = (load(builder, number, I64(0), real) for number in (factor, pivot))
+    pivot = load(builder, pivot, I64(0), real)
     start = [
         builder.fmul(load(builder, target, I64(at), ir.VectorType(real, lanes)), splat(builder, pivot, lanes))
         for at, lanes in parts
@@ -76,28 +83,25 @@ def _pull_up(builder, target, pivot, factor, out, values, stride, rows, first, l
             for (at, lanes), total in zip(parts, sums, strict=True)
         ]
 
-    for (at, lanes), total in zip(parts, loop(builder, (first, last), 1, start, body), strict=True):
-        store(builder, total, target, I64(at))
-        store(builder, builder.fmul(total, splat(builder, scale, lanes)), out, I64(at))
+    for (at, _), total in zip(parts, loop(builder, (first, last), 1, start, body), strict=True):
+        for to in (target, out):
+            store(builder, total, to, I64(at))
 
 
 @lru_cache
 def solve(n_times: int, width: int, bits: int) -> Callable[..., None]:
-    """Down the triangle and up again, for the times first <= k < last; compiled, or read from numba's cache on disk.
-
-    Rows are multiplied with `before` on the way in and with `after` on the way out.
-    """
+    """Down the triangle and up again, for the times first <= k < last; compiled, or read from numba's cache on disk."""
     size = bits // 8
     step, group = n_times * width * size, width * size
 
     @_compiled
-    def solve(first, last, order, offsets, rows, values, pivots, before, after, x, work, out):
+    def solve(first, last, order, offsets, rows, values, pivots, x, work, out):
         at_rows, at_values, at_pivots = rows.ctypes.data, values.ctypes.data, pivots.ctypes.data
-        at_work, at_out, at_after = work.ctypes.data, out.ctypes.data, after.ctypes.data
+        at_work, at_out = work.ctypes.data, out.ctypes.data
         for i in range(len(order)):
-            here, there, factor = work[i], x[order[i]], before[order[i]]
+            here, there = work[i], x[order[i]]
             for c in range(first * width, last * width):
-                here[c] = there[c] * factor
+                here[c] = there[c]
         for j in range(len(order)):
             begin, end = offsets[j], offsets[j + 1]
             for k in range(first, last):
@@ -105,11 +109,10 @@ def solve(n_times: int, width: int, bits: int) -> Callable[..., None]:
                 _push_down(column + j * step, at_values + k * size, n_times, at_rows, begin, end,
                            column, step, width, bits)  # fmt: skip
         for j in range(len(order) - 1, -1, -1):
-            begin, end = offsets[j], offsets[j + 1]
-            to, factor = at_out + order[j] * step, at_after + order[j] * size
+            begin, end, to = offsets[j], offsets[j + 1], at_out + order[j] * step
             for k in range(first, last):
                 column, pivot = at_work + k * group, at_pivots + (j * n_times + k) * size
-                _pull_up(column + j * step, pivot, factor, to + k * group, at_values + k * size, n_times, at_rows,
+                _pull_up(column + j * step, pivot, to + k * group, at_values + k * size, n_times, at_rows,
                          begin, end, column, step, width, bits)  # fmt: skip
 
     return solve

@@ -12,9 +12,6 @@ commutes with d.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -23,7 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hodgeformer.errors import BatchError
-from hodgeformer.ops.rows import TensorFields, TensorFunction, compiled_for, run_compiled
+from hodgeformer.ops.rows import TensorFields, TensorFunction, compiled_for, kernels, run_compiled
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,32 +54,25 @@ class _Spread(TensorFunction):
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: Factor) -> Tensor:
         ctx.factor = factor
-        return _solved(x, factor, masses_first=True)
+        return _solved(x * factor.masses[:, None, None].to(x), factor)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _solved(grad, ctx.factor, masses_first=False), None
+        return _solved(grad, ctx.factor) * ctx.factor.masses[:, None, None].to(grad), None
 
 
-def _solved(x: Tensor, factor: Factor, *, masses_first: bool) -> Tensor:
-    """(M + t L)^-1 M x or M (M + t L)^-1 x, in float32 or float64."""
+def _solved(x: Tensor, factor: Factor) -> Tensor:
+    """(M + t L)^-1 x, in float32 or float64."""
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     n, n_times, width = x.shape
     right = x.detach().to("cpu", dtype).reshape(n, -1)
     out, work = torch.empty_like(right), torch.empty_like(right)
-    values, pivots, masses = (t.to("cpu", dtype).contiguous() for t in (factor.values, factor.pivots, factor.masses))
+    reals = [t.to("cpu", dtype).contiguous() for t in (factor.values, factor.pivots)]
     lists = [t.cpu() for t in (factor.order, factor.offsets, factor.rows)]
-    scales = (masses, torch.ones_like(masses)) if masses_first else (torch.ones_like(masses), masses)
-    kernel = _kernels().solve(n_times, width, 8 * right.element_size())
-    run_compiled(kernel, n_times, *lists, values, pivots, *scales, right, work, out, min_rows=1)
+    kernel = kernels("spreading").solve(n_times, width, 8 * right.element_size())
+    run_compiled(kernel, n_times, *lists, *reals, right, work, out, min_rows=1)
     return out.view(x.shape).to(x)
-
-
-@lru_cache
-def _kernels() -> ModuleType:
-    """Loaded when they are first needed: what compiles them is slow to import."""
-    return import_module("hodgeformer.ops._numba_spreading")
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +125,7 @@ class _DerivativeProduct(TensorFunction):
         y, z = y.contiguous(), z.contiguous()
         ctx.save_for_backward(y, z, half)
         ctx.lists, out = lists, torch.empty_like(y)
-        kernel = _kernels().multiply(y.shape[1], 8 * y.element_size())
+        kernel = kernels("spreading").multiply(y.shape[1], 8 * y.element_size())
         run_compiled(kernel, len(y), *lists, half, y, z, out)
         return out
 
@@ -144,6 +134,6 @@ class _DerivativeProduct(TensorFunction):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         y, z, half = ctx.saved_tensors
         scaled, grad_y, grad_z = grad * half[:, None], torch.empty_like(y), torch.empty_like(z)
-        kernel = _kernels().multiply_back(y.shape[1], 8 * y.element_size())
+        kernel = kernels("spreading").multiply_back(y.shape[1], 8 * y.element_size())
         run_compiled(kernel, len(y), *ctx.lists, scaled, y, z, grad_y, grad_z)
         return grad_y, grad_z, None, None

@@ -57,6 +57,8 @@ class Batch(TensorFields):
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Batch:
         """Move to a device; dtype casts the floating tensors and leaves integers alone."""
+        if dtype is None and device is not None and self.x_in.v.device == torch.device(device):
+            return self  # a batch has some fifty tensors to look at
 
         def moved(tensor: Tensor) -> Tensor:
             return tensor.to(device, dtype if tensor.is_floating_point() else None, non_blocking=True)

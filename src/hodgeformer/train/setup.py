@@ -129,7 +129,7 @@ class Setup:
             batch_faces=train.batch_faces,
             n_faces=self.working_faces,
             seed=train.seed,
-            reads_order=model.reads_order,
+            patterned=model.patterned,
             spreads="D" in model.blocks,
             n_workers=(train.workers or 0) if workers is None else workers,
             rank=self.processes.rank,
