@@ -39,6 +39,8 @@ class TensorFields:
         def mapped(value: Any) -> Any:
             if isinstance(value, PerElement):
                 return value.map(mapped)
+            if isinstance(value, tuple):
+                return tuple(mapped(part) for part in value)
             if hasattr(value, "dtype"):  # in the pipe of a worker arrays stand in for tensors
                 return fn(value)
             return value.map(fn) if hasattr(value, "map") else value
@@ -49,6 +51,16 @@ class TensorFields:
             if name not in names and isinstance(value, TensorFields):
                 moved.__dict__[name] = value.map(fn)
         return moved
+
+
+def repeated_offsets(offsets: Tensor, copies: int) -> Tensor:
+    """Offsets of so many lists that are alike, one after another."""
+    return torch.cat([offsets[:1], *(offsets[1:] + copy * offsets[-1] for copy in range(copies))])
+
+
+def repeated_indices(indices: Tensor, n: int, copies: int) -> Tensor:
+    """Indices of rows, among so many copies of n rows."""
+    return torch.cat([indices + copy * n for copy in range(copies)])
 
 
 class TensorFunction(torch.autograd.Function):

@@ -1,8 +1,8 @@
 """What D blocks compute over a surface: values spread by an implicit step of heat, and products of derivatives.
 
 y = (M + t L)^-1 M x, each group of channels for its time. The matrix is symmetric, so the gradient is the same solve:
-x = M (M + t L)^-1 g. Nothing is iterated and nothing is dense: two passes over the entries of a sparse triangular
-factor, with channels side by side.
+x = M (M + t L)^-1 g. Nothing is dense: two passes over the entries of a sparse triangular factor, with channels side by
+side, or, on surfaces too large for one, steps of conjugate gradients.
 
 The inner product of the 1-forms dy and dz at vertices, and their wedge dy ^ dz, are quadratic in what the layers carry,
 which attention with its weighted sums is not. They are taken channel by channel; a mix of channels before them
@@ -11,8 +11,8 @@ commutes with d.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float, Int
@@ -20,7 +20,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hodgeformer.errors import BatchError
-from hodgeformer.ops.rows import TensorFields, TensorFunction, compiled_for, kernels, run_compiled
+from hodgeformer.ops.multilevel import Multilevel
+from hodgeformer.ops.rows import (
+    TensorFields,
+    TensorFunction,
+    compiled_for,
+    kernels,
+    repeated_indices,
+    repeated_offsets,
+    run_compiled,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +37,8 @@ class Factor(TensorFields):
     """M and the L D L^T of M + t L for every time, in the order of elimination.
 
     `order[i]` is the row of x that is eliminated as number i. Column j of the triangle, below its diagonal of ones:
-    rows[offsets[j]:offsets[j + 1]] with one value per time; `pivots` are one over D.
+    rows[offsets[j]:offsets[j + 1]] with one value per time; `pivots` are one over D. x may hold several `copies` of the
+    rows, one after another: channels of the same surface, which are solved side by side.
     """
 
     masses: Float[Tensor, " n"]
@@ -37,42 +47,64 @@ class Factor(TensorFields):
     rows: Int[Tensor, " nnz"]
     values: Float[Tensor, "nnz times"]
     pivots: Float[Tensor, "n times"]
+    copies: int = 1
 
     @property
     def n_times(self) -> int:
         return self.pivots.shape[1]
 
+    def repeated(self, copies: int) -> Self:
+        return replace(self, masses=self.masses.repeat(copies), copies=copies)
 
-def spread(x: Float[Tensor, "n times d"], factor: Factor) -> Float[Tensor, "n times d"]:
+    def solved(self, right: Float[Tensor, "n times d"]) -> Float[Tensor, "n times d"]:
+        """(M + t L)^-1 right, in float32 or float64."""
+        dtype = torch.float64 if right.dtype == torch.float64 else torch.float32
+        n, width = len(self.order), self.copies * right.shape[2]
+        given = right.detach().to("cpu", dtype).reshape(self.copies, n, self.n_times, -1)
+        given = given.permute(1, 2, 0, 3).reshape(n, -1)
+        out, work = torch.empty_like(given), torch.empty_like(given)
+        lists = [tensor.cpu() for tensor in (self.order, self.offsets, self.rows)]
+        reals = [tensor.to("cpu", dtype).contiguous() for tensor in (self.values, self.pivots)]
+        kernel = kernels("spreading").solve(self.n_times, width, 8 * given.element_size())
+        run_compiled(kernel, self.n_times, *lists, *reals, given, work, out, min_rows=1)
+        return out.view(n, self.n_times, self.copies, -1).permute(2, 0, 1, 3).reshape(right.shape).to(right)
+
+
+@dataclass(frozen=True, eq=False)
+class Apart(TensorFields):
+    """Meshes of which at least one is too large to eliminate, one after another, each solved in its own way."""
+
+    masses: Float[Tensor, " n"]
+    sizes: tuple[int, ...]
+    solvers: tuple[Factor | Multilevel, ...]
+
+    @property
+    def n_times(self) -> int:
+        return self.solvers[0].n_times
+
+    def solved(self, right: Float[Tensor, "n times d"]) -> Float[Tensor, "n times d"]:
+        parts = zip(self.solvers, right.split(self.sizes), strict=True)
+        return torch.cat([solver.solved(part) for solver, part in parts])
+
+
+def spread(x: Float[Tensor, "n times d"], factor: Factor | Apart) -> Float[Tensor, "n times d"]:
     """(M + t L)^-1 M x, x[:, k] with time number k. Solved on the CPU wherever x lies."""
-    if x.ndim != 3 or x.shape[:2] != factor.pivots.shape:
-        raise BatchError(f"spreading needs (n, times, channels) = {tuple(factor.pivots.shape)} + (d,), got {x.shape}")
+    expected = (len(factor.masses), factor.n_times)
+    if x.ndim != 3 or x.shape[:2] != expected:
+        raise BatchError(f"spreading needs (n, times, channels) = {expected} + (d,), got {x.shape}")
     return _Spread.of(x, factor)
 
 
 class _Spread(TensorFunction):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: Factor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, factor: Factor | Apart) -> Tensor:
         ctx.factor = factor
-        return _solved(x * factor.masses[:, None, None].to(x), factor)
+        return factor.solved(x * factor.masses[:, None, None].to(x))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _solved(grad, ctx.factor) * ctx.factor.masses[:, None, None].to(grad), None
-
-
-def _solved(x: Tensor, factor: Factor) -> Tensor:
-    """(M + t L)^-1 x, in float32 or float64."""
-    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    n, n_times, width = x.shape
-    right = x.detach().to("cpu", dtype).reshape(n, -1)
-    out, work = torch.empty_like(right), torch.empty_like(right)
-    reals = [t.to("cpu", dtype).contiguous() for t in (factor.values, factor.pivots)]
-    lists = [t.cpu() for t in (factor.order, factor.offsets, factor.rows)]
-    kernel = kernels("spreading").solve(n_times, width, 8 * right.element_size())
-    run_compiled(kernel, n_times, *lists, *reals, right, work, out, min_rows=1)
-    return out.view(x.shape).to(x)
+        return ctx.factor.solved(grad) * ctx.factor.masses[:, None, None].to(grad), None
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +121,19 @@ class Rings(TensorFields):
     face_offsets: Int[Tensor, " n_and_one"]
     sides: Int[Tensor, "corners 2"]
     inverse_masses: Float[Tensor, " n"]
+
+    def repeated(self, copies: int) -> Self:
+        """The rings of so many surfaces that are alike, one after another."""
+        n = len(self.inverse_masses)
+        return replace(
+            self,
+            edge_offsets=repeated_offsets(self.edge_offsets, copies),
+            neighbors=repeated_indices(self.neighbors, n, copies),
+            weights=self.weights.repeat(copies),
+            face_offsets=repeated_offsets(self.face_offsets, copies),
+            sides=repeated_indices(self.sides, n, copies),
+            inverse_masses=self.inverse_masses.repeat(copies),
+        )
 
 
 def derivative_product(y: Float[Tensor, "n d"], z: Float[Tensor, "n 2 d"], rings: Rings) -> Float[Tensor, "n d"]:
