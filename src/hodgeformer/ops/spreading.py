@@ -45,6 +45,16 @@ class Factor(TensorFields):
     def n_times(self) -> int:
         return self.pivots.shape[1]
 
+    def solved(self, x: Tensor) -> Tensor:
+        """(M + t L)^-1 x, in float32 or float64."""
+        dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+        right, factor = x.detach().to("cpu", dtype).contiguous(), self.map(lambda tensor: tensor.cpu())
+        out, work = torch.empty_like(right), torch.empty_like(right)
+        reals = [t.to(dtype).contiguous() for t in (factor.values, factor.pivots)]
+        lists = (factor.order, factor.offsets, factor.rows)
+        run_rows(_solve, factor.n_times, *lists, *reals, right, work, out, fastmath=("contract",), min_rows=1)
+        return out.to(x)
+
 
 def spread(x: Float[Tensor, "n times d"], factor: Factor) -> Float[Tensor, "n times d"]:
     """(M + t L)^-1 M x, x[:, k] with time number k. Solved on the CPU wherever x lies."""
@@ -57,23 +67,12 @@ class _Spread(TensorFunction):
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: Factor) -> Tensor:
         ctx.factor = factor
-        return _solved(x * factor.masses[:, None, None].to(x), factor)
+        return factor.solved(x * factor.masses[:, None, None].to(x))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _solved(grad, ctx.factor) * ctx.factor.masses[:, None, None].to(grad), None
-
-
-def _solved(x: Tensor, factor: Factor) -> Tensor:
-    """(M + t L)^-1 x, in float32 or float64."""
-    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    right, factor = x.detach().to("cpu", dtype).contiguous(), factor.map(lambda tensor: tensor.cpu())
-    out, work = torch.empty_like(right), torch.empty_like(right)
-    reals = [t.to(dtype).contiguous() for t in (factor.values, factor.pivots)]
-    lists = (factor.order, factor.offsets, factor.rows)
-    run_rows(_solve, factor.n_times, *lists, *reals, right, work, out, fastmath=("contract",), min_rows=1)
-    return out.to(x)
+        return ctx.factor.solved(grad) * ctx.factor.masses[:, None, None].to(grad), None
 
 
 def _solve(first, last, order, offsets, rows, values, pivots, x, work, out):  # type: ignore[no-untyped-def]
@@ -142,19 +141,19 @@ def wedge_product(y: Float[Tensor, "n d"], z: Float[Tensor, "n d"], rings: Rings
 
 
 def reference_inner_product(y: Tensor, z: Tensor, rings: Rings) -> Tensor:
-    i, j = _owners(rings.edge_offsets, len(rings.neighbors)), rings.neighbors.long()
+    i, j = _owners(rings.edge_offsets, rings.neighbors.shape[0]), rings.neighbors.long()
     terms = rings.weights.to(y)[:, None] * (y[j] - y[i]) * (z[j] - z[i])
     return torch.zeros_like(y).index_add(0, i, terms) * (rings.inverse_masses.to(y) / 2)[:, None]
 
 
 def reference_wedge_product(y: Tensor, z: Tensor, rings: Rings) -> Tensor:
-    i, (a, b) = _owners(rings.face_offsets, len(rings.sides)), rings.sides.long().unbind(1)
+    i, (a, b) = _owners(rings.face_offsets, rings.sides.shape[0]), rings.sides.long().unbind(1)
     terms = (y[a] - y[i]) * (z[b] - z[i]) - (y[b] - y[i]) * (z[a] - z[i])
     return torch.zeros_like(y).index_add(0, i, terms) * (rings.inverse_masses.to(y) / 6)[:, None]
 
 
 def _owners(offsets: Tensor, total: int) -> Tensor:
-    vertices = torch.arange(len(offsets) - 1, device=offsets.device)
+    vertices = torch.arange(offsets.shape[0] - 1, device=offsets.device)
     return torch.repeat_interleave(vertices, offsets.diff(), output_size=total)
 
 
