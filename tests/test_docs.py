@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -114,6 +115,37 @@ def test_from_folder_to_model_as_the_page_says(desk: Path, monkeypatch: pytest.M
     for block in blocks("own-data.md", "python"):
         exec(block, names)
     assert len(names["result"].labels) > 200
+
+
+@pytest.mark.slow
+def test_exporting_and_serving_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("prometheus_client", reason="needs the server: pip install 'hodgeformer[serve]'")
+    if shutil.which("curl") is None:
+        pytest.skip("curl not found; install it, on Debian with: apt install curl")
+    from hodgeformer.data.figures import figure
+    from hodgeformer.mesh.io import save_mesh
+
+    (tmp_path / "scans").mkdir()
+    for i, name in enumerate(("scan.stl", "scans/a.obj", "scans/b.ply")):
+        save_mesh(figure(np.random.default_rng(i), n_faces=300)[0], tmp_path / name)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    exporting, serving, asking = blocks("deploying.md", "sh")
+    subprocess.run(shlex.split(exporting), cwd=tmp_path, env=environment, capture_output=True, check=True)
+    monkeypatch.chdir(tmp_path)
+    exec(blocks("deploying.md", "python")[0], {})
+    assert (tmp_path / "scan.ply").is_file()
+    words = shlex.split(serving.replace("8000", "0"))
+    with subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = re.findall(r"http://127.0.0.1:(\d+)", server.stdout.readline())[0]
+        try:
+            for command in asking.replace("8000", port).splitlines():
+                subprocess.run(shlex.split(command), cwd=tmp_path, capture_output=True, check=True, timeout=100)
+        finally:
+            server.terminate()
+    assert server.returncode == 0
+    written = ("scan.json", "scan.glb", "both.json", "both.zip", "metrics.txt")
+    assert all((tmp_path / name).stat().st_size > 500 for name in written)
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))

@@ -98,11 +98,11 @@ class Incidence(TensorFields):
 
     @property
     def n_out(self) -> int:
-        return len(self.offsets) - 1
+        return self.offsets.shape[0] - 1
 
     @property
     def n_in(self) -> int:
-        return len(self.t_offsets) - 1
+        return self.t_offsets.shape[0] - 1
 
     def apply(self, x: Float[Tensor, "n_in ..."]) -> Float[Tensor, "n_out ..."]:
         """A x, over the first dimension."""
@@ -153,14 +153,14 @@ def _signed_gather(x: Tensor, a: Incidence, transposed: bool) -> Tensor:
     offsets, indices, signs = (
         (a.t_offsets, a.t_indices, a.t_signs) if transposed else (a.offsets, a.indices.flatten(), a.signs.flatten())
     )
-    out = torch.empty(len(offsets) - 1, *x.shape[1:], dtype=x.dtype, device=x.device)
+    out = torch.empty(offsets.shape[0] - 1, *x.shape[1:], dtype=x.dtype, device=x.device)
     if out.numel() == 0:
         return out
     if compiled_for(x) and x.numel():
         run_rows(_add_rows, len(out), offsets, indices, signs, *_flat(x.detach()), out.reshape(len(out), -1))
         return out
     lengths = offsets[1:] - offsets[:-1]
-    rows = torch.repeat_interleave(torch.arange(len(out), device=x.device), lengths, output_size=len(indices))
+    rows = torch.repeat_interleave(torch.arange(out.shape[0], device=x.device), lengths, output_size=indices.shape[0])
     shape = (-1, *[1] * (x.ndim - 1))
     return out.zero_().index_add_(0, rows, x[indices.long()] * signs.to(x.dtype).view(shape))
 

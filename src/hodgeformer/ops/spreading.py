@@ -89,7 +89,7 @@ class Apart(TensorFields):
 
 def spread(x: Float[Tensor, "n times d"], factor: Factor | Apart) -> Float[Tensor, "n times d"]:
     """(M + t L)^-1 M x, x[:, k] with time number k. Solved on the CPU wherever x lies."""
-    expected = (len(factor.masses), factor.n_times)
+    expected = (factor.masses.shape[0], factor.n_times)
     if x.ndim != 3 or x.shape[:2] != expected:
         raise BatchError(f"spreading needs (n, times, channels) = {expected} + (d,), got {x.shape}")
     return _Spread.of(x, factor)
@@ -151,16 +151,16 @@ def derivative_product(y: Float[Tensor, "n d"], z: Float[Tensor, "n 2 d"], rings
 
 def reference_derivative_product(y: Tensor, z: Tensor, rings: Rings) -> Tensor:
     p, q = z.unbind(1)
-    i, j = _owners(rings.edge_offsets, len(rings.neighbors)), rings.neighbors.long()
+    i, j = _owners(rings.edge_offsets, rings.neighbors.shape[0]), rings.neighbors.long()
     inner = rings.weights.to(y)[:, None] * (y[j] - y[i]) * (p[j] - p[i])
     total = torch.zeros_like(y).index_add(0, i, inner)
-    i, (a, b) = _owners(rings.face_offsets, len(rings.sides)), rings.sides.long().unbind(1)
+    i, (a, b) = _owners(rings.face_offsets, rings.sides.shape[0]), rings.sides.long().unbind(1)
     wedge = (y[a] - y[i]) * (q[b] - q[i]) - (y[b] - y[i]) * (q[a] - q[i])
     return total.index_add(0, i, wedge / 3) * (rings.inverse_masses.to(y) / 2)[:, None]
 
 
 def _owners(offsets: Tensor, total: int) -> Tensor:
-    vertices = torch.arange(len(offsets) - 1, device=offsets.device)
+    vertices = torch.arange(offsets.shape[0] - 1, device=offsets.device)
     return torch.repeat_interleave(vertices, offsets.diff(), output_size=total)
 
 
