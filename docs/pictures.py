@@ -26,6 +26,7 @@ from hodgeformer.train.fit import fit
 
 IMAGES = Path(__file__).parent / "images"
 SEEDS = (5, 11, 2)
+_SHORT = ("train.epochs=12", "train.eval_every=1", "model.d_model=48", "model.n_heads=2")  # minutes
 _COLORS = 256  # of the palette that keeps the files small
 
 
@@ -77,7 +78,7 @@ def report() -> None:
     """The curves of a short run, as its report shows them."""
     with tempfile.TemporaryDirectory() as folder:
         write_folder(synthetic_figures(n_train=40, n_test=8, n_faces=300), Path(folder) / "figures")
-        fit(Path(folder) / "figures", Path(folder) / "run", settings=["train.epochs=12", "train.eval_every=1"])
+        fit(Path(folder) / "figures", Path(folder) / "run", settings=_SHORT)
         with browsing() as page:
             page.goto((Path(folder) / "run" / "report.html").as_uri())
             save(_pixels(page.locator(".charts").screenshot()), "report.png")

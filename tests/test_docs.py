@@ -148,14 +148,17 @@ def test_exporting_and_serving_as_the_page_says(tmp_path: Path, monkeypatch: pyt
     assert all((tmp_path / name).stat().st_size > 500 for name in written)
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+OTHERS = ("README.md", "CONTRIBUTING.md", "Dockerfile", ".github/ISSUE_TEMPLATE/bug.yml")
+
+
+@pytest.mark.parametrize("page", [*sorted(f"docs/{path.name}" for path in DOCS.glob("*.md")), *OTHERS])
 def test_commands_of_every_page_exist(page: str, reference: ModuleType) -> None:
     """Verbs and options that a page names are those of the program."""
     known = {
         name: {word for row in rows for word in re.findall(r"--[\w-]+", row.name)}
         for name, _, rows in reference.verbs()
     }
-    for line in re.findall(r"hodgeformer (?!\.)[^\n`#]*", (DOCS / page).read_text()):
+    for line in re.findall(r"hodgeformer (?!\.)[^\n`#]*", (ROOT / page).read_text()):
         words = line.split()
         verb = f"hodgeformer {words[0]}"
         if verb not in known:
@@ -196,3 +199,5 @@ def test_the_site_is_built_without_a_warning_and_without_network(tmp_path: Path)
     for page in (tmp_path / "site").rglob("*.html"):
         outside = re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(https?:|//)', page.read_text())
         assert not outside, page.name
+    for style in (tmp_path / "site").rglob("*.css"):
+        assert not re.search(r"url\(['\"]?(https?:|//)|@import", style.read_text()), style.name
