@@ -152,6 +152,13 @@ def test_what_is_too_large_is_refused(client: TestClient, kind: str) -> None:
     assert "larger than 1 MB" in told(answer, 413)
 
 
+def test_where_all_places_are_taken_clients_are_told_when_to_come_again(predictor: Predictor) -> None:
+    with TestClient(create_app(Service(predictor, Limits(workers=1, queue=-1))), base_url=BASE) as client:
+        answer = client.post("/predict", content=b"")
+        assert "try again later" in told(answer, 503) and answer.headers["retry-after"] == "5"
+        assert client.get("/health").status_code == 200
+
+
 def test_a_mesh_cannot_pull_in_other_files(client: TestClient, tmp_path: Path, files: list[Path]) -> None:
     (tmp_path / "secret.bin").write_bytes(bytes(36))
     gltf = {"asset": {"version": "2.0"}, "buffers": [{"uri": f"../../../../..{tmp_path}/secret.bin", "byteLength": 36}]}

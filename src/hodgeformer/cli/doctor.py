@@ -18,7 +18,10 @@ _NEEDED = (
     "torch", "numpy", "scipy", "numba", "pydantic", "typer", "rich", "safetensors",
     "jaxtyping", "pillow",
 )  # fmt: skip
-_EXTRAS = {"view": ("starlette", "uvicorn"), "hub": ("huggingface_hub",), "track": ("tensorboard", "wandb")}
+_EXTRAS = {
+    "view": ("starlette", "uvicorn"), "serve": ("prometheus_client", "python_multipart"), "runtime": ("onnxruntime",),
+    "export": ("onnx",), "hub": ("huggingface_hub",), "track": ("tensorboard", "wandb"),
+}  # fmt: skip
 _VARIABLES = ("HODGEFORMER_DATA", "HODGEFORMER_OFFLINE", "OMP_NUM_THREADS", "NO_COLOR")
 
 

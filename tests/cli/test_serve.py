@@ -1,0 +1,38 @@
+"""`hodgeformer serve` from the command line, where it does not come to serving."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("prometheus_client", reason="needs the server: pip install 'hodgeformer[serve]'")
+
+from typer.testing import CliRunner
+
+from hodgeformer.cli import app as command_line
+from tiny_models import write_tiny
+
+
+def refused(*words: str | Path) -> str:
+    found = CliRunner().invoke(command_line, ["serve", *map(str, words)])
+    assert found.exit_code == 2
+    assert found.stderr.count("\n") == 1
+    return found.stderr
+
+
+def test_wrong_use_is_one_line(tmp_path: Path) -> None:
+    assert "no-such-model: there is no such file or folder" in refused("no-such-model")
+    assert "there is no such file" in refused("none.onnx")
+    assert "--device cuda: exported models run on the processor" in refused("none.onnx", "--device", "cuda")
+    assert "--token: a header holds" in refused("human", "--token", "schlüssel")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "try another --port" in refused(write_tiny(tmp_path), "--port", str(taken.getsockname()[1]))
+
+
+def test_a_missing_extra_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "hodgeformer.server.service", raising=False)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    assert "pip install 'hodgeformer[serve]'" in refused("human")
