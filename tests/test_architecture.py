@@ -29,7 +29,7 @@ from house import (
 LEVELS = [
     {"errors"},
     {"containers", "files", "memory", "palette", "settings", "threads"},
-    {"mesh", "ops"},
+    {"mesh", "ops", "cluster"},
     {"packed", "familiarity"},
     {"nn"},
     {"trained"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 import secrets
@@ -29,9 +30,11 @@ def place(address: str | os.PathLike[str]) -> Path:
     protocol, sign, _ = str(address).partition("://")
     if not sign:
         return Path(address)
-    from fsspec.registry import known_implementations
-    from upath import UPath
-
+    try:
+        from fsspec.registry import known_implementations
+        from upath import UPath
+    except ImportError:
+        raise ConfigError(f"{address}: addresses need a package: pip install 'hodgeformer[remote]'") from None
     try:
         found: Any = UPath(str(address))
         _ = found.fs  # looks for the package that speaks the protocol
@@ -42,6 +45,29 @@ def place(address: str | os.PathLike[str]) -> Path:
     except ValueError as error:
         raise ConfigError(f"{address}: not an address that can be read ({error})") from None
     return Path(found.path) if protocol in ("file", "local") else cast(Path, found)
+
+
+def files_below(folder: Path) -> list[Path]:
+    """All files of a folder and below, in order, wherever it is."""
+    if not isinstance(folder, Path):  # one request lists them
+        return sorted(_at(folder, name) for name in folder.fs.find(folder.path))
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def files_matching(pattern: str) -> list[Path]:
+    """The files that a pattern with `*`, `**`, `?` or `[...]` names, in order."""
+    whole = place(pattern)
+    if not isinstance(whole, Path):
+        return sorted(
+            _at(whole, name) for name, held in whole.fs.glob(whole.path, detail=True).items() if held["type"] == "file"
+        )
+    # Path.glob takes no absolute patterns.
+    return [Path(name) for name in sorted(glob.glob(str(whole), recursive=True)) if Path(name).is_file()]  # noqa: PTH207
+
+
+def _at(other: Any, name: str) -> Path:
+    """What a store calls by this name, as a place."""
+    return place(other.fs.unstrip_protocol(name))
 
 
 def write_atomically(path: Path, content: bytes, failing: Callable[[str], Exception] = OutputError) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 GIGABYTE = 2**30
+_sharing = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4  # of glibc's malloc.h
 
 
@@ -39,7 +40,13 @@ def free_memory() -> int:
     limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
     if limit.is_file() and (most := limit.read_text().strip()) != "max":
         known.append(int(most) - int(used.read_text()))
-    return max(0, min(known))
+    return max(0, min(known)) // _sharing
+
+
+def share_memory(n_processes: int) -> None:
+    """From now on only a part of what is free may be used here: so many processes of the machine do the same."""
+    global _sharing  # noqa: PLW0603 - of the process, like all that is said here
+    _sharing = n_processes
 
 
 def keep_freed_memory() -> bool:

@@ -62,7 +62,8 @@ def test_folder_keeps_its_shape_and_the_meshes_their_order(model: Path, folder: 
     written = sorted(
         str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()
     )
-    assert written == ["ball.json", "ball.ply", "deep/ball.json", "deep/ball.ply", "grid.json", "grid.ply"]
+    results = ["ball.json", "ball.ply", "deep/ball.json", "deep/ball.ply", "grid.json", "grid.ply"]
+    assert written == [".done/ball.json", ".done/deep/ball.json", ".done/grid.json", *results]
     content = json.loads((tmp_path / "out" / "ball.json").read_text())
     colored = load_mesh(tmp_path / "out" / "ball.ply")
     np.testing.assert_array_equal(colored.faces, icosphere(2).faces)

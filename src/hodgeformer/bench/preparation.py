@@ -19,8 +19,7 @@ from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
-from hodgeformer.mesh.patterns import sparsity_patterns
-from hodgeformer.mesh.prepare import PrepareConfig, prepare
+from hodgeformer.mesh.prepare import PrepareConfig, patterns_of, prepare
 from hodgeformer.mesh.topology import MeshComplex
 from hodgeformer.predict.inference import see
 from hodgeformer.predict.predictor import Predictor
@@ -48,8 +47,7 @@ def _cost(name: str, mesh: Mesh, config: PrepareConfig, n_threads: int, target: 
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
 
     def patterns() -> object:
-        sizes = config.row_sizes(topology.n)
-        return sparsity_patterns(topology, vertices, sizes=sizes, seed=0, n_threads=n_threads)
+        return patterns_of(topology, vertices, config, topology.n, 0, n_threads)
 
     total = median_seconds(lambda: prepare(mesh, config, n_threads=n_threads), repeat)
     product = product_seconds(n_threads)

@@ -4,32 +4,47 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from hodgeformer.cli.results import (
+    AddressOption,
+    EngineOption,
     JsonOption,
     QuietOption,
+    WorkersOption,
     bar,
+    chosen_cluster,
     mesh_files,
     one_line,
     print_failed,
     print_rows,
     table_console,
 )
+from hodgeformer.files import place
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from hodgeformer.cluster import Cluster
     from hodgeformer.data.census import Census
     from hodgeformer.mesh.check import MeshReport
 
 
 def check(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(help="A mesh, a folder of meshes, or a data set: its folder or its name.")],
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH", help="A mesh, a folder of meshes (here or at an address), or a data set: folder or name."
+        ),
+    ],
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
+    address: AddressOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -40,10 +55,12 @@ def check(
 
     Exit code 0: all can be used, odd or not. 1: some cannot, each is named. 2: wrong use.
     """
+    path = place(text)
+    cluster = chosen_cluster(engine, workers, address, [path])
     if (path / "dataset.toml").is_file() or (not path.exists() and _is_data_name(path)):
-        _check_data(str(path), quiet=quiet, as_json=as_json)
+        _check_data(text, cluster, quiet=quiet, as_json=as_json)
         return
-    found = _inspect(mesh_files(path) if path.is_dir() else [path], quiet=quiet)
+    found = _inspect(mesh_files(path) if path.is_dir() else [path], cluster, quiet=quiet)
     errors = {file: error for file, error in found.items() if isinstance(error, Exception)}
     reports = {file: report for file, report in found.items() if not isinstance(report, Exception)}
     if as_json:
@@ -67,14 +84,14 @@ def _is_data_name(path: Path) -> bool:
     return str(path) in get_args(DataName)
 
 
-def _check_data(spec: str, *, quiet: bool, as_json: bool) -> None:
+def _check_data(spec: str, cluster: Cluster | None, *, quiet: bool, as_json: bool) -> None:
     """Exit code 1: some meshes cannot be used, or a shape is in several splits."""
     from hodgeformer.data.census import take_census
     from hodgeformer.data.open import open_dataset
 
     dataset = open_dataset(spec)
     with bar("checking", quiet=quiet) as told:
-        census = take_census(dataset, progress=told)
+        census = take_census(dataset, progress=told, over=cluster.over if cluster else None)
     if as_json:
         print(json.dumps(census.to_dict(), indent=2))
     else:
@@ -130,20 +147,28 @@ def _share(n: int, total: int) -> str:
     return f"{n:,} ({n / max(total, 1):.1%})"
 
 
-def _inspect(files: list[Path], *, quiet: bool) -> dict[Path, MeshReport | Exception]:
+def _inspect(files: list[Path], cluster: Cluster | None, *, quiet: bool) -> dict[Path, MeshReport | Exception]:
+    found: dict[Path, MeshReport | Exception] = {}
+    with bar("checking", quiet=quiet) as told:
+        each = cluster.over(_inspected, files) if cluster else ((file, _inspected(file)) for file in files)
+        with closing(each) as inspected:
+            told(0, len(files))
+            for file, report in inspected:
+                if isinstance(report, Exception):
+                    report.add_note(f"{file}:")
+                found[file] = report
+                told(len(found), len(files))
+    return {file: found[file] for file in files}
+
+
+def _inspected(file: Path) -> MeshReport | Exception:
     from hodgeformer.mesh.check import check_mesh
     from hodgeformer.mesh.io import load_mesh
 
-    found: dict[Path, MeshReport | Exception] = {}
-    with bar("checking", quiet=quiet) as told:
-        for done, file in enumerate(files):
-            told(done, len(files))
-            try:
-                found[file] = check_mesh(load_mesh(file))
-            except Exception as error:  # one bad file never stops a folder
-                error.add_note(f"{file}:")
-                found[file] = error
-    return found
+    try:
+        return check_mesh(load_mesh(file))
+    except Exception as error:  # one bad file never stops a folder
+        return error
 
 
 def _print_folder(found: dict[Path, MeshReport | Exception], folder: Path) -> None:

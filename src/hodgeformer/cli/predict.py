@@ -2,52 +2,63 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import re
 import sys
-from collections import Counter
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path, PurePath, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from hodgeformer.cli.results import (
+    AddressOption,
+    EngineOption,
     FacesOption,
     JsonOption,
     ModelArgument,
     QuietOption,
     UpOption,
+    WorkersOption,
     bar,
+    chosen_cluster,
     mesh_files,
     one_line,
     print_failed,
 )
 from hodgeformer.errors import ConfigError, MeshError
+from hodgeformer.files import files_matching, place
 
 if TYPE_CHECKING:
-    from hodgeformer.predict.predictor import Predictor
-    from hodgeformer.predict.result import Result
+    from hodgeformer.cluster import Cluster
+    from hodgeformer.predict.many import Job, Order, Predicted
+    from hodgeformer.predict.predictor import Predictor, Report
 
 
 @dataclass
 class _Done:
-    """What came of the inputs."""
+    """What came of the inputs, in this run and before it."""
 
-    written: dict[Path, list[Path]] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
-    records: list[dict[str, Any]] = field(default_factory=list)
+    before: dict[Path, Predicted]
+    now: dict[Path, Predicted] = field(default_factory=dict)
     errors: dict[Path, Exception] = field(default_factory=dict)
-    unfamiliar: int = 0
     stopped: bool = False
+
+    @property
+    def unfamiliar(self) -> bool:
+        return any(predicted.unfamiliar for predicted in (*self.before.values(), *self.now.values()))
 
 
 def predict(
     context: typer.Context,
     model: ModelArgument,
-    paths: Annotated[list[str], typer.Argument(help="Mesh files, folders that are searched for meshes, or globs.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder to write into.")] = Path("predictions"),
+    paths: Annotated[
+        list[str],
+        typer.Argument(help="Mesh files, folders that are searched for meshes, or globs; here or at addresses."),
+    ],
+    out: Annotated[str, typer.Option("--out", help="The folder to write into, or an address.")] = "predictions",
     formats: Annotated[
         str | None,
         typer.Option(
@@ -77,39 +88,50 @@ def predict(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit code 1 if a mesh is unlike those that the model knows.")
     ] = False,
-    skip_existing: Annotated[
-        bool, typer.Option("--skip-existing", help="Leave out meshes whose results are there: go on after a stop.")
+    again: Annotated[
+        bool, typer.Option("--again", help="Predict all anew, also meshes that were done before and did not change.")
     ] = False,
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
+    address: AddressOption = None,
     device: Annotated[str, typer.Option("--device", help="Where to compute: cpu, cuda, cuda:1, ...")] = "cpu",
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Segment or classify meshes. Results are on the original meshes, in the order of their files.
 
+    Of several meshes those are left out whose results are in the folder already, made by the same model with the same
+    options from files that did not change since: a run that was stopped goes on, and new files are added.
+
     Exit code 0: all done. 1: some files could not be used, each is named, or with --strict are unlike what the model
     knows. 2: wrong use, or nothing could be done. 130: stopped by Ctrl-C or SIGTERM; what is done is kept.
     """
+    from hodgeformer.predict.many import Job, done_before
     from hodgeformer.predict.predictor import Predictor
 
-    inputs = _resolve_inputs(paths)
-    predictor = Predictor.load(model, device)
-    suffixes = _suffixes(formats, predictor, split_parts)
-    targets = _named_outputs(inputs, out, suffixes)
-    if skip_existing:
-        targets = {path: target for path, target in targets.items() if not _is_there(target, suffixes)}
-    options = {"faces": faces, "memory": _bytes(memory), "smooth": smooth, "tta": tta, "element": element, "up": up}
-    done = _predict_all(
-        predictor, targets, suffixes, split_parts=split_parts, quiet=quiet, as_json=as_json, options=options
+    inputs, folder = _resolve_inputs(paths), place(out)
+    cluster = chosen_cluster(engine, workers, address, [folder, *inputs], on_gpu=device.startswith("cuda"))
+    predictor = Predictor.load(model, "cpu" if cluster else device)
+    job = Job(
+        model=model,
+        out=folder,
+        suffixes=_suffixes(formats, predictor, split_parts),
+        options={"faces": faces, "memory": _bytes(memory), "smooth": smooth, "tta": tta, "element": element, "up": up},
+        device="cuda" if cluster and cluster.on_gpu else device,  # a worker sees the one that it was given
+        split_parts=split_parts,
+        with_content=as_json,
     )
-    if len(paths) == 1 and len(inputs) == 1 and done.errors and not Path(paths[0]).is_dir():
+    orders = job.orders(inputs)
+    # Whoever names one mesh wants its answer.
+    done = _Done({} if again or len(orders) == 1 else done_before(orders))
+    left = [order for order in orders if order.path not in done.before]
+    _predict_all(job, predictor, cluster, left, done, quiet=quiet)
+    if len(paths) == 1 and len(inputs) == 1 and done.errors and not place(paths[0]).is_dir():
         raise next(iter(done.errors.values()))
-    _report(done, model, out, context, as_json=as_json)
+    _report(done, job, orders, context)
     if done.stopped:
-        left = len(targets) - len(done.written) - len(done.errors)
-        print(
-            f"hodgeformer: stopped, {left} meshes are left; go on with the same words and --skip-existing",
-            file=sys.stderr,
-        )
+        n_left = len(left) - len(done.now) - len(done.errors)
+        print(f"hodgeformer: stopped, {n_left} meshes are left; go on with the same words", file=sys.stderr)
         raise typer.Exit(130)
     if done.errors or (strict and done.unfamiliar):
         raise typer.Exit(1)
@@ -126,153 +148,98 @@ def _bytes(text: str | None) -> int | None:
         raise ConfigError(f"--memory {text}: expected a size such as 4GB or 800MB") from None
 
 
-def _resolve_inputs(paths: list[str]) -> dict[Path, Path]:
+def _resolve_inputs(paths: list[str]) -> dict[Path, PurePath]:
     """Mesh files, each once, in the order given, and their place below the folder that was named (or their own name).
 
     A file that does not exist is kept, to be reported with the others.
     """
-    found: dict[Path, Path] = {}
+    found: dict[Path, PurePath] = {}
     for text in paths:
-        for path, place in _resolved(text).items():
-            found.setdefault(path, place)
+        for path, below in _resolved(text).items():
+            found.setdefault(path, below)
     return found
 
 
-def _resolved(text: str) -> dict[Path, Path]:
-    path = Path(text)
+def _resolved(text: str) -> dict[Path, PurePath]:
+    path = place(text)
     if path.is_dir():
-        return {file: file.relative_to(path) for file in mesh_files(path)}
-    if not path.exists() and any(letter in text for letter in "*?["):
-        # Path.glob takes no absolute patterns.
-        matches = [Path(match) for match in sorted(glob.glob(text, recursive=True)) if Path(match).is_file()]  # noqa: PTH207
+        return {file: PurePosixPath(str(file.relative_to(path))) for file in mesh_files(path)}
+    if any(letter in text for letter in "*?[") and not path.exists():
+        matches = files_matching(text)
         if not matches:
             raise MeshError(f"{text}: no file matches")
-        return {match: Path(match.name) for match in matches}
-    return {path: Path(path.name)}
+        return {match: PurePosixPath(match.name) for match in matches}
+    return {path: PurePosixPath(path.name)}
 
 
-def _named_outputs(inputs: dict[Path, Path], out: Path, suffixes: list[str]) -> dict[Path, Path]:
-    """For each input the output without suffix. Inputs that share a name keep their suffix in it.
-
-    Nothing that was given is ever overwritten.
-    """
-    stems = Counter(place.with_suffix("") for place in inputs.values())
-    targets = {}
-    for path, place in inputs.items():
-        stem = place.with_suffix("")
-        targets[path] = out / (stem if stems[stem] == 1 else place)
-    taken = Counter(targets.values())
-    read = {path.resolve() for path in inputs}
-    for path, target in targets.items():
-        if taken[target] > 1:
-            raise ConfigError(f"{path}: several inputs would be written as {target}; name their folder")
-        for suffix in suffixes:
-            written = target.with_name(target.name + suffix)
-            if written.resolve() in read:
-                raise ConfigError(f"{written} would be overwritten by its own result; choose another --out")
-    return targets
-
-
-def _is_there(target: Path, suffixes: list[str]) -> bool:
-    return bool(suffixes) and all(target.with_name(target.name + suffix).is_file() for suffix in suffixes)
-
-
-def _suffixes(formats: str | None, predictor: Predictor, split_parts: bool) -> list[str]:
+def _suffixes(formats: str | None, predictor: Predictor, split_parts: bool) -> tuple[str, ...]:
     from hodgeformer.predict.result import FORMATS
 
     whole = predictor.checkpoint.model.target_kind is None
     if split_parts and (whole or predictor.checkpoint.model.task != "segmentation"):
         raise ConfigError(f"--split-parts needs a segmentation; '{predictor.checkpoint.name}' is none")
     if formats is None:
-        return [".json"] if whole else [".ply", ".json"]
+        return (".json",) if whole else (".ply", ".json")
     suffixes = [f".{name.strip().lower().lstrip('.')}" for name in formats.split(",") if name.strip()]
     suffixes = [suffix for suffix in suffixes if suffix != ".none"]
     unknown = [suffix for suffix in suffixes if suffix not in FORMATS]
     if unknown:
         raise ConfigError(f"--format {unknown[0][1:]} is not known; use {', '.join(s[1:] for s in FORMATS)} or none")
-    return list(dict.fromkeys(suffixes))
+    return tuple(dict.fromkeys(suffixes))
 
 
 def _predict_all(
-    predictor: Predictor,
-    targets: dict[Path, Path],
-    suffixes: list[str],
-    *,
-    split_parts: bool,
-    quiet: bool,
-    as_json: bool,
-    options: dict[str, Any],
-) -> _Done:
-    done = _Done()
+    job: Job, predictor: Predictor, cluster: Cluster | None, orders: list[Order], done: _Done, *, quiet: bool
+) -> None:
     with bar("predicting", quiet=quiet) as told:
 
         def worked(share: float) -> None:
-            told(len(done.written) + len(done.errors) + share, len(targets))
+            told(len(done.now) + len(done.errors) + share, len(orders))
 
-        def failed(path: Any, error: Exception) -> None:
-            error.add_note(f"{path}:")
-            done.errors[Path(path)] = error
-            worked(0)
-
-        try:
-            for result in predictor.predict_many(targets, on_error=failed, report=worked, **options):
-                assert result.path is not None
-                try:
-                    _write(result, targets[result.path], suffixes, split_parts, done, as_json=as_json)
+        with closing(_outcomes(job, predictor, cluster, orders, worked)) as outcomes:
+            try:
+                for order, outcome in outcomes:
+                    if isinstance(outcome, Exception):
+                        outcome.add_note(f"{order.path}:")
+                        done.errors[order.path] = outcome
+                    else:
+                        done.now[order.path] = outcome
                     worked(0)
-                except Exception as error:  # a full disk, a name that cannot be written: the others go on
-                    failed(result.path, error)
-        except KeyboardInterrupt:
-            done.stopped = True
-    return done
+            except KeyboardInterrupt:
+                done.stopped = True
 
 
-def _write(result: Result, target: Path, suffixes: list[str], split_parts: bool, done: _Done, *, as_json: bool) -> None:
-    from hodgeformer.mesh.io import save_mesh
-
-    assert result.path is not None
-    written = [target.with_name(target.name + suffix) for suffix in suffixes]
-    if written or split_parts:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    for path in written:
-        result.save(path)
-    if split_parts:
-        for name, part in result.parts():
-            plain = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)
-            written.append(target.with_name(f"{target.name}_{plain}.ply"))
-            save_mesh(part, written[-1])
-    done.written[result.path] = written
-    done.unfamiliar += bool(result.warnings)
-    if as_json:
-        done.records.append(_record(result, written))
+def _outcomes(
+    job: Job, predictor: Predictor, cluster: Cluster | None, orders: list[Order], report: Report
+) -> Generator[tuple[Order, Predicted | Exception]]:
+    if cluster is None or not orders:
+        yield from zip(orders, job.work(predictor, orders, report), strict=True)
     else:
-        done.lines.append(f"{result.path}: {_answer(result)}")
+        yield from cluster.spread(job.opened, orders)
 
 
-def _record(result: Result, written: list[Path]) -> dict[str, Any]:
-    record = result.to_dict()
-    if result.task == "segmentation":
-        # Long; --format json writes them.
-        del record["probabilities"]
-    return record | {"written": [str(path) for path in written]}
-
-
-def _answer(result: Result) -> str:
-    """A line for a person, and one for each thing to know."""
-    known = "" if result.familiarity is None else f"familiarity {result.familiarity:.2f}"
-    unlike = (f"unlike what the model knows: {text}" for text in result.warnings)
-    return "\n  ".join([result.summary, *filter(None, [result.resolution, known, *unlike])])
-
-
-def _report(done: _Done, model: str, out: Path, context: typer.Context, *, as_json: bool) -> None:
-    if as_json:
-        failed = [{"file": str(path), "error": one_line(error, path)} for path, error in done.errors.items()]
-        print(json.dumps({"model": model, "results": done.records, "failed": failed}, allow_nan=False))
+def _report(done: _Done, job: Job, orders: list[Order], context: typer.Context) -> None:
+    now = {order.path: done.now[order.path] for order in orders if order.path in done.now}
+    if job.with_content:
+        content = {
+            "model": job.model,
+            "results": [predicted.content for predicted in now.values()],
+            "failed": [{"file": str(path), "error": one_line(error, path)} for path, error in done.errors.items()],
+            "done_before": [
+                {"file": str(path), "written": [str(file) for file in predicted.written]}
+                for path, predicted in done.before.items()
+            ],
+        }
+        print(json.dumps(content, allow_nan=False))
     else:
-        for line in done.lines:
-            print(line)
+        for path, predicted in now.items():
+            print(f"{path}: {predicted.answer}")
     print_failed(done.errors, context)
-    if not as_json:
-        n_files = sum(len(paths) for paths in done.written.values())
-        summary = f"{len(done.written)} of {len(done.written) + len(done.errors)} meshes done"
-        print(f"{summary}, {n_files} files in {out}" if n_files else summary)
+    if not job.with_content:
+        n_files = sum(len(predicted.written) for predicted in now.values())
+        parts = [f"{len(now)} of {len(now) + len(done.errors)} meshes done"] if len(done.before) < len(orders) else []
+        if n_files:
+            parts.append(f"{n_files} files in {job.out}")
+        if done.before:
+            parts.append(f"{len(done.before)} were done before (--again does them anew)")
+        print(", ".join(parts))

@@ -7,18 +7,20 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hodgeformer.errors import HodgeFormerError, MeshError
-from hodgeformer.files import write_atomically
+from hodgeformer.errors import ConfigError, HodgeFormerError, MeshError
+from hodgeformer.files import files_below, write_atomically
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from hodgeformer.cluster import Cluster
 
 Row = Mapping[str, Any]
 ModelArgument = Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")]
@@ -34,6 +36,21 @@ FacesOption = Annotated[
 ]
 UpOption = Annotated[
     Literal["auto", "x", "y", "z", "-x", "-y", "-z"], typer.Option("--up", help="What points up, for pictures.")
+]
+EngineOption = Annotated[
+    Literal["local", "ray"], typer.Option("--engine", help="Work in this process, or in those of a Ray cluster.")
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, help="Processes of --engine ray; by default one per core.", show_default=False),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        help="The Ray cluster to work on; by default that of RAY_ADDRESS, or processes of this machine.",
+        show_default=False,
+    ),
 ]
 
 _LONGEST = 1500
@@ -66,6 +83,17 @@ def one_line(error: BaseException, path: Path | None = None) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 100]} ... ({len(text):,} characters)"
 
 
+@contextmanager
+def needs_extra(extra: str, reason: str) -> Iterator[None]:
+    """What is imported here may be missing, and then comes with an extra of this package."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("hodgeformer"):
+            raise
+        raise ConfigError(f"{reason}: pip install 'hodgeformer[{extra}]'") from None
+
+
 def print_failed(failed: Mapping[Path, Exception], context: typer.Context) -> None:
     """A line for each file that could not be used, and with --debug where what nobody foresaw happened."""
     for path, error in failed.items():
@@ -78,10 +106,26 @@ def mesh_files(folder: Path) -> list[Path]:
     """All meshes of a folder and below, in order."""
     from hodgeformer.mesh.io import MESH_SUFFIXES
 
-    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in MESH_SUFFIXES and file.is_file())
+    files = [file for file in files_below(folder) if file.suffix.lower() in MESH_SUFFIXES]
     if not files:
         raise MeshError(f"{folder}: no mesh in this folder or below; looked for {', '.join(MESH_SUFFIXES)}")
     return files
+
+
+def chosen_cluster(
+    engine: str, workers: int | None, address: str | None, places: Iterable[Path], *, on_gpu: bool = False
+) -> Cluster | None:
+    """What the options of an engine say; None is this process."""
+    if engine == "local":
+        if workers is not None or address is not None:
+            raise ConfigError("--workers and --address belong to --engine ray")
+        return None
+    from hodgeformer.cluster import Cluster
+
+    inside = next((str(path) for path in places if str(path).startswith("memory://")), None)
+    if inside is not None:
+        raise ConfigError(f"{inside}: other processes do not see the memory of this one; use --engine local")
+    return Cluster(address, workers, on_gpu)
 
 
 class Pulse:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,10 @@ class Problem:
 
 Found = dict[str, CountedMesh | Problem]
 """By name."""
+
+Look = Callable[[Place], CountedMesh | Problem]
+Over = Callable[[Look, Sequence[Place]], Iterable[tuple[Place, CountedMesh | Problem | Exception]]]
+"""Looks at every place; an exception stands for one that could not be looked at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,12 +155,14 @@ def take_census(
     progress: Callable[[int, int], None] = lambda done, total: None,
     share: Callable[[Sequence[Place]], Sequence[Place]] = lambda places: places,
     collect: Callable[[Found], list[Found]] = lambda found: [found],
-    seen: Callable[[Sample, Mesh, NDArray[Any]], None] = lambda sample, mesh, target: None,
+    seen: Callable[[Sample, Mesh, NDArray[Any]], None] | None = None,
+    over: Over | None = None,
 ) -> Census:
     """Read every mesh and its target once, but for those that the data set has counted already.
 
     `progress(done, total)` is called after each mesh, `seen` with every one that can be used. Where several processes
-    work together, `share` gives this one its part, and `collect` what all of them found.
+    work together, `share` gives this one its part, and `collect` what all of them found. `over` looks at the meshes
+    elsewhere than here, in any order.
     """
     places = [(split, sample) for split, samples in dataset.splits.items() for sample in samples]
     known: Found = {
@@ -164,24 +171,40 @@ def take_census(
         if sample.name in dataset.counted
     }
     mine = share([place for place in places if place[1].name not in known])
+    look = partial(_looked_at, dataset, seen)
     found: Found = {}
-    for done, (split, sample) in enumerate(mine, 1):
-        try:
-            mesh, target = dataset.load(sample)
-            found[sample.name] = _counted(dataset, sample, split, mesh, target)
-            seen(sample, mesh, target)
-        except HodgeFormerError as error:
-            named = sample.name in str(error) or sample.where in str(error)
-            found[sample.name] = Problem(sample.name, split, str(error) if named else f"{sample.where}: {error}")
-        except Exception as error:  # nobody foresaw it; it is told with its mesh, and the others are looked at
-            told = f"{sample.where}: an unexpected {type(error).__name__} ({error}); please report it"
-            found[sample.name] = Problem(sample.name, split, told)
+    for done, (place, one) in enumerate(over(look, mine) if over else ((each, look(each)) for each in mine), 1):
+        found[place[1].name] = _problem(place, one) if isinstance(one, Exception) else one
         progress(done, len(mine))
     everything = known | {name: one for part in collect(found) for name, one in part.items()}
     ordered = [everything[sample.name] for _, sample in places]
     meshes = tuple(one for one in ordered if isinstance(one, CountedMesh))
     problems = tuple(one for one in ordered if isinstance(one, Problem))
     return Census(dataset.keep([mesh.name for mesh in meshes]) if problems else dataset, meshes, problems)
+
+
+def _looked_at(
+    dataset: DataSet, seen: Callable[[Sample, Mesh, NDArray[Any]], None] | None, place: Place
+) -> CountedMesh | Problem:
+    split, sample = place
+    try:
+        mesh, target = dataset.load(sample)
+        counted = _counted(dataset, sample, split, mesh, target)
+        if seen is not None:
+            seen(sample, mesh, target)
+        return counted
+    except Exception as error:  # it is told with its mesh, and the others are looked at
+        return _problem(place, error)
+
+
+def _problem(place: Place, error: Exception) -> Problem:
+    split, sample = place
+    if not isinstance(error, HodgeFormerError):  # nobody foresaw it
+        told = f"{sample.where}: an unexpected {type(error).__name__} ({error}); please report it"
+    else:
+        named = sample.name in str(error) or sample.where in str(error)
+        told = str(error) if named else f"{sample.where}: {error}"
+    return Problem(sample.name, split, told)
 
 
 def shape_hash(mesh: Mesh) -> str:

@@ -44,11 +44,20 @@ class CountedMesh:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One mesh (a file or a mesh in memory) and where its target comes from; the name is unique in its data set."""
+    """One mesh (a file or a mesh in memory) and where its target comes from; the name is unique in its data set.
+
+    Meshes of one `group` are of one source, such as a person, and resemble each other more than others do.
+    """
 
     name: str
     mesh: Path | Mesh
     target: Target
+    group: str = ""
+
+    @property
+    def source(self) -> str:
+        """Its group, or where none is known the mesh itself."""
+        return self.group or self.name
 
     @property
     def where(self) -> str:

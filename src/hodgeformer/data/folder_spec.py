@@ -54,9 +54,11 @@ class FolderSpec(Settings):
     glob. `labels`: the folder of the label files, which have the names of their meshes; "ply:label" where the mesh
     files hold them, "ply:color" where their colors do, those of `colors`; a table such as "labels.csv" (lines:
     name,value), or this table in place, for whole meshes. `first_label`: the number that the first class has in the
-    files. `split`: who trains, validates and tests; by default the folders train, val and test, and without these four
-    fifths train and one tests. `shards`: the folder or address of the archives that `hodgeformer shard` wrote, in place
-    of meshes, labels and split.
+    files. `groups`: which meshes are of one source, such as a person, so that cross-validation holds them out together:
+    a regular expression whose first bracket in their names is the group, or a table name = group. `split`: who trains,
+    validates and tests; by default the folders train, val and test, and without these four fifths train and one tests.
+    `shards`: the folder or address of the archives that `hodgeformer shard` wrote, in place of meshes, labels and
+    split.
     """
 
     task: Task
@@ -67,6 +69,7 @@ class FolderSpec(Settings):
     meshes: str = "meshes"
     labels: str | dict[str, TableValue] | None = None
     first_label: int = Field(default=0, ge=0)
+    groups: str | dict[str, str] = ""
     split: SplitRules = SplitRules()
     shards: str | None = None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +15,7 @@ from hodgeformer.draw.colormap import LOOK
 from hodgeformer.draw.lettering import ColorBar, Legend, Picture, key_band, title_band
 from hodgeformer.draw.raster import Floats, corner_normals, rasterize, shade
 from hodgeformer.errors import ConfigError, MeshError
-from hodgeformer.files import write_atomically
+from hodgeformer.files import place, write_atomically
 from hodgeformer.mesh.geometry import face_vectors
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.palette import parse_color
@@ -68,7 +67,7 @@ def save_png(picture: Picture, path: str | os.PathLike[str]) -> None:
 
     stream = io.BytesIO()
     Image.fromarray(picture).save(stream, format="PNG")
-    write_atomically(Path(path), stream.getvalue())
+    write_atomically(place(path), stream.getvalue())
 
 
 def stacked(pictures: Sequence[Picture]) -> Picture:

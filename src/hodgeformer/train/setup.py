@@ -21,7 +21,7 @@ from hodgeformer.familiarity import DataStatistics
 from hodgeformer.memory import GIGABYTE, free_memory
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.train.config import RunConfig, Source, read_config
+from hodgeformer.train.config import Overrides, RunConfig, Source, read_config
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.evaluate import HASH_DIGITS, Evaluator
 from hodgeformer.train.learner import CrossEntropy, Learner, Loss, SquaredError, inverse_frequency
@@ -129,7 +129,7 @@ class Setup:
             batch_faces=train.batch_faces,
             n_faces=self.working_faces,
             seed=train.seed,
-            reads_order=model.reads_order,
+            patterned=model.patterned,
             spreads="D" in model.blocks,
             n_workers=(train.workers or 0) if workers is None else workers,
             rank=self.processes.rank,
@@ -175,7 +175,7 @@ def set_up(
     source: Source | None,
     out: Path | str,
     *,
-    settings: Sequence[str] = (),
+    settings: Overrides = (),
     start: Checkpoint | None = None,
     processes: Processes | None = None,
     listener: Listener | None = None,

@@ -1,0 +1,187 @@
+"""Many meshes: where the results of each go, which are done, and the way through the others, here or in a worker."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+from hodgeformer.errors import ConfigError
+from hodgeformer.files import stamp, write_atomically
+from hodgeformer.mesh.io import save_mesh
+from hodgeformer.predict.pretrained import locate_model
+
+if TYPE_CHECKING:  # a worker loads them when it begins
+    from hodgeformer.predict.predictor import Predictor, Report
+    from hodgeformer.predict.result import Result
+
+RECORDS = ".done"
+"""The folder beside the results that says which of them are done."""
+_READ_AT_ONCE = 16
+# How it is computed, not what is asked.
+_BY_THE_WAY = ("memory",)
+
+
+@dataclass(frozen=True)
+class Order:
+    """A mesh, where its results go (without a suffix), the record of their being done, and what they are results of."""
+
+    path: Path
+    target: Path
+    record: Path
+    key: str
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What came of a mesh: the files that were written, the answer for a person, and for a program if it is asked for.
+
+    `unfamiliar`: it is unlike the meshes that the model knows.
+    """
+
+    written: tuple[Path, ...]
+    unfamiliar: bool
+    answer: str = ""
+    content: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked of every mesh; can be sent to a worker."""
+
+    model: str
+    out: Path
+    suffixes: tuple[str, ...]
+    options: Mapping[str, Any]
+    device: str = "cpu"
+    split_parts: bool = False
+    with_content: bool = False
+
+    def orders(self, inputs: Mapping[Path, PurePath]) -> list[Order]:
+        """One for each mesh; the inputs with their places below the folder that was named (or their own names).
+
+        Those that share a name keep their suffix in it, and nothing that was given is ever overwritten.
+        """
+        stems = Counter(place.with_suffix("") for place in inputs.values())
+        read = {path.resolve() for path in inputs}
+        taken: dict[PurePath, Path] = {}
+        asked = self._asked()
+        orders = []
+        for path, place in inputs.items():
+            short = place.with_suffix("")
+            name = short if stems[short] == 1 else place
+            target = self.out / name.as_posix()
+            if taken.setdefault(name, path) != path:
+                raise ConfigError(f"{path}: several inputs would be written as {target}; name their folder")
+            for suffix in self.suffixes:
+                if (written := target.with_name(target.name + suffix)).resolve() in read:
+                    raise ConfigError(f"{written} would be overwritten by its own result; choose another --out")
+            key = hashlib.sha256(f"{asked}\n{stamp(path)}".encode()).hexdigest()
+            orders.append(Order(path, target, self.out / RECORDS / f"{name.as_posix()}.json", key))
+        return orders
+
+    def _asked(self) -> str:
+        """The model, by its content, and the options that an answer depends on."""
+        names = [self.model] if Path(self.model).exists() else self.model.split(",")
+        models = [hashlib.sha256(locate_model(name).read_bytes()).hexdigest() for name in names]
+        options = {name: value for name, value in self.options.items() if name not in _BY_THE_WAY}
+        return json.dumps([models, options, sorted(self.suffixes), self.split_parts], sort_keys=True)
+
+    def opened(self) -> partial[Iterator[Predicted | Exception]]:
+        """A worker: it loads the model, and then works on orders."""
+        from hodgeformer.predict.predictor import Predictor
+
+        return partial(self.work, Predictor.load(self.model, self.device))
+
+    def work(
+        self, predictor: Predictor, orders: Sequence[Order], report: Report | None = None
+    ) -> Iterator[Predicted | Exception]:
+        """What came of each order, in their order; its results are written when it is told."""
+        failed: dict[Any, Exception] = {}
+        paths = [order.path for order in orders]
+        results = predictor.predict_many(paths, on_error=failed.__setitem__, report=report, **self.options)
+        held: Result | None = None  # of a later order than the present one
+        for order in orders:
+            if held is None and order.path not in failed:
+                held = next(results, None)
+            if held is None or held.path != order.path:
+                yield failed[order.path]
+                continue
+            try:
+                yield self._written(order, held)
+            except Exception as error:  # a full disk, a name that cannot be written: the others go on
+                yield error
+            held = None
+
+    def _written(self, order: Order, result: Result) -> Predicted:
+        """The record goes first and comes last, so that it stands beside whole and fitting results only."""
+        target = order.target
+        written = [target.with_name(target.name + suffix) for suffix in self.suffixes]
+        if written or self.split_parts:
+            order.record.unlink(missing_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
+        for path in written:
+            result.save(path)
+        if self.split_parts:
+            for name, part in result.parts():
+                plain = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)
+                written.append(target.with_name(f"{target.name}_{plain}.ply"))
+                save_mesh(part, written[-1])
+        unfamiliar = bool(result.warnings)
+        if written:
+            order.record.parent.mkdir(parents=True, exist_ok=True)
+            held = {"of": order.key, "written": [path.name for path in written], "unfamiliar": unfamiliar}
+            write_atomically(order.record, json.dumps(held).encode())
+        content = _content(result, written) if self.with_content else None
+        return Predicted(tuple(written), unfamiliar, _answer(result), content)
+
+
+def done_before(orders: Iterable[Order]) -> dict[Path, Predicted]:
+    """Those of the meshes whose results are all there, and are what the same model makes of the same file now."""
+    there: dict[Path, frozenset[str]] = {}
+
+    def names_in(folder: Path) -> frozenset[str]:
+        if folder not in there:
+            there[folder] = frozenset()
+            with suppress(OSError):
+                there[folder] = frozenset(path.name for path in folder.iterdir())
+        return there[folder]
+
+    recorded = [order for order in orders if order.record.name in names_in(order.record.parent)]
+    found = {}
+    with ThreadPoolExecutor(_READ_AT_ONCE, thread_name_prefix="records") as pool:
+        for order, record in zip(recorded, pool.map(_read_record, recorded), strict=True):
+            if record["of"] == order.key and set(record["written"]) <= names_in(order.target.parent):
+                written = tuple(order.target.with_name(name) for name in record["written"])
+                found[order.path] = Predicted(written, record["unfamiliar"])
+    return found
+
+
+def _read_record(order: Order) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        held = json.loads(order.record.read_bytes())
+        if isinstance(held, dict) and held.keys() >= {"of", "written", "unfamiliar"}:
+            return held
+    return {"of": None}
+
+
+def _content(result: Result, written: list[Path]) -> dict[str, Any]:
+    content = result.to_dict()
+    if result.task == "segmentation":
+        # Long; --format json writes them.
+        del content["probabilities"]
+    return content | {"written": [str(path) for path in written]}
+
+
+def _answer(result: Result) -> str:
+    """A line for a person, and one for each thing to know."""
+    known = "" if result.familiarity is None else f"familiarity {result.familiarity:.2f}"
+    unlike = (f"unlike what the model knows: {text}" for text in result.warnings)
+    return "\n  ".join([result.summary, *filter(None, [result.resolution, known, *unlike])])
