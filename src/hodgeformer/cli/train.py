@@ -69,9 +69,8 @@ def train(
     of them lets all go on from the last saved state.
     """
     from hodgeformer.cli.train_display import print_event
-    from hodgeformer.train.distributed import joined, restarted
+    from hodgeformer.train.distributed import joined
     from hodgeformer.train.loop import Stopped
-    from hodgeformer.train.run_folder import RunFolder
 
     if (source is None) == (resume is None):
         raise ConfigError("say what to train on (a folder, a configuration, a name), or --resume RUN; one of the two")
@@ -84,8 +83,6 @@ def train(
         )
     folder = resume or out or Path("runs") / Path(source or "").stem
     purpose = "dry" if dry_run else "test" if self_test else "run"
-    if purpose == "run" and restarted() and RunFolder(folder).config.is_file():
-        source, overrides = None, []  # the same command again goes on with the run that it began
     with joined() as processes:
         speaks = processes.is_first
         try:

@@ -22,7 +22,7 @@ from hodgeformer.data.folder import write_folder
 from hodgeformer.memory import keep_freed_memory
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.config import Overrides, Source
-from hodgeformer.train.distributed import Processes
+from hodgeformer.train.distributed import Processes, restarted
 from hodgeformer.train.evaluate import calibrated
 from hodgeformer.train.listener import Listener, Outcome, tracked
 from hodgeformer.train.loop import Run
@@ -50,6 +50,9 @@ def fit(
     `train.epochs` that was stopped ends with the weights it would have had anyway.
     """
     processes = processes or Processes()
+    begun = restarted() and RunFolder(Path(out)).config.is_file()
+    if processes.from_first([float(begun)])[0]:
+        source, settings = None, ()  # torchrun repeats the command, which goes on with the run that it began
     with RunFolder(Path(out)).owned(new=source is not None) if processes.is_first else nullcontext():
         found = kept(source, Path(out), processes)
         setup = set_up(found, out, settings=settings, start=start, processes=processes, listener=listener, create=True)
