@@ -147,7 +147,8 @@ def _compiled_columns() -> Callable[..., None]:
     """Compiled when it is first needed, or read from numba's cache on disk: importing numba takes long."""
     from numba import njit
 
-    return njit(cache=True, nogil=True)(_fill_columns)  # type: ignore[no-any-return]
+    compiled: Callable[..., None] = njit(cache=True, nogil=True)(_fill_columns)
+    return compiled
 
 
 def _fill_columns(

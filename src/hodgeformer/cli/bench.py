@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -22,6 +23,10 @@ def bench(
     ] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes only.")] = False,
+    recipe: Annotated[
+        list[Path] | None,
+        typer.Option("--recipe", metavar="TOML", help="training: an epoch of this configuration, in place of steps."),
+    ] = None,
 ) -> None:
     """Measure speed and memory on this machine. Figures are medians, and ratios within one run.
 
@@ -33,7 +38,7 @@ def bench(
     for name in _MEASURES if part == "all" else (part,):
         measure, title = _MEASURES[name]
         with Console(stderr=True).status(f"measuring: {name}"):
-            results[name] = measure(quick)
+            results[name] = _recipes(recipe) if recipe and name == "training" else measure(quick)
         if not as_json:
             print_rows(results[name], title, digits=4)
     if as_json:
@@ -66,11 +71,20 @@ def _attention(quick: bool) -> list[dict[str, Any]]:
 
 
 def _training(quick: bool) -> list[dict[str, Any]]:
-    from hodgeformer.bench.training import human_step
+    from hodgeformer.bench.training import step_cost
     from hodgeformer.memory import keep_freed_memory
 
     keep_freed_memory()  # as `hodgeformer train` does
-    return [human_step(2, repeat=2) if quick else human_step()]
+    sizes = [("Human", 2)] if quick else [("Human", 1), ("Human", 4), ("Human", 12), ("SHREC11", 16)]
+    return [step_cost(*size, repeat=2 if quick else 5) for size in sizes]
+
+
+def _recipes(recipes: list[Path]) -> list[dict[str, Any]]:
+    from hodgeformer.bench.training import recipe_cost
+    from hodgeformer.memory import keep_freed_memory
+
+    keep_freed_memory()
+    return [recipe_cost(recipe) for recipe in recipes]
 
 
 def _sizes(quick: bool) -> list[dict[str, Any]]:
@@ -103,6 +117,6 @@ _MEASURES: dict[str, tuple[Callable[[bool], list[dict[str, Any]]], str]] = {
         _attention,
         "Star attention against a plain gather: seconds forward + backward; memory in multiples of q, k, y",
     ),
-    "training": (_training, "Training step, Human configuration, against its dense matrix products alone"),
+    "training": (_training, "A training step against its dense matrix products alone, or an epoch of a recipe"),
     "sizes": (_sizes, "One-layer encoder, d = 256: median seconds, and peak memory above the interpreter"),
 }

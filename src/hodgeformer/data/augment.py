@@ -19,6 +19,7 @@ from hodgeformer.mesh.features import EdgeGraph
 from hodgeformer.mesh.geometry import face_centers, face_vectors, norms, unit, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import random_rotation, rotation_about
+from hodgeformer.mesh.topology import unique_edges
 from hodgeformer.settings import Settings
 
 Axis = Literal["x", "y", "z"]
@@ -250,7 +251,7 @@ def _from_tips(vertices: FloatArray, faces: IntArray, n_parts: int, rng: np.rand
 
     Points far from each other are the ends of limbs; the first is where the search began.
     """
-    graph = EdgeGraph.from_edges(vertices, faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2))
+    graph = EdgeGraph.from_edges(vertices, unique_edges(faces, len(vertices)))
     tips = graph.spread_points(int(rng.integers(len(vertices))), 1 + _TIPS)[1][1:]
     return rng.permutation(tips)[:n_parts]
 

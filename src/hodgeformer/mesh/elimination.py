@@ -220,7 +220,7 @@ def _retie(
     lists[kept] = lists[start + n_kept]
     lists[start + n_kept] = pivot
     n_elements[i], length[i] = n_kept + 1, kept + 1 - start
-    return bound
+    return int(bound)
 
 
 @njit(cache=True, nogil=True)

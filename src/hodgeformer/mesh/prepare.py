@@ -29,7 +29,7 @@ WindingName = Literal["file", "outward"]
 Faces = Annotated[int, Field(ge=4)] | Literal["auto", "original"]
 """The working resolution: meshes with more faces are simplified to so many; "auto" is for a plan to decide."""
 Patterns = PerElement[SparsityPattern[NDArray[Any]]]
-_NO_PATTERN = SparsityPattern(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
+_NO_PATTERN: SparsityPattern[NDArray[Any]] = SparsityPattern(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
 _REACH = 40  # powers of two beyond the surface
 DEFAULT_CAPS: Counts = {"v": 64, "e": 96, "f": 96}
 

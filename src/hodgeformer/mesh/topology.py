@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
@@ -41,16 +42,8 @@ class MeshComplex:
                 f"face {repeats[0]} repeats a vertex ({faces[repeats[0]].tolist()}) and has no place in a complex; "
                 f"set such faces aside first ({repeats.size} of {len(faces)})"
             )
-        start, end = faces, np.roll(faces, -1, axis=1)
-        keys = np.minimum(start, end) * n_vertices + np.maximum(start, end)
-        unique_keys, face_edges = np.unique(keys.ravel(), return_inverse=True)
-        return cls(
-            n=PerElement(n_vertices, len(unique_keys), len(faces)),
-            faces=faces,
-            edges=np.stack(np.divmod(unique_keys, n_vertices), axis=1),
-            face_edges=face_edges.reshape(faces.shape).astype(np.int64, copy=False),
-            face_signs=np.where(start < end, 1, -1).astype(np.int8),
-        )
+        edges, face_edges, face_signs = _sides(np.ascontiguousarray(faces), n_vertices)
+        return cls(PerElement(n_vertices, len(edges), len(faces)), faces, edges, face_edges, face_signs)
 
     def d0_matrix(self) -> csr_array:
         """d_0 (n_e, n_v): -1 at the tail of an edge, +1 at its head."""
@@ -104,9 +97,48 @@ def edges_by_first_appearance(face_edges: IntArray, n_edges: int) -> IntArray:
     return np.argsort(first, kind="stable")
 
 
+def unique_edges(faces: IntArray, n_vertices: int) -> IntArray:
+    """(n_e, 2) the edges of faces, sorted; a face may repeat a vertex, and then has an edge of no length."""
+    return _sides(np.ascontiguousarray(faces), n_vertices)[0]
+
+
 def incidence_lists(members: IntArray, n_targets: int) -> tuple[IntArray, NDArray[Any]]:
     """CSR lists of the rows of `members` (n, k) that contain each target: (offsets, rows), rows ascending."""
-    counts = np.bincount(members.ravel(), minlength=n_targets)
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    rows = np.argsort(members.ravel(), kind="stable") // members.shape[1]
-    return offsets, rows.astype(np.int32)
+    offsets, places = _sorted_by(members.ravel(), n_targets)
+    return offsets, (places // members.shape[1]).astype(np.int32)
+
+
+@njit(cache=True, nogil=True)
+def _sorted_by(keys: IntArray, n_keys: int) -> tuple[IntArray, IntArray]:
+    """Where each of the keys 0 ... n_keys - 1 begins, and the places of all keys sorted by key; stable, by counting."""
+    offsets = np.zeros(n_keys + 1, dtype=np.int64)
+    for key in keys:
+        offsets[key + 1] += 1
+    offsets = np.cumsum(offsets)
+    free, places = offsets[:-1].copy(), np.empty(len(keys), dtype=np.int64)
+    for place in range(len(keys)):
+        places[free[keys[place]]] = place
+        free[keys[place]] += 1
+    return offsets, places
+
+
+@njit(cache=True, nogil=True)
+def _sides(faces: IntArray, n_vertices: int) -> tuple[IntArray, IntArray, NDArray[np.int8]]:
+    """Edges (tail, head) sorted, those of the sides of each face, and their signs; sorted by counting, twice."""
+    n = len(faces)
+    tails, heads = np.empty(3 * n, dtype=np.int64), np.empty(3 * n, dtype=np.int64)
+    signs = np.empty((n, 3), dtype=np.int8)
+    for f in range(n):
+        for side in range(3):
+            start, end = faces[f, side], faces[f, (side + 1) % 3]
+            tails[3 * f + side], heads[3 * f + side] = min(start, end), max(start, end)
+            signs[f, side] = 1 if start < end else -1
+    by_head = _sorted_by(heads, n_vertices)[1]
+    places = by_head[_sorted_by(tails[by_head], n_vertices)[1]]
+    edges, face_edges, n_edges = np.empty((3 * n, 2), dtype=np.int64), np.empty((n, 3), dtype=np.int64), 0
+    for place in places:
+        if n_edges == 0 or edges[n_edges - 1, 0] != tails[place] or edges[n_edges - 1, 1] != heads[place]:
+            edges[n_edges] = tails[place], heads[place]
+            n_edges += 1
+        face_edges[place // 3, place % 3] = n_edges - 1
+    return edges[:n_edges].copy(), face_edges, signs

@@ -33,10 +33,9 @@ def _mean(builder, values, width):
     for value in values:
         lanes = value.type.count
         sums[lanes] = builder.fadd(sums[lanes], value, flags=FUSE) if lanes in sums else value
-    total = None
-    for vector in sums.values():
-        part = fold_lanes(builder, vector, builder.fadd)
-        total = part if total is None else builder.fadd(total, part)
+    total, *others = (fold_lanes(builder, vector, builder.fadd) for vector in sums.values())
+    for part in others:
+        total = builder.fadd(total, part)
     return builder.fdiv(total, ir.Constant(total.type, float(width)))
 
 
