@@ -16,8 +16,8 @@ attack: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m attack -s tests/attack
 
 lint: setup
-	$(BIN)/ruff check src tests docs/*.py
-	$(BIN)/ruff format --check src tests docs/*.py
+	$(BIN)/ruff check src tests examples docs/*.py
+	$(BIN)/ruff format --check src tests examples docs/*.py
 
 types: setup
 	$(BIN)/mypy
