@@ -26,8 +26,8 @@ wheel: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m attack tests/attack/test_installed.py
 
 lint: setup
-	$(BIN)/ruff check src tests docs/*.py
-	$(BIN)/ruff format --check src tests docs/*.py
+	$(BIN)/ruff check src tests examples docs/*.py
+	$(BIN)/ruff format --check src tests examples docs/*.py
 
 types: setup
 	$(BIN)/mypy

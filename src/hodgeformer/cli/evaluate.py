@@ -57,17 +57,18 @@ def evaluate(
 
     checkpoints = load_checkpoints(model)
     checkpoint = checkpoints[0]
+    path = checkpoint.path or Path(model)
+    if calibrate and len(checkpoints) > 1:
+        raise ConfigError(f"'{model}' are {len(checkpoints)} models; calibrate each by itself")
+    if calibrate and path in (bundled.path for bundled in bundled_models().values()):
+        raise ConfigError(f"'{model}' belongs to the package; copy {path.name} and calibrate the copy")
     dataset = fitting(open_dataset(data), checkpoint)
     samples, prepare = dataset.split(split), checkpoint.at(faces)
     if calibrate:
-        if len(checkpoints) > 1 or checkpoint.path is None:
-            raise ConfigError(f"'{model}' are {len(checkpoints)} models; calibrate each by itself")
-        if checkpoint.path in (bundled.path for bundled in bundled_models().values()):
-            raise ConfigError(f"'{model}' belongs to the package; copy {checkpoint.path.name} and calibrate the copy")
         with bar("calibrating", quiet=quiet) as told:
             asked = Evaluator(dataset, samples, prepare).answers(checkpoint.build_model())
             checkpoint = calibrated(checkpoint, _counted(asked, told, len(samples)))
-        save_checkpoint(checkpoint.path or Path(model), checkpoint)
+        save_checkpoint(path, checkpoint)
         checkpoints = [checkpoint]
     with bar("evaluating", quiet=quiet) as told:
         scores = scores_of([*checkpoints], dataset, split=split, faces=faces, tta=max(1, rotations), report=told)

@@ -1,56 +1,50 @@
-"""Results as other packages hold meshes: trimesh, PyTorch Geometric. Neither is needed before it is asked for."""
+"""Meshes with values as other packages hold them: trimesh, PyTorch Geometric, loaded when they are asked for."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.elements import proper_complex
+from hodgeformer.mesh.mesh import Mesh
 
 if TYPE_CHECKING:
     import torch_geometric
     import trimesh
 
-    from hodgeformer.predict.result import Result
 
-
-def to_trimesh(result: Result) -> trimesh.Trimesh:
-    """Edges cannot be colored there: their answer is carried to the faces."""
+def as_trimesh(
+    mesh: Mesh,
+    element: Literal["face", "vertex"] | None = None,
+    *,
+    colors: NDArray[np.uint8] | None = None,
+    **values: NDArray[Any],
+) -> trimesh.Trimesh:
+    """Vertices and faces as they are, with colors and named values of its faces or vertices."""
     package = _needed("trimesh")
-    mesh: trimesh.Trimesh = package.Trimesh(
-        result.mesh.vertices, result.mesh.faces, process=False, metadata={"name": result.mesh.name}
-    )
-    if result.element == "mesh":
-        return mesh
-    shown = result.on("face") if result.element == "edge" else result
-    attributes = mesh.vertex_attributes if shown.element == "vertex" else mesh.face_attributes
-    setattr(mesh.visual, f"{shown.element}_colors", shown.element_colors)
-    if result.task == "regression":
-        attributes["values"] = shown.values
-    else:
-        attributes["label"] = shown.labels
-    return mesh
+    made: trimesh.Trimesh = package.Trimesh(mesh.vertices, mesh.faces, process=False, metadata={"name": mesh.name})
+    if element is not None:
+        setattr(made.visual, f"{element}_colors", colors)
+        (made.face_attributes if element == "face" else made.vertex_attributes).update(values)
+    return made
 
 
-def to_pyg(result: Result) -> torch_geometric.data.Data:
-    """`y` has a row per element of the answer. `edge_index` has every edge in both directions, one after the other."""
+def as_pyg(mesh: Mesh, **values: NDArray[Any]) -> torch_geometric.data.Data:
+    """`pos`, `face`, the values, and `edge_index` with every edge in both directions, one after the other."""
     import torch
 
     package = _needed("torch_geometric.data")
-    edges = proper_complex(result.mesh)[1].edges
-    both = np.concatenate([edges, edges[:, ::-1]]).T
-    given: dict[str, Any] = {
-        "pos": torch.from_numpy(result.mesh.vertices.astype(np.float32)),
-        "face": torch.from_numpy(result.mesh.faces.T.copy()),
-        "edge_index": torch.from_numpy(np.ascontiguousarray(both)),
-        "y": torch.from_numpy(result.values if result.task == "regression" else result.labels),
+    edges = proper_complex(mesh)[1].edges
+    held = {
+        "pos": mesh.vertices.astype(np.float32),
+        "face": mesh.faces.T,
+        "edge_index": np.concatenate([edges, edges[:, ::-1]]).T,
     }
-    if result.task != "regression":
-        given["probabilities"] = torch.from_numpy(result.probabilities)
-    return package.Data(**given)
+    return package.Data(**{name: torch.tensor(array) for name, array in (held | values).items()})
 
 
 def _needed(module: str) -> Any:

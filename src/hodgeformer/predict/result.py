@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,17 +171,24 @@ class Result:
     def to_trimesh(self) -> trimesh.Trimesh:
         """A `trimesh.Trimesh` with vertices and faces as they are, in the colors of the answer.
 
-        The labels, or the values of a regression, are its `face_attributes` or `vertex_attributes`.
+        Its `face_attributes` or `vertex_attributes` hold `label`, or `values` of a regression. What is said of edges,
+        which have no colors there, is carried to faces.
         """
-        from hodgeformer.predict.exchange import to_trimesh
+        from hodgeformer.predict.exchange import as_trimesh
 
-        return to_trimesh(self)
+        if self.element == "mesh":
+            return as_trimesh(self.mesh)
+        shown = self._paintable()
+        values = {"values": shown.values} if self.task == "regression" else {"label": shown.labels}
+        return as_trimesh(self.mesh, cast(Any, shown.element), colors=shown.element_colors, **values)
 
     def to_pyg(self) -> torch_geometric.data.Data:
         """A `torch_geometric.data.Data` with `pos`, `face`, `edge_index`, `y` (labels or values), `probabilities`."""
-        from hodgeformer.predict.exchange import to_pyg
+        from hodgeformer.predict.exchange import as_pyg
 
-        return to_pyg(self)
+        if self.task == "regression":
+            return as_pyg(self.mesh, y=self.values)
+        return as_pyg(self.mesh, y=self.labels, probabilities=self.probabilities)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the mesh itself, in plain types."""
