@@ -30,7 +30,8 @@ ROUTES = (
     ("GET", "session"), ("POST", "meshes"), ("GET", "meshes/{}/geometry"), ("POST", "meshes/{}/predict"),
     ("GET", "meshes/{}/progress"), ("GET", "meshes/{}/prediction"), ("GET", "meshes/{}/fields"),
     ("GET", "meshes/{}/fields/eigenfunction"), ("POST", "meshes/{}/labels"), ("POST", "meshes/{}/save"),
-    ("POST", "meshes/{}/data-set"),
+    ("POST", "meshes/{}/data-set"), ("POST", "series/0"), ("GET", "learning"), ("POST", "learning"),
+    ("DELETE", "learning"),
 )  # fmt: skip
 WORDS = (
     "",
@@ -103,7 +104,7 @@ def attack(client: TestClient, tmp_path: Path, n: int, seed: int) -> None:
     counts: dict[int, int] = {}
     for _ in range(n):
         method, route = rng.choice(ROUTES)
-        names = ("name", "model", "face", "weights", "up", "index", "layer")
+        names = ("name", "model", "face", "weights", "up", "index", "layer", "faces", "minutes")
         query = {rng.choice(names): rng.choice(WORDS) for _ in range(rng.randint(0, 3))}
         mesh = scene if rng.random() < 0.9 else rng.choice(("none", "..", "a" * 300))
         body = mutated(rng.choice(bodies), rng) if method == "POST" else b""

@@ -30,6 +30,7 @@ def tab(browser: Any, folder: Path, model: Path) -> Iterator[Tab]:
     scans.mkdir()
     for i in range(N):
         save_mesh(icosphere(2).with_vertices(icosphere(2).vertices * (1, 1 + i / 7, 1.5)), scans / f"egg_{i}.ply")
+    (scans / "egg_9.ply").write_text("nonsense")
     viewer = make_viewer(model=str(model), mesh=scans, out=folder / "out", faces="original", up="auto")
     with running(viewer) as port:
         opened = Tab(browser, f"http://127.0.0.1:{port}/")
@@ -65,7 +66,7 @@ def test_a_folder_from_the_first_correction_to_a_new_model(tab: Tab, folder: Pat
     tab.shot("11-series")
     page.keyboard.press(".")
     shown(tab, "egg_1")
-    assert page.locator("#corrected").inner_text() == f"1 of {N} corrected"
+    assert page.locator("#corrected").inner_text() == f"1 of {N + 1} corrected"
     assert class_names(tab) == names  # the prediction brought none of its own
     page.click("#learn")
     page.click("#start-learning")
@@ -81,7 +82,7 @@ def test_a_folder_from_the_first_correction_to_a_new_model(tab: Tab, folder: Pat
         page.keyboard.press(".")
         shown(tab, f"egg_{i}")
         page.keyboard.press("k")
-        page.wait_for_selector(f"text={i + 1} of {N} corrected")
+        page.wait_for_selector(f"text={i + 1} of {N + 1} corrected")
     assert page.locator("#marks .done").count() == 4
     assert page.locator("#member option").nth(3).inner_text() == "✓ egg_3 (test)"
     data = open_folder(folder / "out" / "scans")
@@ -96,6 +97,7 @@ def test_a_folder_from_the_first_correction_to_a_new_model(tab: Tab, folder: Pat
     page.wait_for_selector(".toast.error, .toast:has-text('Learned from 3 meshes')", timeout=240_000)
     tab.shot("14-learned")
     assert page.input_value("#model") == "scans-1"
+    assert (folder / "out" / "runs" / "scans-1" / "report.html").is_file()
     page.keyboard.press(".")
     shown(tab, "egg_4")
     assert class_names(tab) == names
@@ -108,5 +110,13 @@ def test_a_folder_from_the_first_correction_to_a_new_model(tab: Tab, folder: Pat
     page.select_option("#faces", "500")
     page.wait_for_selector("#busy", state="hidden")
     tab.shot("15-settings")
+    page.keyboard.press(".")
+    page.wait_for_selector(".toast.error:has-text('egg_9.ply')")
+    tab.complaints.clear()
+    page.keyboard.press("k")  # the mesh that is still shown
+    page.wait_for_selector(f"text={N} of {N + 1} corrected")
+    assert page.locator("#member option").nth(4).inner_text() == "✓ egg_4"
+    page.keyboard.press(",")
+    shown(tab, "egg_4")
     labels = np.loadtxt(folder / "out" / "scans" / "labels" / "egg_0.txt", dtype=int)
     assert f"{100 * (labels == 0).mean():.0f} %" == painted

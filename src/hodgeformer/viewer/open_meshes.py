@@ -83,13 +83,19 @@ class OpenMeshes:
             self._shrink(keep=opened.id)
         return opened
 
-    def get(self, mesh_id: str) -> OpenMesh:
+    def find(self, mesh_id: str) -> OpenMesh | None:
+        """The mesh, if it is still open; it then was used last."""
         with self._lock:
             opened = self._held.get(mesh_id)
-            if opened is None:
-                raise Refusal(410, "This mesh is no longer open on the server; drop the file again.")
-            self._held.move_to_end(mesh_id)
-            self._shrink(keep=mesh_id)
+            if opened is not None:
+                self._held.move_to_end(mesh_id)
+                self._shrink(keep=mesh_id)
+        return opened
+
+    def get(self, mesh_id: str) -> OpenMesh:
+        opened = self.find(mesh_id)
+        if opened is None:
+            raise Refusal(410, "This mesh is no longer open on the server; drop the file again.")
         return opened
 
     def holds(self, opened: OpenMesh) -> bool:

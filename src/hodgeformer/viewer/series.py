@@ -26,7 +26,7 @@ class Series:
     name: str
     files: dict[str, Path]
     data_set: Path
-    _opened: dict[str, OpenMesh] = field(default_factory=dict)
+    _ids: dict[str, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -40,7 +40,9 @@ class Series:
         if not files:
             raise DataError(f"{folder}: no meshes found beside what was saved from them")
         name = safe_file_name(folder.resolve().name)
-        return cls(name, files, out / name)
+        series = cls(name, files, out / name)
+        series.described()  # a data set that cannot be read is told before the page is opened
+        return series
 
     def described(self) -> dict[str, Any]:
         """Every mesh with its mark, and the classes that were corrected with so far."""
@@ -61,11 +63,12 @@ class Series:
             raise Refusal(404, f"The series has {len(self.files)} meshes; reload the page.")
         name = list(self.files)[number]
         with self._lock:
-            opened = self._opened.get(name)
-            if opened is None or not meshes.holds(opened):
+            opened = meshes.find(self._ids.get(name, ""))
+            if opened is None:
                 mesh = replace(load_mesh(self.files[name]), name=name)
-                opened = self._opened[name] = meshes.add(mesh)
+                opened = meshes.add(mesh)
                 opened.held_out, opened.corrected = name in self._held_out, self._corrected(mesh)
+                self._ids[name] = opened.id
         return opened
 
     def _corrected(self, mesh: Mesh) -> IntArray | None:

@@ -62,7 +62,9 @@ export class SeriesBar {
     if (!bench.scene) return;
     await this.opening.withMesh((id) => server.saveDataSet(id, annotationOf(bench), series.name));
     bench.labels.markSaved();
-    bench.kept = bench.scene.corrected = series.meshes[this.at].corrected = true;
+    bench.kept = bench.scene.corrected = true;
+    // Not the one that is chosen: where that cannot be read, the one before is still shown.
+    for (const mesh of series.meshes) mesh.corrected ||= mesh.name === bench.scene.name;
     this.draw();
     if (this.done === series.meshes.length) say("All meshes of the folder are corrected.");
   }
