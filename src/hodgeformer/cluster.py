@@ -216,11 +216,10 @@ def _without_stderr() -> Iterator[None]:
 
 
 def _hush(ray: Any) -> None:
-    """No bars and no lines of Ray Data's; everything is in its log files. Every outcome is told when it is there."""
+    """No bars and no lines of Ray Data's; everything is in its log files."""
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     context.max_errored_blocks = -1
-    context.target_max_block_size = 1
     for handler in logging.getLogger("ray.data").handlers:
         if handler.get_name() == "console":
             handler.setLevel(logging.CRITICAL)
