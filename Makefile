@@ -4,7 +4,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 EXTRAS ?= dev
 
-.PHONY: demo test attack lint types docs pictures results map setup clean
+.PHONY: demo test attack oldest wheel lint types docs pictures results map dist setup clean
 
 demo: setup
 	$(BIN)/hodgeformer demo
@@ -14,6 +14,16 @@ test: lint types
 
 attack: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m attack -s tests/attack
+
+# Every version is the oldest that pyproject.toml allows; the newest ones are in constraints.txt and in every other run.
+oldest:
+	$(PYTHON) -m venv build/oldest
+	build/oldest/bin/pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt --editable \
+		".[cluster,export,hub,track,view]" beartype httpx2 hypothesis libigl meshio networkx potpourri3d psutil pytest trimesh
+	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest
+
+wheel: setup
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m attack tests/attack/test_installed.py
 
 lint: setup
 	$(BIN)/ruff check src tests docs/*.py
@@ -33,6 +43,10 @@ results: setup
 
 map: setup
 	PYTHONPATH=tests $(BIN)/python tests/house.py
+
+dist: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt build
+	$(BIN)/python -m build
 
 setup: .venv/.installed
 

@@ -20,6 +20,7 @@ author = "The hodgeformer developers"
 release = version = hodgeformer.__version__
 extensions = ["myst_parser"]
 myst_heading_anchors = 3
+nitpicky = True  # a reference that leads nowhere is a warning, and a warning is an error
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "hodgeformer"

@@ -7,19 +7,26 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 import hodgeformer as hf
 from hodgeformer.data.figures import PARTS, figure
+from hodgeformer.data.folder import write_folder
+from hodgeformer.data.synthetic import synthetic_figures
 from hodgeformer.draw.lettering import Legend
 from hodgeformer.draw.render import render
 from hodgeformer.palette import class_colors
+from hodgeformer.train.fit import fit
 
 IMAGES = Path(__file__).parent / "images"
 SEEDS = (5, 11, 2)
+_SHORT = ("train.epochs=12", "train.eval_every=1", "model.d_model=48", "model.n_heads=2")  # minutes
 _COLORS = 256  # of the palette that keeps the files small
 
 
@@ -61,50 +68,85 @@ def labels() -> None:
     )
 
 
+def prediction() -> None:
+    """What `hodgeformer predict human` finds on a figure, from two sides, with the names of the parts."""
+    mesh, _ = figure(np.random.default_rng(11), n_faces=1500, name="figure")
+    save(hf.Predictor.load("human").predict(mesh).render(views=["front", "left"], width=520, up="y"), "prediction.png")
+
+
+def report() -> None:
+    """The curves of a short run, as its report shows them."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_folder(synthetic_figures(n_train=40, n_test=8, n_faces=300), Path(folder) / "figures")
+        fit(Path(folder) / "figures", Path(folder) / "run", settings=_SHORT)
+        with browsing() as page:
+            page.goto((Path(folder) / "run" / "report.html").as_uri())
+            save(_pixels(page.locator(".charts").screenshot()), "report.png")
+
+
 def viewer() -> None:
-    """The viewer with a prediction, in a real browser without a window."""
+    """The viewer with a prediction, and with a folder of which some meshes are corrected."""
+    with tempfile.TemporaryDirectory() as folder:
+        scans = Path(folder) / "scans"
+        scans.mkdir()
+        for number, seed in enumerate((*SEEDS, 7, 8, 9)):
+            mesh, _ = figure(np.random.default_rng(seed), n_faces=1500, name="figure")
+            hf.save_mesh(mesh, scans / f"figure_{number}.ply")
+        with viewed(Path(folder), "scans/figure_0.ply") as page:
+            shoot(page, "viewer.png")
+        with viewed(Path(folder), "scans") as page:
+            for number in range(1, 4):
+                page.keyboard.press("k")
+                page.wait_for_selector(f"text={number} of 6 corrected")
+                page.keyboard.press(".")
+                page.wait_for_function(f"() => document.title.startsWith('figure_{number}')")
+                page.wait_for_selector("#busy", state="hidden")
+            shoot(page, "series.png")
+
+
+@contextmanager
+def viewed(folder: Path, opened: str) -> Iterator[Any]:
+    """The viewer's page once it has predicted."""
+    command = [sys.executable, "-u", "-m", "hodgeformer", "view", "human", opened, "--no-browser", "--up", "y"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = next(found[0] for line in server.stdout if (found := re.search(r"http://\S+", line)))
+        with browsing() as page:
+            page.goto(address)
+            page.wait_for_selector("[data-layer=prediction]")
+            page.wait_for_selector("#busy", state="hidden")
+            yield page
+        server.terminate()
+
+
+@contextmanager
+def browsing() -> Iterator[Any]:
+    """An empty page of a real browser without a window."""
     from playwright.sync_api import sync_playwright
 
-    mesh, _ = figure(np.random.default_rng(5), n_faces=1500, name="figure")
-    with tempfile.TemporaryDirectory() as folder:
-        hf.save_mesh(mesh, Path(folder) / "figure.ply")
-        command = [
-            sys.executable,
-            "-u",
-            "-m",
-            "hodgeformer",
-            "view",
-            "human",
-            "figure.ply",
-            "--no-browser",
-            "--up",
-            "y",
-        ]
-        with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout is not None
-            address = next(found[0] for line in server.stdout if (found := re.search(r"http://\S+", line)))
-            with sync_playwright() as browsers:
-                browser = browsers.chromium.launch(
-                    executable_path="/usr/bin/chromium",
-                    args=["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"],
-                )
-                page = browser.new_page(viewport={"width": 1000, "height": 600}, color_scheme="light")
-                page.set_default_timeout(240_000)
-                page.goto(address)
-                page.wait_for_selector("body[data-ready]")
-                page.wait_for_selector("#busy", state="hidden")
-                if not page.query_selector("[data-layer=prediction]"):
-                    page.click("#predict")
-                page.wait_for_selector("[data-layer=prediction]")
-                page.wait_for_selector("#busy", state="hidden")
-                page.wait_for_timeout(1500)
-                picture = page.screenshot()
-                browser.close()
-            server.terminate()
-    save(np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")), "viewer.png")
+    with sync_playwright() as browsers:
+        browser = browsers.chromium.launch(
+            executable_path="/usr/bin/chromium",
+            args=["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"],
+        )
+        page = browser.new_page(viewport={"width": 1000, "height": 640}, color_scheme="light")
+        page.set_default_timeout(240_000)
+        yield page
+        browser.close()
+
+
+def shoot(page: Any, name: str) -> None:
+    page.wait_for_timeout(1500)
+    save(_pixels(page.screenshot()), name)
+
+
+def _pixels(picture: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
 
 
 if __name__ == "__main__":
     teaser()
     labels()
+    prediction()
+    report()
     viewer()

@@ -25,7 +25,7 @@ from hodgeformer.data.folder_spec import FolderSpec, SplitRules
 from hodgeformer.data.open import DataConfig
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.predict.predictor import MeshPredictor, PredictOptions
+from hodgeformer.predict.mesh_predictor import MeshPredictor, PredictOptions
 from hodgeformer.settings import NONE, Settings
 from hodgeformer.train.config import TrainConfig
 

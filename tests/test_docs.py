@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,14 @@ def test_every_setting_has_a_sentence_and_a_default(reference: ModuleType) -> No
         for row in reference.settings(group):
             assert row.meaning, f"{title} {row.name}: name it in backticks in the docstring of {group.__name__}"
             assert "; default " in row.values
+
+
+def test_files_that_pages_name_are_there() -> None:
+    pages = [*DOCS.glob("*.md"), *DOCS.glob("decisions/*.md"), *ROOT.glob("*.md")]
+    roots = (ROOT, ROOT / "src" / "hodgeformer", ROOT / "tests")
+    named = [(page.name, name) for page in pages for name in re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", page.read_text())]
+    assert len(named) > 20
+    assert [both for both in named if not any((root / both[1]).is_file() for root in roots)] == []
 
 
 def test_every_public_name_has_a_sentence(reference: ModuleType) -> None:
@@ -108,14 +117,48 @@ def test_from_folder_to_model_as_the_page_says(desk: Path, monkeypatch: pytest.M
     assert len(names["result"].labels) > 200
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+@pytest.mark.slow
+def test_exporting_and_serving_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("prometheus_client", reason="needs the server: pip install 'hodgeformer[serve]'")
+    if shutil.which("curl") is None:
+        pytest.skip("curl not found; install it, on Debian with: apt install curl")
+    from hodgeformer.data.figures import figure
+    from hodgeformer.mesh.io import save_mesh
+
+    (tmp_path / "scans").mkdir()
+    for i, name in enumerate(("scan.stl", "scans/a.obj", "scans/b.ply")):
+        save_mesh(figure(np.random.default_rng(i), n_faces=300)[0], tmp_path / name)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    exporting, serving, asking = blocks("deploying.md", "sh")
+    subprocess.run(shlex.split(exporting), cwd=tmp_path, env=environment, capture_output=True, check=True)
+    monkeypatch.chdir(tmp_path)
+    exec(blocks("deploying.md", "python")[0], {})
+    assert (tmp_path / "scan.ply").is_file()
+    words = shlex.split(serving.replace("8000", "0"))
+    with subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = re.findall(r"http://127.0.0.1:(\d+)", server.stdout.readline())[0]
+        try:
+            for command in asking.replace("8000", port).splitlines():
+                subprocess.run(shlex.split(command), cwd=tmp_path, capture_output=True, check=True, timeout=100)
+        finally:
+            server.terminate()
+    assert server.returncode == 0
+    written = ("scan.json", "scan.glb", "both.json", "both.zip", "metrics.txt")
+    assert all((tmp_path / name).stat().st_size > 500 for name in written)
+
+
+OTHERS = ("README.md", "CONTRIBUTING.md", "Dockerfile", ".github/ISSUE_TEMPLATE/bug.yml")
+
+
+@pytest.mark.parametrize("page", [*sorted(f"docs/{path.name}" for path in DOCS.glob("*.md")), *OTHERS])
 def test_commands_of_every_page_exist(page: str, reference: ModuleType) -> None:
     """Verbs and options that a page names are those of the program."""
     known = {
         name: {word for row in rows for word in re.findall(r"--[\w-]+", row.name)}
         for name, _, rows in reference.verbs()
     }
-    for line in re.findall(r"hodgeformer (?!\.)[^\n`#]*", (DOCS / page).read_text()):
+    for line in re.findall(r"hodgeformer (?!\.)[^\n`#]*", (ROOT / page).read_text()):
         words = line.split()
         verb = f"hodgeformer {words[0]}"
         if verb not in known:
@@ -156,3 +199,5 @@ def test_the_site_is_built_without_a_warning_and_without_network(tmp_path: Path)
     for page in (tmp_path / "site").rglob("*.html"):
         outside = re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(https?:|//)', page.read_text())
         assert not outside, page.name
+    for style in (tmp_path / "site").rglob("*.css"):
+        assert not re.search(r"url\(['\"]?(https?:|//)|@import", style.read_text()), style.name

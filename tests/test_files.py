@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
+import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+import hodgeformer
 from hodgeformer.errors import CheckpointError, ConfigError, OutputError
 from hodgeformer.files import offline, place, write_atomically
+from hodgeformer.mesh.io import save_mesh
+from meshes import icosphere
 
 
 def test_a_full_disk_is_the_error_of_the_caller_and_changes_nothing(
@@ -91,27 +97,8 @@ def test_drafts_of_a_process_that_was_killed_are_removed(tmp_path: Path) -> None
     assert {path.name for path in tmp_path.iterdir()} == {young.name, other.name, "c.txt"}
 
 
-READ_ONLY = """
-import os, sys, tempfile, warnings
-import numba.core.caching as caching
-allowed = sys.argv[1]
-
-def guarded(real):
-    def ensure(self):
-        if not (allowed and self.get_cache_path().startswith(allowed)):
-            raise OSError("read only")
-        real(self)
-    return ensure
-
-for name, locator in vars(caching).items():
-    if name.endswith("CacheLocator"):
-        locator.ensure_cache_path = guarded(locator.ensure_cache_path)
-os.access = lambda *_: False
-os.environ.pop("NUMBA_CACHE_DIR", None)
-if allowed:
-    tempfile.tempdir = allowed
-else:
-    tempfile.gettempdir = lambda: "/nowhere/at/all"
+COMPILING = """
+import warnings
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
     import numpy as np
@@ -119,17 +106,62 @@ with warnings.catch_warnings(record=True) as told:
     _only_largest(np.float32(1), np.float32(0), np.float32(0))
 print(len([warning for warning in told if "compile" in str(warning.message)]))
 """
+READ_ONLY = """
+set -e
+for place in "$@"; do
+    mount --bind "$place" "$place"
+    mount -o remount,ro,bind "$place"
+done
+if [ -n "$TMPDIR" ]; then
+    mount --bind "$TMPDIR" "$TMPDIR"
+    mount -o remount,rw,bind "$TMPDIR"
+fi
+exec "$PYTHON" "${WORDS[@]}"
+"""
+UNSHARE = ["unshare", "--mount", *(() if hasattr(os, "getuid") and os.getuid() == 0 else ("--map-root-user",))]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="homes are writable elsewhere")
-@pytest.mark.parametrize("temporary", [True, False])
-def test_where_nothing_can_be_written_code_is_compiled_all_the_same(tmp_path: Path, temporary: bool) -> None:
+def run_read_only(words: Sequence[str], home: Path, temporary: Path | None) -> subprocess.CompletedProcess[str]:
+    """Python where the installation and the home are mounted read-only, and all temporary folders but one or none."""
+    if not shutil.which("unshare") or subprocess.run([*UNSHARE, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("folders cannot be mounted read-only here: needs Linux, and root or user namespaces")
+    package = Path(hodgeformer.__file__).parent
+    script = f"WORDS=({shlex.join(words)})\n{READ_ONLY}"
+    places = [package, home, *(place for place in map(Path, ("/tmp", "/var/tmp")) if place.is_dir())]
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")
+    }
+    environment |= {"HOME": str(home), "TMPDIR": str(temporary or ""), "PYTHON": sys.executable}
+    environment["PYTHONPATH"] = str(package.parent)
+    command = [*UNSHARE, "bash", "-c", script, "bash", *map(str, places)]
+    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(params=[True, False], ids=["temporary", "nothing"])
+def folders(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path | None]:
+    home, temporary = tmp_path / "home", tmp_path / "temporary"
+    for folder in (home, temporary):
+        folder.mkdir()
+    return home, temporary if request.param else None
+
+
+def test_where_nothing_can_be_written_code_is_compiled_all_the_same(folders: tuple[Path, Path | None]) -> None:
     """In a folder of temporary files that is ours alone, then without any; with one warning."""
-    words = [sys.executable, "-c", READ_ONLY, str(tmp_path) if temporary else ""]
-    found = subprocess.run(words, capture_output=True, text=True, check=False)
+    found = run_read_only(["-c", COMPILING], *folders)
     assert found.returncode == 0, found.stderr
     assert found.stdout.strip() == "1"
-    if temporary:
-        (folder,) = tmp_path.iterdir()
+    if folders[1]:
+        (folder,) = folders[1].iterdir()
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert list(folder.rglob("*.nbi"))
+
+
+@pytest.mark.attack
+def test_predicting_where_nothing_can_be_written(folders: tuple[Path, Path | None]) -> None:
+    home, temporary = folders
+    save_mesh(icosphere(2), home / "ball.obj")
+    out = ["--out", str(temporary)] if temporary else ["--format", "none"]
+    found = run_read_only(["-m", "hodgeformer", "predict", "human", str(home / "ball.obj"), *out], home, temporary)
+    assert found.returncode == 0, found.stderr
+    assert found.stderr.count("UserWarning") == 1
+    assert not temporary or (temporary / "ball.ply").is_file()

@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.prepare import Faces
 from hodgeformer.predict.result import Result
 from hodgeformer.server.guard import PatientProtocol
 from hodgeformer.viewer.app import Viewer, create_app
@@ -37,7 +38,7 @@ class SidedModel:
     def __init__(self, before: Callable[[Mesh], None] = lambda mesh: None) -> None:
         self._before = before
 
-    def predict(self, mesh: Mesh, report: Callable[[float], None]) -> Result:
+    def predict(self, mesh: Mesh, faces: Faces, report: Callable[[float], None]) -> Result:
         self._before(mesh)
         report(0.5)
         right = mesh.vertices[mesh.faces].mean(axis=1)[:, 0] > 0

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from hodgeformer import ops as ops
     from hodgeformer.containers import PerElement as PerElement
     from hodgeformer.containers import SparsityPattern as SparsityPattern
+    from hodgeformer.data.dataset import DataSet as DataSet
+    from hodgeformer.data.open import open_dataset as open_dataset
     from hodgeformer.errors import HodgeFormerError as HodgeFormerError
     from hodgeformer.errors import MeshError as MeshError
     from hodgeformer.mesh.check import check_mesh as check_mesh
@@ -33,33 +35,47 @@ if TYPE_CHECKING:
     from hodgeformer.packed.pack import pack as pack
     from hodgeformer.predict.predictor import Predictor as Predictor
     from hodgeformer.predict.result import Result as Result
+    from hodgeformer.train.api import train as train
+    from hodgeformer.train.evaluate import evaluate as evaluate
+    from hodgeformer.train.folds import CrossValidation as CrossValidation
+    from hodgeformer.train.listener import Listener as Listener
+    from hodgeformer.train.listener import Outcome as Outcome
+    from hodgeformer.train.metrics import Scores as Scores
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 keep_compiled_code(Path(__file__).parent)
 
 _HOME = {
     "Batch": "packed.pack",
+    "CrossValidation": "train.folds",
+    "DataSet": "data.dataset",
     "HodgeFormer": "nn.model",
     "HodgeFormerError": "errors",
+    "Listener": "train.listener",
     "Mesh": "mesh.mesh",
     "MeshComplex": "mesh.topology",
     "MeshError": "errors",
     "ModelConfig": "nn.config",
+    "Outcome": "train.listener",
     "PerElement": "containers",
     "PrepareConfig": "mesh.prepare",
     "Predictor": "predict.predictor",
     "PreparedMesh": "mesh.prepare",
     "Result": "predict.result",
+    "Scores": "train.metrics",
     "SparsityPattern": "containers",
     "as_mesh": "mesh.io",
     "check_mesh": "mesh.check",
+    "evaluate": "train.evaluate",
     "load_mesh": "mesh.io",
+    "open_dataset": "data.open",
     "ops": "",
     "pack": "packed.pack",
     "prepare": "mesh.prepare",
     "save_mesh": "mesh.io",
     "simplify": "mesh.simplify",
+    "train": "",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604
@@ -68,8 +84,8 @@ __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'hodgeformer' has no attribute {name!r}")
-    if name == "ops":
-        return importlib.import_module("hodgeformer.ops")
+    if not _HOME[name]:
+        return importlib.import_module(f"hodgeformer.{name}")
     return getattr(importlib.import_module(f"hodgeformer.{_HOME[name]}"), name)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -136,12 +136,28 @@ class SparsityPattern(Generic[T]):
 
 
 def _transpose(offsets: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    from scipy.sparse import csr_array
+    ends = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=offsets.size - 1))])
+    rows, entries = np.empty(indices.size, dtype=np.int32), np.empty(indices.size, dtype=np.int64)
+    _compiled_columns()(offsets, indices, ends[:-1].copy(), rows, entries)
+    return ends, rows, entries
 
-    n = offsets.size - 1
-    entries = np.arange(indices.size, dtype=np.int64)
-    columns = csr_array((entries, indices, offsets), shape=(n, n)).tocsc()
-    return columns.indptr.astype(np.int64), columns.indices.astype(np.int32), columns.data
+
+@lru_cache
+def _compiled_columns() -> Callable[..., None]:
+    """Compiled when it is first needed, or read from numba's cache on disk: importing numba takes long."""
+    from numba import njit
+
+    return njit(cache=True, nogil=True)(_fill_columns)  # type: ignore[no-any-return]
+
+
+def _fill_columns(
+    offsets: np.ndarray, indices: np.ndarray, free: np.ndarray, rows: np.ndarray, entries: np.ndarray
+) -> None:
+    for i in range(len(offsets) - 1):
+        for t in range(offsets[i], offsets[i + 1]):
+            j = indices[t]
+            rows[free[j]], entries[free[j]] = i, t
+            free[j] += 1
 
 
 def _as_numpy(array: Any, name: str) -> np.ndarray:

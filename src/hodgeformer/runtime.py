@@ -24,7 +24,7 @@ from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.mesh.sweeps import Sweep, sweeps
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.predict.inference import Output, Seen
-from hodgeformer.predict.predictor import MeshPredictor
+from hodgeformer.predict.mesh_predictor import MeshPredictor
 from hodgeformer.threads import thread_count
 from hodgeformer.trained import Trained
 
@@ -231,7 +231,8 @@ def onnx_session(model: str | os.PathLike[str] | bytes, *, threads: int | None =
     options.log_severity_level = 4  # what is wrong is raised
     given = model if isinstance(model, bytes) else os.fspath(model)
     try:
-        return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+        # It would print that it tries the same once more.
+        return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"], enable_fallback=0)
     except Exception as error:  # onnxruntime has an exception of its own for each way to be broken
         reason = str(error).splitlines()[0]
         raise CheckpointError(f"{given!s:.200}: not a model that onnxruntime can read ({reason})") from None

@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
+from attack.kills import in_child
 from hodgeformer.checkpoint import load_checkpoint
 from hodgeformer.data.folder import write_folder
 from hodgeformer.train.fit import fit
@@ -29,19 +30,6 @@ from tiny_sets import TINY, parts, shapes
 
 KILLS_OF_A_RUN = 8
 SETTINGS = [*TINY, "train.epochs=12", "train.save_every=0.0005", "train.eval_every=3", "augment.rotation=so3"]
-
-
-def in_child(act: object) -> int:
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - ends with the process
-            act()  # type: ignore[operator]
-            code = 0
-        finally:
-            os._exit(code)
-    return child
 
 
 def ended_as(first: Path, second: Path) -> bool:

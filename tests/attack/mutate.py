@@ -1,6 +1,8 @@
 """Seeded damage to files, and a process of its own in which each is tried within a limit of time and memory.
 
 `attack` counts what became of every damaged file, makes what failed small, and keeps it in `build/attack`.
+`make attack` tries as many as HODGEFORMER_ATTACK_FILES says, requests to the viewer among them, another draw with
+HODGEFORMER_ATTACK_SEED.
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ import gc
 import hashlib
 import importlib
 import multiprocessing
+import os
 import re
 import resource
 import signal
+import sys
 import traceback
 import warnings
 from collections import Counter
@@ -25,6 +29,8 @@ from typing import Any
 
 from hodgeformer.errors import HodgeFormerError
 
+ALL, FEW = int(os.environ.get("HODGEFORMER_ATTACK_FILES", "100000")), 320
+SEED = int(os.environ.get("HODGEFORMER_ATTACK_SEED", "0"))
 SECONDS = 10  # of the processor: the machine may be busy
 MEMORY = 300 << 20
 TIMES_THE_FILE = 20
@@ -121,6 +127,17 @@ class Outcomes:
         rows.append(["all", *(str(sum(n[c] for n in self.counts.values())) for c in columns)])
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+
+def assert_all_are_answered(target: str, kinds: Mapping[str, Sequence[bytes]], n: int, folder: Path) -> None:
+    """Attack, print the table, and fail where a file was neither used nor refused, or every file of a kind was."""
+    outcomes = attack(target, kinds, n=n, seed=SEED, folder=folder)
+    sys.stdout.write(f"\n{n} damaged files\n{outcomes.table}\n")
+    assert not outcomes.failures, f"{outcomes.table}\n{[str(path) for path in outcomes.failures]}"
+    for kind, counts in outcomes.counts.items():
+        # Of a few none may be left, and a checkpoint has a digest, so that no change passes.
+        looked_behind = counts["accepted"] or counts.total() < 30 or kind == ".safetensors"
+        assert looked_behind, f"no {kind} survives: too much damage to look behind the door"
 
 
 def attack(target: str, kinds: Mapping[str, Sequence[bytes]], *, n: int, seed: int, folder: Path) -> Outcomes:

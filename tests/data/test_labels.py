@@ -197,6 +197,21 @@ def test_numpy_archives(strip: Mesh, tmp_path: Path, arrays: dict[str, list[int 
         source.read(strip)
 
 
+def test_archives_that_unpack_to_much_are_not_unpacked(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "a.npz", labels=np.zeros(100 << 20, dtype=np.uint8))
+    assert (tmp_path / "a.npz").stat().st_size < 1 << 20
+    with pytest.raises(DataError, match=r"a\.npz: 104,857,728 bytes when unpacked are too many"):
+        read_labels(tmp_path / "a.npz")
+
+
+def test_letters_that_are_none(tmp_path: Path) -> None:
+    names = np.array(["head", "arm"])
+    names.view(np.uint32)[0] = 0x12000000
+    np.save(tmp_path / "a.npy", names)
+    with pytest.raises(DataError, match=r"a\.npy: the names in this file are no text"):
+        read_labels(tmp_path / "a.npy")
+
+
 def test_what_has_no_label_is_marked_in_any_spelling(strip: Mesh, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text('["head", null, "unlabelled", "upper arm"]')
@@ -213,6 +228,8 @@ def test_what_has_no_label_is_marked_in_any_spelling(strip: Mesh, tmp_path: Path
         ("a.json", '{"labels": [[0, 1]]}', "one label per element in `labels`"),
         ("a.json", "[0, 1.5, 1, 1]", "label 1.5 at element 1"),
         ("a.json", "[0, 1", "not a JSON file"),
+        ("a.txt", "head\n" * 3 + "h" * 2000, "label 3 has 2,000 letters"),
+        ("a.txt", "0.5 0 0 1\n" * 3 + "inf 0 0 1\n", "must be finite"),
         ("a.xml", "<labels/>", r"labels are not read from '\.xml' files; what works is \.txt, .*\.json"),
     ],
 )

@@ -102,7 +102,7 @@ def test_training_batches_carry_transposed_patterns(two_epochs: list[Batch]) -> 
 
 
 def test_a_model_that_spreads_gets_the_surface_and_no_patterns(figures: DataSet) -> None:
-    with training(figures, n_workers=1, reads_order=False, spreads=True) as loader:
+    with training(figures, n_workers=1, patterned=(), spreads=True) as loader:
         batch = next(iter(loader.batches(0)))
     assert batch.topology.patterns.e.nnz == 0
     found, topology = batch.topology.__dict__.pop("surface"), batch.topology

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hodgeformer.data.folder import write_folder
 from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.data.source import BatchSource, Key
 from hodgeformer.data.unlabelled import N_RECONSTRUCTED, open_unlabelled, with_hidden_patches
@@ -15,7 +16,7 @@ from hodgeformer.mesh.features import GROUPS, feature_widths
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from meshes import icosphere
-from tiny_sets import stretched
+from tiny_sets import parts, stretched
 
 CONFIG = PrepareConfig(features=GROUPS)
 
@@ -85,6 +86,15 @@ def test_any_meshes_below_a_folder_and_new_patches_every_epoch(tmp_path: Path) -
     first, again, later = (source.batch(Key(epoch, (0, 1))).target for epoch in (0, 0, 1))
     assert first is not None and again is not None and later is not None
     assert first.isnan().equal(again.isnan()) and not first.isnan().equal(later.isnan())
+
+
+def test_of_a_configuration_the_training_meshes_alone_are_taken(tmp_path: Path) -> None:
+    write_folder(parts(), tmp_path / "eggs")
+    (tmp_path / "eggs.toml").write_text(f'[data]\npath = "{(tmp_path / "eggs").as_posix()}"\n')
+    dataset = open_dataset(DataConfig(name="unlabelled", path=tmp_path / "eggs.toml", seed=3))
+    assert dataset.name == "eggs" and dataset.hide == 0.5
+    assert [sample.name for sample in dataset.samples] == [f"train_{i}" for i in range(6)]
+    assert not dataset.load(dataset.samples[0])[1].any(), "labels are not read"
 
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:

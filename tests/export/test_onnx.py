@@ -18,6 +18,7 @@ from hodgeformer.cli import app
 from hodgeformer.errors import CheckpointError, ConfigError, MeshError
 from hodgeformer.export.export import export
 from hodgeformer.export.onnx_model import onnx_model
+from hodgeformer.export.torch_program import program_inputs
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
@@ -28,6 +29,7 @@ from hodgeformer.packed.pack import pack
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.runtime import GraphInputs, OnnxNetwork, OnnxPredictor, onnx_session
 from hodgeformer.train.evaluate import Evaluator, calibrated
+from hodgeformer.trained import Trained
 from meshes import icosphere, open_grid, two_components
 from tiny_models import PARTS, tiny_checkpoint
 
@@ -161,6 +163,23 @@ def test_no_torch_is_loaded(exported: tuple[Path, Predictor], tmp_path: Path, ba
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip() == exported[1].predict(tmp_path / "ball.ply").summary
     assert json.loads((tmp_path / "out.json").read_text())["classes"] == list(PARTS)
+
+
+def test_a_program_of_torch_holds_for_any_size(tmp_path: Path) -> None:
+    """With blocks of all kinds; read again as another program would."""
+    checkpoint = tiny_checkpoint(blocks="HTD")
+    export(checkpoint, tmp_path / "tiny.pt2", "torch")
+    extra = {runtime.KEY: ""}
+    program = torch.export.load(tmp_path / "tiny.pt2", extra_files=extra).module()
+    assert Trained.parse({key: value for key, value in json.loads(extra[runtime.KEY]).items() if key != "format"})
+    model = checkpoint.build_model()
+    for mesh in sizes():
+        view = prepare(mesh, checkpoint.prepare)
+        with torch.no_grad():
+            rows, features = program(program_inputs(view, checkpoint.model))
+            x = model.forward_features(batch := pack([view]))
+            torch.testing.assert_close(rows, model.head(x, batch.topology), atol=1e-4, rtol=0)
+        torch.testing.assert_close(features, x.v.mean(0), atol=1e-4, rtol=0)
 
 
 def test_the_verb_prints_the_largest_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

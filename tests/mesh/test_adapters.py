@@ -133,6 +133,11 @@ def test_polygons_are_cut(held: Any) -> None:
         ((VERTICES[:, :2], TRIANGLES), r"vertices must have shape \(n, 3\), got \(5, 2\)"),
         ((VERTICES, np.append(QUAD, 9).reshape(1, 5)), "refers to vertex 9"),
         ((VERTICES, []), "no faces"),
+        ((VERTICES, [[0, 1, 2], [0, 1]]), "must be arrays of numbers"),
+        (([[0, 0, 10**400], *VERTICES.tolist()], TRIANGLES), "vertices must be numbers, got object"),
+        (SimpleNamespace(points=VERTICES, faces=np.array([3, 0, 1, 4, -1, 2, 3])), "a face of -1 corners where 2"),
+        (SimpleNamespace(points=VERTICES, faces=np.array([3, 0, 1, 4, 3, 2, 3])), "a face of 3 corners where 2"),
+        (SimpleNamespace(points=VERTICES, faces=np.array([3, 0, 1, 4, 2, 2, 3])), "three corners or more"),
         (SimpleNamespace(pos=VERTICES, face=None), "is no mesh"),
         (
             SimpleNamespace(points=VERTICES, cells=[SimpleNamespace(type="tetra", data=QUAD)]),

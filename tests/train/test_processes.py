@@ -15,6 +15,8 @@ import torch
 
 from hodgeformer.checkpoint import load_checkpoint
 from hodgeformer.data.folder import write_folder
+from hodgeformer.errors import ConfigError
+from hodgeformer.train.distributed import joined
 from hodgeformer.train.run_folder import RunFolder
 from tiny_sets import TINY, shapes
 
@@ -97,30 +99,60 @@ def test_an_interrupt_of_the_group_saves_and_says_how_to_go_on(folder: Path, tmp
     assert f"go on with: hodgeformer train --resume {out}" in errors and "Traceback" not in errors
 
 
+def torchrun(*arguments: str | Path, restarts: int = 0) -> subprocess.Popen[str]:
+    """Two processes that train together."""
+    agent = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", str(restarts)]
+    command = [sys.executable, "-m", *agent, "--monitor-interval", "0.1", "-m", "hodgeformer", "train"]
+    pipe, environment = subprocess.PIPE, {**ONE_THREAD, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    return subprocess.Popen([*command, *map(str, arguments)], env=environment, text=True, stdout=pipe, stderr=pipe)
+
+
+SHARED = [*SETTINGS, "--set", "train.epochs=8", "--set", "model.dropout=0.0", "--set", "train.batch_size=4"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder: Path) -> Path:
+    """A run of two processes."""
+    run = folder.parent / "two"
+    both = torchrun(folder, "--out", run, *SHARED)
+    told, errors = both.communicate(timeout=120)
+    assert both.returncode == 0, errors
+    assert told.count("model: ") == 1
+    return run
+
+
 @pytest.mark.slow
-def test_two_processes_train_as_one(folder: Path, tmp_path: Path) -> None:
+def test_two_processes_train_as_one(folder: Path, undisturbed: Path, tmp_path: Path) -> None:
     """Same losses to rounding, although meshes are shared out and the head must see the statistics of all."""
-    options = ["--set", "train.epochs=4", "--set", "model.dropout=0.0", "--set", "train.batch_size=4"]
-    process = start(folder, "--out", tmp_path / "one", *SETTINGS, *options)
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        "-m",
-        "hodgeformer",
-    ]
-    arguments = ["train", folder, "--out", tmp_path / "two", *SETTINGS, *options]
-    both = subprocess.run(
-        [*command, *map(str, arguments)], env=ONE_THREAD, text=True, capture_output=True, timeout=120, check=False
-    )
-    assert both.returncode == 0, both.stderr
+    process = start(folder, "--out", tmp_path / "one", *SHARED)
     assert process.communicate(timeout=120) and process.returncode == 0
-    assert both.stdout.count("model: ") == 1
-    for one, two in zip(*(RunFolder(tmp_path / name).rows()[0] for name in ("one", "two")), strict=True):
+    runs = tmp_path / "one", undisturbed
+    for one, two in zip(*(RunFolder(run).rows()[0] for run in runs), strict=True):
         assert float(one["train_loss"]) == pytest.approx(float(two["train_loss"]), rel=2e-4)
-    first, second = (load_checkpoint(tmp_path / name / "last.safetensors").weights for name in ("one", "two"))
+    first, second = (load_checkpoint(run / "last.safetensors").weights for run in runs)
     for name, value in first.items():
         torch.testing.assert_close(second[name].float(), value.float(), rtol=0.02, atol=2e-3, msg=name)
+
+
+@pytest.mark.slow
+def test_one_of_two_is_killed_and_both_go_on_to_the_same_weights(
+    folder: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    """The first of them, which owns the folder and writes; torchrun starts both again with the same command."""
+    run = tmp_path / "killed"
+    both = torchrun(folder, "--out", run, *SHARED, restarts=1)
+    wait_for_progress(both, run / "metrics.csv", 0)  # an epoch lies behind them
+    listed = subprocess.run(["pgrep", "-P", str(both.pid)], capture_output=True, text=True, check=True)
+    os.kill(min(map(int, listed.stdout.split())), signal.SIGKILL)
+    _, errors = both.communicate(timeout=120)
+    assert both.returncode == 0, errors
+    assert "going on at epoch" in errors
+    assert same_weights(run / "last.safetensors", undisturbed / "last.safetensors")
+
+
+def test_restarts_that_torchrun_could_not_do_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"WORLD_SIZE": "2", "TORCHELASTIC_MAX_RESTARTS": "3", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match="TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"), joined():
+        pass

@@ -60,7 +60,7 @@ def test_eigenfunctions_of_the_sphere_come_in_ones_threes_and_fives() -> None:
 
 
 def test_fields_are_offered_and_computed(out: Path, tmp_path: Path, tiny: Path) -> None:
-    shelf = Shelf(offered_models(str(tiny), faces="original"))
+    shelf = Shelf(offered_models(str(tiny)))
     sources = (Attention(shelf), Eigenfunctions(), LearnedEigenfunctions(shelf))
     viewer = Viewer(shelf=shelf, outbox=Outbox(out), sources=sources)
     with TestClient(create_app(viewer), base_url=BASE) as client:
@@ -118,12 +118,12 @@ def test_slow_layers_block_nobody(out: Path, tmp_path: Path) -> None:
 
 def test_what_a_vertex_reads_spreads_with_time(tmp_path: Path) -> None:
     """Weights sum to one; with time more of the surface is read; a large mesh is looked at as the model sees it."""
-    shelf = Shelf(offered_models(str(write_tiny(tmp_path, blocks="DT")), faces=320))
+    shelf = Shelf(offered_models(str(write_tiny(tmp_path, blocks="DT"))))
     source, ball = Spreading(shelf), icosphere(3)
     scene = OpenMesh(ball)
     assert source.choices(scene) is None
     model = shelf.model("tiny")
-    scene.prediction = Prediction("tiny", model.predict(ball, lambda share: None))
+    scene.prediction = Prediction("tiny", model.predict(ball, 320, lambda share: None), 320)
     choices = source.choices(scene)
     assert choices is not None and [choice.key for choice in choices] == ["block", "time"]
     pick = Pick(7, tuple(ball.vertices[ball.faces[7, 0]]))
@@ -142,10 +142,10 @@ def test_what_a_vertex_reads_spreads_with_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("star", ["v.star0_inv", "v.star1"])
 def test_attention_is_the_row_of_the_learned_star(tiny: Path, star: str) -> None:
-    shelf = Shelf(offered_models(str(tiny), faces="original"))
+    shelf = Shelf(offered_models(str(tiny)))
     model = shelf.model("tiny")
     ball = icosphere(2)
-    scene = OpenMesh(ball, prediction=Prediction("tiny", model.predict(ball, lambda fraction: None)))
+    scene = OpenMesh(ball, prediction=Prediction("tiny", model.predict(ball, "original", lambda fraction: None)))
     pick = Pick(40, tuple(ball.vertices[ball.faces[40]].mean(axis=0)))
     found = Attention(shelf).field(scene, {"layer": "1", "head": "2", "star": star}, pick)
 

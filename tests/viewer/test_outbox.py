@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import re
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ from hodgeformer.data.folder import open_folder
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.server.intake import safe_file_name
 from hodgeformer.viewer.messages import decode, encode
+from hodgeformer.viewer.open_meshes import OpenMesh
+from hodgeformer.viewer.outbox import Annotation, Outbox
 from meshes import icosphere
 from viewer_parts import CLASSES, COLORS, annotation, upload
 
@@ -126,6 +131,35 @@ def test_exported_data_set_opens(client: TestClient, tmp_path: Path, out: Path) 
     answer = client.post(f"/api/meshes/{upload(client, icosphere(1), tmp_path)}/data-set", content=other)
     assert answer.status_code == 409
     assert "left, right" in answer.json()["error"]
+
+
+def test_stopped_at_any_write_a_data_set_still_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With another mesh that brings a class of its own; and adding it again ends as if nothing had happened."""
+    opened = [OpenMesh(replace(icosphere(1), name=name)) for name in ("one", "two")]
+    two = Annotation(np.arange(80) % 2, ("a", "b"), ((1, 2, 3), (4, 5, 6)))
+    three = Annotation(np.arange(80) % 3, (*two.classes, "c"), (*two.colors, (7, 8, 9)))
+    wholes = set()
+    for stop in range(1, 100):
+        outbox = Outbox(tmp_path / str(stop))
+        root, _ = outbox.add_to_data_set(opened[0], two, "set")
+        sync, left = os.fsync, iter(range(stop))
+
+        def stopped(descriptor: int) -> None:
+            if next(left, None) is None:  # noqa: B023
+                raise KeyboardInterrupt
+            sync(descriptor)  # noqa: B023
+
+        with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
+            patched.setattr(os, "fsync", stopped)
+            outbox.add_to_data_set(opened[1], three, "set")
+        data = open_folder(root)
+        for sample in data.samples:
+            data.load(sample)
+        outbox.add_to_data_set(opened[1], three, "set")
+        wholes.add(tuple(path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()))
+        if next(left, None) is not None:
+            break
+    assert stop > 6 and len(wholes) == 1
 
 
 HAND_WRITTEN = """\

@@ -75,7 +75,7 @@ def test_a_failing_prediction_is_told_and_the_next_one_works(out: Path, tmp_path
 
 
 def test_fifty_predictions_do_not_grow_memory(out: Path, tiny: Path) -> None:
-    shelf = Shelf(offered_models(str(tiny), faces="original"))
+    shelf = Shelf(offered_models(str(tiny)))
     viewer = Viewer(shelf=shelf, outbox=Outbox(out), meshes=OpenMeshes(max_meshes=4))
     ball = icosphere(3)
     process = psutil.Process()
@@ -100,14 +100,13 @@ def test_models_of_every_kind_answer_for_faces(tmp_path: Path) -> None:
         ("classification", "mesh", 1),
     ):
         predictor = Predictor(tiny_checkpoint(task, element))
-        model = ViewerModel(predictor, faces="original")
-        prediction = model.predict(ball, fractions.append)
+        prediction = ViewerModel(predictor).predict(ball, "original", fractions.append)
         assert prediction.probabilities.shape == (rows, 4)
         np.testing.assert_allclose(prediction.probabilities.sum(axis=1), 1, rtol=1e-5)
         assert fractions[0] == 0.0
         assert fractions[-1] == 1.0
         assert sorted(fractions) == fractions
         fractions.clear()
-    simplified = ViewerModel(Predictor(tiny_checkpoint()), faces=100).predict(ball, fractions.append)
+    simplified = ViewerModel(Predictor(tiny_checkpoint())).predict(ball, 100, fractions.append)
     assert simplified.probabilities.shape == (320, 4)
     assert "worked on at 100" in simplified.resolution

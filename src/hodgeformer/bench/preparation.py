@@ -18,9 +18,8 @@ from hodgeformer.mesh.features import input_features
 from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.order import OrderName, canonical_faces, canonical_order, inverse
-from hodgeformer.mesh.patterns import sparsity_patterns
-from hodgeformer.mesh.prepare import PrepareConfig, prepare
+from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
+from hodgeformer.mesh.prepare import PrepareConfig, patterns_of, prepare
 from hodgeformer.mesh.topology import MeshComplex
 from hodgeformer.predict.inference import see
 from hodgeformer.predict.predictor import Predictor
@@ -48,8 +47,7 @@ def _cost(name: str, mesh: Mesh, config: PrepareConfig, n_threads: int, target: 
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
 
     def patterns() -> object:
-        sizes = config.row_sizes(topology.n)
-        return sparsity_patterns(topology, vertices, sizes=sizes, seed=0, n_threads=n_threads)
+        return patterns_of(topology, vertices, config, topology.n, 0, n_threads)
 
     total = median_seconds(lambda: prepare(mesh, config, n_threads=n_threads), repeat)
     product = product_seconds(n_threads)
@@ -69,20 +67,6 @@ def _cost(name: str, mesh: Mesh, config: PrepareConfig, n_threads: int, target: 
         "products": total / product,
         "target": target,
     }
-
-
-def order_costs(n_vertices: int = 1 << 14) -> list[dict[str, Any]]:
-    """The canonical orders compared: milliseconds to compute, and how far apart neighbors end up in memory."""
-    mesh = bumpy_torus(n_vertices)
-    names: tuple[OrderName, ...] = ("morton", "rcm")
-    rows = []
-    for name in names:
-        pattern = prepare(mesh, PrepareConfig(order=name)).patterns.e
-        row = np.repeat(np.arange(len(pattern)), np.diff(pattern.offsets))
-        seconds = median_seconds(partial(canonical_order, mesh.vertices, mesh.faces, name))
-        distance = float(np.median(np.abs(pattern.indices - row)))
-        rows.append({"order": name, "milliseconds": 1e3 * seconds, "median_distance": distance})
-    return rows
 
 
 def waiting_costs(model: str, n_vertices: tuple[int, ...]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import typer
 from hodgeformer.cli.results import FacesOption, JsonOption, QuietOption, bar, save_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hodgeformer.checkpoint import Checkpoint
     from hodgeformer.data.dataset import DataSet, Sample
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A run folder, a checkpoint, or the name of a bundled model.")],
+    model: Annotated[str, typer.Argument(help="A run folder, a checkpoint, a bundled name; several as a,b.")],
     data: Annotated[str, typer.Argument(help="A data-set folder, the name of a data set, or a configuration.")],
     split: Annotated[str, typer.Option("--split", help="The split to score: train, val or test.")] = "test",
     faces: FacesOption = "auto",
@@ -47,38 +47,33 @@ def evaluate(
 
     Scores are those on the elements of the files, whatever resolution the model works at.
     """
-    import torch
-
-    from hodgeformer.checkpoint import load_checkpoint, save_checkpoint
+    from hodgeformer.checkpoint import save_checkpoint
     from hodgeformer.data.open import open_dataset
     from hodgeformer.errors import ConfigError
-    from hodgeformer.mesh.pose import random_turns
-    from hodgeformer.predict.pretrained import bundled_models, locate_model
+    from hodgeformer.predict.predictor import load_checkpoints
+    from hodgeformer.predict.pretrained import bundled_models
     from hodgeformer.train.evaluate import Evaluator, calibrated, fitting
+    from hodgeformer.train.evaluate import evaluate as scores_of
 
-    path = locate_model(model)
-    if calibrate and path in (bundled.path for bundled in bundled_models().values()):
-        raise ConfigError(f"'{model}' belongs to the package; copy {path.name} and calibrate the copy")
-    checkpoint = load_checkpoint(path)
+    checkpoints = load_checkpoints(model)
+    checkpoint = checkpoints[0]
     dataset = fitting(open_dataset(data), checkpoint)
     samples, prepare = dataset.split(split), checkpoint.at(faces)
-    network = checkpoint.build_model().to("cuda" if torch.cuda.is_available() else "cpu")
-
-    def asked(evaluator: Evaluator, doing: str) -> Iterator[Answer]:
-        with bar(doing, quiet=quiet) as told:
-            for done, answer in enumerate(evaluator.answers(network), 1):
-                told(done, len(samples))
-                yield answer
-
     if calibrate:
-        checkpoint = calibrated(checkpoint, asked(Evaluator(dataset, samples, prepare), "calibrating"))
-        save_checkpoint(path, checkpoint)
-    turns = random_turns(rotations - 1, checkpoint.turn_axis)
-    evaluator = Evaluator(dataset, samples, prepare, turns=turns, temperature=checkpoint.temperature)
-    scores = evaluator.scored(asked(evaluator, "evaluating"))
+        if len(checkpoints) > 1 or checkpoint.path is None:
+            raise ConfigError(f"'{model}' are {len(checkpoints)} models; calibrate each by itself")
+        if checkpoint.path in (bundled.path for bundled in bundled_models().values()):
+            raise ConfigError(f"'{model}' belongs to the package; copy {checkpoint.path.name} and calibrate the copy")
+        with bar("calibrating", quiet=quiet) as told:
+            asked = Evaluator(dataset, samples, prepare).answers(checkpoint.build_model())
+            checkpoint = calibrated(checkpoint, _counted(asked, told, len(samples)))
+        save_checkpoint(checkpoint.path or Path(model), checkpoint)
+        checkpoints = [checkpoint]
+    with bar("evaluating", quiet=quiet) as told:
+        scores = scores_of([*checkpoints], dataset, split=split, faces=faces, tta=max(1, rotations), report=told)
     about = {"model": model, "data": dataset.name, "split": split, "rotations": rotations, "faces": prepare.faces}
     about |= {"temperature": checkpoint.temperature, "calibrated_on": split if calibrate else None}
-    learned = warn_of_learned(checkpoint, dataset, samples)
+    learned = warn_of_learned(checkpoints, dataset, samples)
     about |= {"n_meshes": len(samples), "n_learned_from": learned, **scores.to_dict()}
     if out is not None:
         save_rows(out.parent, out.stem, score_rows(scores), about)
@@ -90,11 +85,18 @@ def evaluate(
         print(f"note: confidence was fitted to {split}, so how well it fits there is no test; score another split")
 
 
-def warn_of_learned(checkpoint: Checkpoint, dataset: DataSet, samples: Sequence[Sample]) -> int:
-    """Say on standard error how many of the meshes a model was trained on; their number."""
+def _counted(answers: Iterator[Answer], told: Callable[[float, float], None], total: int) -> Iterator[Answer]:
+    for done, answer in enumerate(answers, 1):
+        told(done, total)
+        yield answer
+
+
+def warn_of_learned(checkpoints: Sequence[Checkpoint], dataset: DataSet, samples: Sequence[Sample]) -> int:
+    """Say on standard error how many of the meshes a model, or one of several, was trained on; their number."""
     from hodgeformer.train.evaluate import learned_from
 
-    names = learned_from(checkpoint, dataset, samples)
+    each = (learned_from(checkpoint, dataset, samples) for checkpoint in checkpoints)
+    names = list(dict.fromkeys(name for learned in each for name in learned))
     if names:
         shown = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
         told = f"the model was trained on {len(names)} of these {len(samples)} meshes ({shown}): the scores flatter"

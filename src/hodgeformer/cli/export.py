@@ -12,7 +12,10 @@ from hodgeformer.cli.results import ModelArgument
 
 def export(
     model: ModelArgument,
-    to: Annotated[Literal["onnx"], typer.Option("--to", help="What is written: an ONNX graph.")] = "onnx",
+    to: Annotated[
+        Literal["onnx", "torch"],
+        typer.Option("--to", help="What is written: an ONNX graph, or a program of torch.export."),
+    ] = "onnx",
     out: Annotated[
         Path | None, typer.Option("--out", help="The file; by default the name of the model, here.", show_default=False)
     ] = None,

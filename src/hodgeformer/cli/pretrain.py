@@ -12,7 +12,14 @@ from hodgeformer.cli.results import SettingsOption
 
 
 def pretrain(
-    folder: Annotated[Path, typer.Argument(help="A folder with meshes, at any depth; labels are not read.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="A folder with meshes, at any depth, or a TOML file as for train, of which the training meshes are "
+            "taken; labels are not read.",
+        ),
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", help="The run folder to make; by default runs/NAME.", show_default=False)
     ] = None,
@@ -36,9 +43,10 @@ def pretrain(
     from hodgeformer.train.fit import fit
     from hodgeformer.train.loop import Stopped
 
-    run = out or Path("runs") / f"{folder.resolve().name}-pretrained"
+    run = out or Path("runs") / f"{source.resolve().stem}-pretrained"
+    config = config or (source if source.suffix == ".toml" else None)
     tables = {} if config is None else read_toml(config)
-    tables["data"] = {"name": "unlabelled", "path": folder}
+    tables["data"] = {"name": "unlabelled", "path": source}
     tables["train"] = {"skip_bad": True, **tables.get("train", {})}
     said = [*(settings or []), *([f"prepare.faces={faces}"] if faces else [])]
     with joined() as processes:

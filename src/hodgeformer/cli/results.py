@@ -83,6 +83,17 @@ def one_line(error: BaseException, path: Path | None = None) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 100]} ... ({len(text):,} characters)"
 
 
+@contextmanager
+def needs_extra(extra: str, reason: str) -> Iterator[None]:
+    """What is imported here may be missing, and then comes with an extra of this package."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("hodgeformer"):
+            raise
+        raise ConfigError(f"{reason}: pip install 'hodgeformer[{extra}]'") from None
+
+
 def print_failed(failed: Mapping[Path, Exception], context: typer.Context) -> None:
     """A line for each file that could not be used, and with --debug where what nobody foresaw happened."""
     for path, error in failed.items():

@@ -82,7 +82,7 @@ def robustness(
     checkpoint = load_checkpoint(locate_model(model))
     dataset = fitting(open_dataset(data), checkpoint)
     samples = dataset.split(split)[:meshes]
-    learned = warn_of_learned(checkpoint, dataset, samples)
+    learned = warn_of_learned([checkpoint], dataset, samples)
     mutations = _mutations(remesh or [], paper_only)
     results = []
     with bar("scoring changed meshes", quiet=quiet) as told:

@@ -14,6 +14,7 @@ from hodgeformer.errors import ConfigError, HodgeFormerError
 if TYPE_CHECKING:
     from hodgeformer.checkpoint import Checkpoint
     from hodgeformer.train.distributed import Processes
+    from hodgeformer.train.folds import CrossValidation
     from hodgeformer.train.listener import Outcome
     from hodgeformer.train.setup import Setup
 
@@ -40,6 +41,15 @@ def train(
         str | None,
         typer.Option("--from", help="Fine-tune this model: a name, a run folder or a checkpoint.", show_default=False),
     ] = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            "--folds",
+            min=2,
+            help="Cross-validate: train so many models, each scored on the part of the meshes that it has not seen.",
+            show_default=False,
+        ),
+    ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out meshes that cannot be used.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, time and memory; train nothing.")] = False,
     self_test: Annotated[
@@ -55,26 +65,32 @@ def train(
     Events have the key "event": plan, note, reading, resumed, progress, epoch, saved, and at the end result, stopped
     or error.
 
-    With several processes: torchrun --nproc-per-node 2 -m hodgeformer train ...
+    With several processes: torchrun --nproc-per-node 2 -m hodgeformer train ...; with --max-restarts 3 the death of one
+    of them lets all go on from the last saved state.
     """
     from hodgeformer.cli.train_display import print_event
-    from hodgeformer.train.distributed import joined
+    from hodgeformer.train.distributed import joined, restarted
     from hodgeformer.train.loop import Stopped
+    from hodgeformer.train.run_folder import RunFolder
 
     if (source is None) == (resume is None):
         raise ConfigError("say what to train on (a folder, a configuration, a name), or --resume RUN; one of the two")
     overrides = [*(settings or []), *(["train.skip_bad=true"] if skip_bad else [])]
     overrides += [f"prepare.faces={faces}"] if faces else []
-    if resume is not None and (overrides or start or out):
+    if resume is not None and (overrides or start or out or folds):
         raise ConfigError(
-            "--resume goes on with the settings of the run; leave --set, --faces, --from, --out and --skip-bad out"
+            "--resume goes on with the settings of the run; leave --set, --faces, --from, --out, --folds and "
+            "--skip-bad out"
         )
     folder = resume or out or Path("runs") / Path(source or "").stem
     purpose = "dry" if dry_run else "test" if self_test else "run"
+    if purpose == "run" and restarted() and RunFolder(folder).config.is_file():
+        source, overrides = None, []  # the same command again goes on with the run that it began
     with joined() as processes:
         speaks = processes.is_first
         try:
-            _train(source, folder, overrides, start, processes, purpose, quiet=quiet or not speaks, as_json=as_json)
+            shown = {"quiet": quiet or not speaks, "as_json": as_json}
+            _train(source, folder, overrides, start, folds, processes, purpose, **shown)
         except HodgeFormerError as error:
             if not speaks:
                 raise typer.Exit(2) from None  # one process tells it for all
@@ -95,6 +111,7 @@ def _train(
     folder: Path,
     overrides: list[str],
     start: str | None,
+    folds: int | None,
     processes: Processes,
     purpose: str,
     *,
@@ -102,28 +119,37 @@ def _train(
     as_json: bool,
 ) -> None:
     from hodgeformer.cli.train_display import display
-    from hodgeformer.train.fit import fit
+    from hodgeformer.predict.predictor import load_checkpoints
+    from hodgeformer.train.api import train as begin
+    from hodgeformer.train.listener import Outcome
     from hodgeformer.train.setup import set_up
 
-    first = _start_from(start)
+    first = None if start is None else load_checkpoints(start)[0]
     with display(quiet=quiet, as_json=as_json) as listener:
         if purpose == "run":
-            outcome = fit(source, folder, settings=overrides, start=first, processes=processes, listener=listener)
+            outcome = begin(
+                source,
+                folder,
+                start=first,
+                folds=folds,
+                callbacks=[listener],
+                processes=processes,
+                overrides=overrides,
+            )
         else:
-            setup = set_up(source, folder, settings=overrides, start=first, processes=processes, listener=listener)
+            one_of = [] if folds is None else [f"data.folds={folds}", "data.fold=0"]
+            said = [*overrides, *one_of]
+            setup = set_up(source, folder, settings=said, start=first, processes=processes, listener=listener)
     if purpose == "dry":
         _show_plan(setup, first, as_json=as_json)
     elif purpose == "test":
         _self_test(setup, as_json=as_json)
-    elif processes.is_first:
+    elif not processes.is_first:
+        return
+    elif isinstance(outcome, Outcome):
         _show_outcome(outcome, as_json=as_json)
-
-
-def _start_from(model: str | None) -> Checkpoint | None:
-    from hodgeformer.checkpoint import load_checkpoint
-    from hodgeformer.predict.pretrained import locate_model
-
-    return None if model is None else load_checkpoint(locate_model(model))
+    else:
+        _show_folds(outcome, as_json=as_json)
 
 
 def _show_plan(setup: Setup, start: Checkpoint | None, *, as_json: bool) -> None:
@@ -168,12 +194,11 @@ def _show_outcome(outcome: Outcome, *, as_json: bool) -> None:
     from hodgeformer.cli.evaluate import print_scores
     from hodgeformer.cli.train_display import print_event
 
-    report = outcome.folder / "report.html"
     if as_json:
         print_event(
             "result",
             model=str(outcome.chosen),
-            report=str(report),
+            report=str(outcome.report),
             epochs=outcome.epochs,
             minutes=outcome.elapsed / 60,
             split=outcome.split,
@@ -184,4 +209,18 @@ def _show_outcome(outcome: Outcome, *, as_json: bool) -> None:
     print(f"{outcome.epochs} epochs in {minutes:.1f} minutes, {100 * outcome.waited:.0f} % of it waiting for data")
     if outcome.scores is not None:
         print_scores(outcome.scores, outcome.split or "")
-    print(f"model: {outcome.chosen}\nreport: {report}")
+    print(f"model: {outcome.chosen}\nreport: {outcome.report}")
+
+
+def _show_folds(found: CrossValidation, *, as_json: bool) -> None:
+    from hodgeformer.cli.results import print_rows
+    from hodgeformer.cli.train_display import print_event
+
+    if as_json:
+        models = [str(outcome.chosen) for outcome in found.outcomes]
+        print_event("result", model=str(found.folder), models=models, table=found.table)
+        return
+    print_rows(found.table, f"{len(found.outcomes)} folds, each scored by a model that has not seen it", digits=4)
+    print(
+        f"table: {found.folder / 'folds.csv'}\nmodel: {found.folder} (all {len(found.outcomes)}, which answer together)"
+    )

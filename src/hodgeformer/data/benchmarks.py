@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -83,7 +83,8 @@ def human_person(name: str) -> str:
     if source == "adobe":
         return name
     if source == "faust":
-        return f"{source} {int(name.rsplit('_', maxsplit=1)[1]) // 10}"
+        number = name.rsplit("_", maxsplit=1)[-1]
+        return f"{source} {int(number) // 10}" if number.isdigit() else source
     return name.split("__")[1] if source == "MIT_animation" else source
 
 
@@ -111,11 +112,13 @@ def open_parts(
     *,
     labels: LabelVersion = "face",
     element: Element = "face",
+    group: Callable[[str], str] = lambda name: "",
 ) -> DataSet:
     """The layout of Human and COSEG: meshes in `train/` and `test/`, one label file per mesh beside them.
 
     Labels of version `labels` are carried to `element` by majority. The soft edge labels of `sseg/` are not used: they
-    are a way to score, not a ground truth. Labels count from one, or from zero where a zero occurs.
+    are a way to score, not a ground truth. Labels count from one, or from zero where a zero occurs. `group` tells the
+    source of a mesh by its name.
     """
     # Some distributions do not split: everything is for training.
     meshes = [(folder, path) for folder in (*SPLITS, "shapes") for path in _meshes(root / folder)]
@@ -126,7 +129,8 @@ def open_parts(
     splits: dict[str, list[Sample]] = {}
     for (folder, path), file in zip(meshes, files, strict=True):
         target = LabelFile(file, COUNTED.get(file.suffix, "f"), KIND_OF[element], codes)
-        splits.setdefault(folder if folder in SPLITS else "train", []).append(Sample(path.stem, path, target))
+        sample = Sample(path.stem, path, target, group(path.stem))
+        splits.setdefault(folder if folder in SPLITS else "train", []).append(sample)
     divided = {split: tuple(samples) for split, samples in splits.items()}
     return DataSet(name, "segmentation", element, divided, classes)
 

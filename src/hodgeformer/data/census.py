@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.containers import PerElement
-from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.data.dataset import CountedMesh, DataSet, Sample
 from hodgeformer.errors import DataError, HodgeFormerError
 from hodgeformer.mesh.elements import element_areas, radius, unit_edge_lengths
 from hodgeformer.mesh.geometry import to_unit_sphere
@@ -34,27 +34,6 @@ class Problem:
     name: str
     split: str
     message: str
-
-
-@dataclass(frozen=True, eq=False)
-class CountedMesh:
-    """A mesh that can be used.
-
-    `labels` are its labelled elements per class, or for a regression the rows (count, sum, sum of squares) of its
-    values. `shares` of its area belong to each class, in a segmentation. `radius` is that in the file, `edge_lengths`
-    are `QUANTILES` at unit size, `asymmetry` is the distance to its mirror image, `shape` is equal for copies.
-    """
-
-    name: str
-    split: str
-    n: PerElement[int]
-    labels: NDArray[Any]
-    n_unlabelled: int
-    shares: NDArray[np.float64]
-    radius: float
-    edge_lengths: NDArray[np.float64]
-    asymmetry: float
-    shape: str
 
 
 Found = dict[str, CountedMesh | Problem]
@@ -176,30 +155,44 @@ def take_census(
     progress: Callable[[int, int], None] = lambda done, total: None,
     share: Callable[[Sequence[Place]], Sequence[Place]] = lambda places: places,
     collect: Callable[[Found], list[Found]] = lambda found: [found],
+    seen: Callable[[Sample, Mesh, NDArray[Any]], None] | None = None,
     over: Over | None = None,
 ) -> Census:
-    """Read every mesh and its target once. `progress(done, total)` is called after each mesh.
+    """Read every mesh and its target once, but for those that the data set has counted already.
 
-    Where several processes work together, `share` gives this one its part, and `collect` what all of them found. `over`
-    looks at the meshes elsewhere than here, in any order.
+    `progress(done, total)` is called after each mesh, `seen` with every one that can be used. Where several processes
+    work together, `share` gives this one its part, and `collect` what all of them found. `over` looks at the meshes
+    elsewhere than here, in any order.
     """
     places = [(split, sample) for split, samples in dataset.splits.items() for sample in samples]
-    mine = share(places)
-    look = partial(_looked_at, dataset)
+    known: Found = {
+        sample.name: replace(dataset.counted[sample.name], split=split)
+        for split, sample in places
+        if sample.name in dataset.counted
+    }
+    mine = share([place for place in places if place[1].name not in known])
+    look = partial(_looked_at, dataset, seen)
     found: Found = {}
     for done, (place, one) in enumerate(over(look, mine) if over else ((each, look(each)) for each in mine), 1):
         found[place[1].name] = _problem(place, one) if isinstance(one, Exception) else one
         progress(done, len(mine))
-    everything = {name: one for part in collect(found) for name, one in part.items()}
+    everything = known | {name: one for part in collect(found) for name, one in part.items()}
     ordered = [everything[sample.name] for _, sample in places]
     meshes = tuple(one for one in ordered if isinstance(one, CountedMesh))
     problems = tuple(one for one in ordered if isinstance(one, Problem))
     return Census(dataset.keep([mesh.name for mesh in meshes]) if problems else dataset, meshes, problems)
 
 
-def _looked_at(dataset: DataSet, place: Place) -> CountedMesh | Problem:
+def _looked_at(
+    dataset: DataSet, seen: Callable[[Sample, Mesh, NDArray[Any]], None] | None, place: Place
+) -> CountedMesh | Problem:
+    split, sample = place
     try:
-        return _counted(dataset, place[1], place[0])
+        mesh, target = dataset.load(sample)
+        counted = _counted(dataset, sample, split, mesh, target)
+        if seen is not None:
+            seen(sample, mesh, target)
+        return counted
     except Exception as error:  # it is told with its mesh, and the others are looked at
         return _problem(place, error)
 
@@ -229,8 +222,7 @@ def shape_hash(mesh: Mesh) -> str:
     return digest.hexdigest()
 
 
-def _counted(dataset: DataSet, sample: Sample, split: str) -> CountedMesh:
-    mesh, target = dataset.load(sample)
+def _counted(dataset: DataSet, sample: Sample, split: str, mesh: Mesh, target: NDArray[Any]) -> CountedMesh:
     lengths = unit_edge_lengths(mesh)
     return CountedMesh(
         name=sample.name,

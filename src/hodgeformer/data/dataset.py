@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.containers import KIND_OF, Element, ElementKind, Task
+from hodgeformer.containers import KIND_OF, Element, ElementKind, PerElement, Task
 from hodgeformer.data.labels import Target, check_count
 from hodgeformer.errors import DataError, MeshError
 from hodgeformer.mesh.elements import UNLABELLED
@@ -22,16 +22,46 @@ SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True, eq=False)
+class CountedMesh:
+    """A mesh that can be used.
+
+    `labels` are its labelled elements per class, or for a regression the rows (count, sum, sum of squares) of its
+    values. `shares` of its area belong to each class, in a segmentation. `radius` is that in the file, `edge_lengths`
+    are quantiles at unit size, `asymmetry` is the distance to its mirror image, `shape` is equal for copies.
+    """
+
+    name: str
+    split: str
+    n: PerElement[int]
+    labels: NDArray[Any]
+    n_unlabelled: int
+    shares: NDArray[np.float64]
+    radius: float
+    edge_lengths: NDArray[np.float64]
+    asymmetry: float
+    shape: str
+
+
+@dataclass(frozen=True, eq=False)
 class Sample:
-    """One mesh (a file or a mesh in memory) and where its target comes from; the name is unique in its data set."""
+    """One mesh (a file or a mesh in memory) and where its target comes from; the name is unique in its data set.
+
+    Meshes of one `group` are of one source, such as a person, and resemble each other more than others do.
+    """
 
     name: str
     mesh: Path | Mesh
     target: Target
+    group: str = ""
+
+    @property
+    def source(self) -> str:
+        """Its group, or where none is known the mesh itself."""
+        return self.group or self.name
 
     @property
     def where(self) -> str:
-        return str(self.mesh) if isinstance(self.mesh, Path) else self.name
+        return self.name if isinstance(self.mesh, Mesh) else str(self.mesh)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +70,8 @@ class DataSet:
 
     `element` is what a target belongs to; "mesh" for a class or a value of the whole mesh. `classes` are the class
     names in label order, empty for a regression, which has `n_values` columns instead. `notes` are worth knowing.
-    Of data without labels the share `hide` of every mesh is hidden, to be found again.
+    Of data without labels the share `hide` of every mesh is hidden, to be found again. `counted` are meshes, by name,
+    that need not be read to know how large they are and what labels they have.
     """
 
     name: str
@@ -52,6 +83,7 @@ class DataSet:
     n_values: int = 1
     notes: tuple[str, ...] = ()
     hide: float | None = None
+    counted: Mapping[str, CountedMesh] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.task == "classification" and self.element != "mesh":
@@ -137,7 +169,7 @@ class DataSet:
             return replace(sample, target=Renumbered(sample.target, numbers))
 
         splits = {split: tuple(renumbered(s) for s in members) for split, members in self.splits.items()}
-        return replace(self, classes=classes, colors=colors, splits=splits)
+        return replace(self, classes=classes, colors=colors, splits=splits, counted={})
 
     def _check_target(self, target: NDArray[Any], mesh: Mesh, sample: Sample) -> None:
         if self.kind is not None:

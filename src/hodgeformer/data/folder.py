@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import glob
 import math
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,23 +14,21 @@ import tomli_w
 
 from hodgeformer.containers import KIND_OF, ElementKind
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
-from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, SplitRules, TableValue, read_spec
+from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, TableValue, described, read_spec
 from hodgeformer.data.label_files import COUNTED, LABEL_SUFFIXES, label_files, read_numbers, read_text
 from hodgeformer.data.labels import Codes, FileAttribute, LabelFile, Target, ValueFile, WholeMesh
-from hodgeformer.data.splits import Splits, by_folder, by_fractions, by_name
+from hodgeformer.data.shards import open_shards
+from hodgeformer.data.splits import by_rules, with_validation
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.io import MESH_SUFFIXES, save_mesh
-from hodgeformer.palette import hex_color
 from hodgeformer.settings import Table
-
-_ENOUGH = 30  # training meshes, to spare some for validation
 
 
 def open_folder(root: Path) -> DataSet:
     """The data set described by `root/dataset.toml`."""
     spec = read_spec(root)
     try:
-        return _described(root, spec)
+        return _described(root, spec) if spec.shards is None else open_shards(root, spec)
     except DataError as error:
         raise (error if str(root) in str(error) else DataError(f"{root / FILE_NAME}: {error}")) from None
 
@@ -43,8 +43,9 @@ def _described(root: Path, spec: FolderSpec) -> DataSet:
     else:
         classes, targets = (), _value_targets(root, spec, meshes)
         n_values = _n_values(targets)
-    samples = [Sample(name, path, targets[name]) for name, path in meshes.items()]
-    splits = _with_validation(_split(samples, spec.split, root), spec.split)
+    groups = _groups(spec, meshes)
+    samples = [Sample(name, path, targets[name], groups.get(name, "")) for name, path in meshes.items()]
+    splits = with_validation(by_rules(samples, spec.split, root), spec.split)
     name = spec.name or root.resolve().name
     return DataSet(name, spec.task, spec.target_element, splits, classes, spec.colors, n_values)
 
@@ -166,12 +167,12 @@ def _table(root: Path, spec: FolderSpec) -> dict[str, TableValue]:
     return {row[0]: row[1] if len(row) == 2 else [_number(cell, row[0]) for cell in row[1:]] for row in rows}
 
 
-def _look_up(table: dict[str, TableValue], name: str) -> TableValue:
+def _look_up(table: Mapping[str, TableValue], name: str) -> TableValue:
     names = name, Path(name).name
     for key in (*names, *(f"{own}{suffix}" for own in names for suffix in MESH_SUFFIXES)):
         if key in table:
             return table[key]
-    raise DataError(f"the table of labels has no line for mesh '{name}'")
+    raise DataError(f"the table of labels or groups has no line for mesh '{name}'")
 
 
 def _numbers(value: TableValue, name: str) -> tuple[float, ...]:
@@ -198,45 +199,16 @@ def _n_values(targets: dict[str, Target]) -> int:
     return 1
 
 
-def _split(samples: list[Sample], rules: SplitRules, root: Path) -> Splits:
-    given = rules.given
-    if not given:
-        found = by_folder(samples, root, {name: name for name in SPLITS})
-        if any(found.values()):
-            return {name: members for name, members in found.items() if members}
-        given = {"train": 0.8, "test": 0.2}
-    fractions = {name: float(rule) for name, rule in given.items() if isinstance(rule, (int, float))}
-    folders = {name: rule for name, rule in given.items() if isinstance(rule, str)}
-    splits = by_folder(samples, root, folders) if folders else {}
-    splits |= {name: by_name(samples, rule) for name, rule in given.items() if isinstance(rule, list)}
-    taken = {sample.name for members in splits.values() for sample in members}
-    if fractions:
-        splits |= by_fractions([s for s in samples if s.name not in taken], fractions, rules.seed)
-    if given.get("val") == 0:
-        splits.pop("val")
-    for name, members in splits.items():
-        if not members:
-            raise DataError(f"split '{name}' = {given[name]!r} is empty; it has no meshes")
-    return {name: splits[name] for name in SPLITS if name in splits}
-
-
-def _with_validation(splits: Splits, rules: SplitRules) -> Splits:
-    """Where enough meshes train and nothing else was said, a tenth of them validates and calibrates.
-
-    Of every class alike; without classes a run of neighbors by name: these are often of one source, such as the frames
-    of one motion, and divided they would flatter. `val = 0` leaves all meshes to training.
-    """
-    train = splits.get("train", ())
-    if rules.val is not None or "val" in splits or len(train) < _ENOUGH:
-        return splits
-    if isinstance(train[0].target, WholeMesh) and isinstance(train[0].target.value, int):
-        return splits | by_fractions(train, {"train": 0.9, "val": 0.1}, rules.seed)
-    n = len(train) // 10
-    first = n * int(np.random.default_rng(rules.seed).integers(10))
-    ordered = sorted(train, key=lambda sample: sample.name)
-    held, names = tuple(ordered[first : first + n]), {sample.name for sample in ordered[first : first + n]}
-    divided = {**splits, "train": tuple(s for s in train if s.name not in names), "val": held}
-    return {name: divided[name] for name in SPLITS if name in divided}
+def _groups(spec: FolderSpec, meshes: dict[str, Path]) -> dict[str, str]:
+    """The source of each mesh that has one, by the table or the pattern of the description."""
+    if not isinstance(spec.groups, str):
+        return {name: str(_look_up(spec.groups, name)) for name in meshes} if spec.groups else {}
+    try:
+        pattern = re.compile(spec.groups)
+    except re.error as error:
+        raise DataError(f"groups = '{spec.groups}' is no regular expression ({error})") from None
+    found = {name: pattern.search(name) for name in meshes}
+    return {name: match[min(1, pattern.groups)] for name, match in found.items() if match}
 
 
 def write_folder(dataset: DataSet, root: Path, *, suffix: str = ".ply") -> None:
@@ -265,14 +237,11 @@ def write_folder(dataset: DataSet, root: Path, *, suffix: str = ".ply") -> None:
 
 
 def _spec_of(dataset: DataSet) -> Table:
-    spec: Table = {"name": dataset.name, "task": dataset.task}
-    if dataset.kind is not None:
-        spec["element"] = dataset.element
-    if dataset.classes:
-        spec["classes"] = dataset.classes
-        spec["colors"] = [hex_color(color) for color in dataset.colors]
+    spec = described(dataset)
     spec["meshes"] = "meshes"
     spec["labels"] = "labels" if dataset.kind is not None else "labels.csv"
+    if any(sample.group for sample in dataset.samples):
+        spec["groups"] = {sample.name: sample.source for sample in dataset.samples}
     named = {split: [sample.name for sample in samples] for split, samples in dataset.splits.items()}
     spec["split"] = named if "val" in named else {**named, "val": 0.0}
     return spec

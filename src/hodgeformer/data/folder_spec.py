@@ -8,10 +8,10 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from hodgeformer.containers import Element, Task
-from hodgeformer.data.dataset import SPLITS
+from hodgeformer.data.dataset import SPLITS, DataSet
 from hodgeformer.errors import ConfigError, DataError
-from hodgeformer.palette import RGB, parse_color
-from hodgeformer.settings import Settings, read_toml
+from hodgeformer.palette import RGB, hex_color, parse_color
+from hodgeformer.settings import Settings, Table, read_toml
 
 FILE_NAME = "dataset.toml"
 MINIMAL = """\
@@ -54,8 +54,11 @@ class FolderSpec(Settings):
     glob. `labels`: the folder of the label files, which have the names of their meshes; "ply:label" where the mesh
     files hold them, "ply:color" where their colors do, those of `colors`; a table such as "labels.csv" (lines:
     name,value), or this table in place, for whole meshes. `first_label`: the number that the first class has in the
-    files. `split`: who trains, validates and tests; by default the folders train, val and test, and without these four
-    fifths train and one tests.
+    files. `groups`: which meshes are of one source, such as a person, so that cross-validation holds them out together:
+    a regular expression whose first bracket in their names is the group, or a table name = group. `split`: who trains,
+    validates and tests; by default the folders train, val and test, and without these four fifths train and one tests.
+    `shards`: the folder or address of the archives that `hodgeformer shard` wrote, in place of meshes, labels and
+    split.
     """
 
     task: Task
@@ -66,7 +69,9 @@ class FolderSpec(Settings):
     meshes: str = "meshes"
     labels: str | dict[str, TableValue] | None = None
     first_label: int = Field(default=0, ge=0)
+    groups: str | dict[str, str] = ""
     split: SplitRules = SplitRules()
+    shards: str | None = None
 
     @field_validator("colors", mode="before")
     @classmethod
@@ -80,6 +85,17 @@ class FolderSpec(Settings):
         if self.element is not None:
             return self.element
         return "face" if self.task == "segmentation" else "mesh"
+
+
+def described(dataset: DataSet) -> Table:
+    """What a `dataset.toml` says of a data set, but for where its meshes and labels are."""
+    spec: Table = {"name": dataset.name, "task": dataset.task}
+    if dataset.kind is not None:
+        spec["element"] = dataset.element
+    if dataset.classes:
+        spec["classes"] = dataset.classes
+        spec["colors"] = [hex_color(color) for color in dataset.colors]
+    return spec
 
 
 def read_spec(root: Path) -> FolderSpec:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import ZipInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh
 COUNTED: dict[str, ElementKind] = {".eseg": "e", ".seseg": "e", ".fseg": "f"}
 """What a label file counts by its suffix."""
 _LARGEST = 1 << 53  # beyond it floating-point numbers are no longer whole ones
+_LONGEST_NAME = 1000  # an array of names takes as much for each as for the longest
+_MOST_UNPACKED, _TIMES_PACKED = 64 << 20, 20  # bytes of an .npz file, and of each of its own
 _LABEL_COLUMNS = ("label", "labels", "class", "part", "segment", "category")
 _POINT_COLUMNS = (4, 7)  # x y z label, or with a normal before the label
 
@@ -130,6 +133,8 @@ def _text(path: Path) -> Written:
     n_columns = len(lines[0].replace(",", " ").split()) if lines else 0
     if numbers.dtype.kind == "f" and n_columns in _POINT_COLUMNS and len(numbers) == n_columns * len(lines):
         rows = numbers.reshape(-1, n_columns)
+        if not np.isfinite(rows).all():
+            raise DataError(f"{path}: points and their labels must be finite numbers")
         if not (rows[:, :3] == np.round(rows[:, :3])).all():
             return Written(whole(rows[:, -1], str(path)), points=rows[:, :3])
     return Written(whole(numbers, str(path)))
@@ -210,7 +215,11 @@ def _numpy(path: Path) -> Written:
     labels = labels.reshape(-1) if labels.ndim == 2 and 1 in labels.shape else labels
     if labels.ndim != 1:
         raise DataError(f"{path}: expected one label per element, found an array of shape {labels.shape}")
-    classes = tuple(map(str, arrays["classes"].tolist())) if "classes" in arrays else ()
+    try:
+        classes = tuple(map(str, arrays["classes"].tolist())) if "classes" in arrays else ()
+        "".join((*classes, *(labels.tolist() if labels.dtype.kind == "U" else ()))).encode().decode()
+    except ValueError:  # NumPy makes letters of numbers that are none
+        raise DataError(f"{path}: the names in this file are no text; write it again") from None
     return Written(labels if labels.dtype.kind == "U" else whole(labels, str(path)), classes=classes)
 
 
@@ -224,10 +233,13 @@ def _arrays(path: Path, name: str, *others: str) -> dict[str, NDArray[Any]]:
             arrays = {name: np.array(found)}
         else:
             with found:
+                _check_unpacked(found.zip.infolist(), path)
                 only = found.files[0] if len(found.files) == 1 else name
                 arrays = {key: found[only if key == name else key] for key in (name, *others) if key in found.files}
                 arrays |= {name: found[only]} if only in found.files else {}
                 listed = ", ".join(found.files)
+    except DataError:
+        raise
     except Exception as error:  # NumPy answers damaged headers with errors of many kinds
         raise DataError(f"{path}: the label file cannot be read as a NumPy array ({error})") from None
     if name not in arrays:
@@ -235,6 +247,13 @@ def _arrays(path: Path, name: str, *others: str) -> dict[str, NDArray[Any]]:
     if arrays[name].dtype.kind not in "biufU":
         raise DataError(f"{path}: expected an array of numbers or names, found {arrays[name].dtype}")
     return arrays
+
+
+def _check_unpacked(members: Sequence[ZipInfo], path: Path) -> None:
+    """A small file may unpack to a thousand times its size."""
+    unpacked = sum(member.file_size for member in members)
+    if unpacked > _MOST_UNPACKED + _TIMES_PACKED * path.stat().st_size:
+        raise DataError(f"{path}: {unpacked:,} bytes when unpacked are too many for labels; save them as .npy")
 
 
 def _mesh(path: Path) -> Written:
@@ -271,6 +290,9 @@ def _labels(words: Sequence[str], path: Path) -> NDArray[Any]:
     """Whole numbers, or names where any of them is no number."""
     if all(map(_is_number, words)):
         return whole(_parsed(words, path), str(path))
+    long = next((i for i, word in enumerate(words) if len(word) > _LONGEST_NAME), None)
+    if long is not None:
+        raise DataError(f"{path}: label {long} has {len(words[long]):,} letters, which is too long for a name")
     return np.array(words, dtype=np.str_)
 
 

@@ -13,6 +13,7 @@ from typing import Self
 
 import numpy as np
 
+from hodgeformer.containers import KINDS, ElementKind
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.source import BatchSource, Key, Worker, stream_seed
@@ -29,8 +30,8 @@ class Loader:
     Every epoch is shuffled, augmented and gets new random connections. No mesh is ever left out. With several
     processes, `rank` prepares only its share of every batch; the shares of all ranks together are the batch of a single
     process. A batch has at most `batch_size` meshes and at most `batch_faces` faces; a mesh with more faces makes a
-    batch of its own. `n_faces` are the sizes of the meshes of the split. A model that does not read the canonical order
-    needs no patterns, one that spreads needs the surface: both are made ready with the batch.
+    batch of its own. `n_faces` are the sizes of the meshes of the split. Patterns are made for the
+    kinds that the model reads them of (`patterned`), the surface for one that spreads, both ready with the batch.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Loader:
         batch_faces: int | None = None,
         n_faces: Sequence[int],
         seed: int = 0,
-        reads_order: bool = True,
+        patterned: tuple[ElementKind, ...] = KINDS,
         spreads: bool = False,
         n_workers: int = 0,
         rank: int = 0,
@@ -61,7 +62,7 @@ class Loader:
             prepare=prepare,
             augment=augment,
             seed=seed,
-            reads_order=reads_order,
+            patterned=patterned,
             spreads=spreads,
         )
         self._epochs: dict[int, list[Key]] = {}

@@ -1,4 +1,4 @@
-"""From a name or a folder to a data set."""
+"""From a name, a folder or meshes in memory to a data set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from pydantic import Field
@@ -21,6 +21,7 @@ from hodgeformer.data.benchmarks import (
     coseg_part,
     evened,
     human_family,
+    human_person,
     is_part_labels,
     open_classes,
     open_coseg,
@@ -29,10 +30,11 @@ from hodgeformer.data.benchmarks import (
 )
 from hodgeformer.data.dataset import SPLITS, DataSet
 from hodgeformer.data.folder import open_folder
-from hodgeformer.data.folder_spec import FILE_NAME, read_spec
-from hodgeformer.data.splits import Splits, by_fractions, by_number
+from hodgeformer.data.folder_spec import FILE_NAME, SplitRules, read_spec
+from hodgeformer.data.memory import Description, Pairs, from_pairs
+from hodgeformer.data.splits import Splits, by_fractions, by_number, in_folds, with_validation
 from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
-from hodgeformer.data.unlabelled import open_unlabelled
+from hodgeformer.data.unlabelled import open_unlabelled, without_labels
 from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.settings import Settings, read_toml
 
@@ -57,7 +59,8 @@ class DataConfig(Settings):
     """Which data, and how it is divided. Keys that a data set does not know must be left out.
 
     `name`: a benchmark, a synthetic set (figures, synthetic_cubes), folder, anyone's data with a dataset.toml, or
-    unlabelled, all meshes below a folder to pre-train on.
+    unlabelled, all meshes below a folder to pre-train on, or the training meshes of a configuration (a TOML file)
+    or of shards.
     `path`: its folder; by default a usual one below HODGEFORMER_DATA. `seed` draws what is drawn at random.
     `train_per_class`: split-n of SHREC11: all meshes are pooled and n of each class train, `val_per_class` validate,
     the rest tests; 0 for the folders as distributed. `test_fraction`: all meshes are pooled and this share of them
@@ -67,7 +70,8 @@ class DataConfig(Settings):
     `labels`: the version of the ground truth. `element`: what labels are carried to. `part`: which set of COSEG.
     `n_classes`, `n_train`, `n_val`, `n_test`: how many classes and meshes of a synthetic set; of Human, `n_train` drawn
     ones. `n_faces`: how many faces synthetic meshes have, or between which numbers. `hide`: the share of the surface
-    that pre-training hides.
+    that pre-training hides. `folds`: all meshes are pooled and divided into so many, those of one source together
+    (people of Human, `groups` of a dataset.toml). `fold`: the number of the fold that tests, from 0; the others train.
     """
 
     name: DataName = "folder"
@@ -88,20 +92,24 @@ class DataConfig(Settings):
     n_test: int | None = Field(default=None, ge=0, le=1_000_000)
     n_faces: int | tuple[int, int] | None = None
     hide: float | None = Field(default=None, gt=0.0, lt=1.0)
+    folds: int | None = Field(default=None, ge=2, le=1000)
+    fold: int | None = Field(default=None, ge=0)
 
     @property
     def options(self) -> dict[str, Any]:
-        """The keys that were given, but name, path and seed."""
-        values = {key: getattr(self, key) for key in type(self).model_fields if key not in ("name", "path", "seed")}
+        """The keys that were given and that not every data set knows."""
+        common = ("name", "path", "seed", "folds", "fold")
+        values = {key: getattr(self, key) for key in type(self).model_fields if key not in common}
         return {key: value for key, value in values.items() if value is not None}
 
 
-_DIVIDING = ("train_per_class", "val_per_class", "val_fraction", "test_fraction", "hold_out", "even_people", "n_train")
+_TESTING = ("train_per_class", "val_per_class", "test_fraction", "hold_out")  # what folds decide in their place
+_DIVIDING = (*_TESTING, "val_fraction", "even_people", "n_train")
 _OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
     "shrec11": (partial(open_classes, name="SHREC11", n_classes=30), ("train_per_class", "val_per_class")),
     "cubes": (partial(open_classes, name="Cube Engraving", n_classes=22), ("val_fraction", "test_fraction")),
     "human": (
-        partial(open_parts, name="Human", classes=HUMAN_PARTS),
+        partial(open_parts, name="Human", classes=HUMAN_PARTS, group=human_person),
         ("labels", "element", "hold_out", "val_fraction", "test_fraction", "even_people", "n_train"),
     ),
     "coseg": (open_coseg, ("part", "labels", "element", "val_fraction", "test_fraction")),
@@ -112,13 +120,34 @@ _OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
 }
 
 
-def open_dataset(spec: DataConfig | str | Path) -> DataSet:
+def open_dataset(spec: DataConfig | str | Path | Pairs, **described: Unpack[Description]) -> DataSet:
     """A data set from settings, from a name ("shrec11", "human", ...), from a folder, or from the table [data] of a
-    configuration.
+    configuration; or from pairs (mesh, labels) in memory, which may be `described`.
 
-    A folder is described by its dataset.toml; one without is recognized if it is laid out as a benchmark is.
+    A folder is described by its dataset.toml; one without is recognized if it is laid out as a benchmark is. Meshes are
+    whatever `as_mesh` takes. Labels are an array with a class number or name for each face, one for the whole mesh, or
+    real numbers for a regression. Pairs are divided by `split`, or come divided: {"train": [...], "test": [...]}.
     """
+    if not isinstance(spec, DataConfig | str | Path):
+        return from_pairs(spec, **described)
+    if described:
+        raise ConfigError(
+            f"'{next(iter(described))}' describes pairs of meshes and labels; a folder has its {FILE_NAME}"
+        )
     config = spec if isinstance(spec, DataConfig) else _config_of(spec)
+    known = _as_recognized(config)
+    dataset = _distributed(known)
+    if (config.folds, config.fold) != (None, None):
+        dataset = dataset.with_splits(_fold(dataset, known))
+    if known.name in _USUAL_FOLDERS:
+        dataset = dataset.with_splits(_divided(dataset, known))
+    if known is not config and known.path is not None:  # it may be another set of that layout
+        dataset = replace(dataset, name=known.path.resolve().name, notes=())
+    return dataset
+
+
+def _distributed(config: DataConfig) -> DataSet:
+    """As the folder or the archive has it, or freshly made."""
     if config.name == "folder":
         return _open_path(config)
     opener, known = _OPENERS[config.name]
@@ -128,16 +157,31 @@ def open_dataset(spec: DataConfig | str | Path) -> DataSet:
         raise ConfigError(f"data.{unknown[0]} has no meaning for '{config.name}', which knows {', '.join(known)}")
     if config.name not in _USUAL_FOLDERS:
         return opener(**options, seed=config.seed)
-    reading = {key: value for key, value in options.items() if key not in _DIVIDING}
-    dataset = opener(_folder_of(config), **reading)
-    return dataset.with_splits(_divided(dataset, config))
+    if config.name == "unlabelled" and config.path is not None and _has_training_meshes(config.path):
+        labelled = _config_of(config.path)
+        labelled = labelled.replace(seed=config.seed) if "seed" in config.model_fields_set else labelled
+        return without_labels(config.path.stem, open_dataset(labelled).split("train"), **options)
+    return opener(_folder_of(config), **{key: value for key, value in options.items() if key not in _DIVIDING})
+
+
+def _fold(dataset: DataSet, config: DataConfig) -> Splits:
+    """All meshes pooled, one fold of which tests."""
+    n, number = config.folds, config.fold
+    if n is None or number is None or number >= n:
+        raise ConfigError(f"data.folds = {n} and data.fold = {number}: say how many there are, and which, from 0 on")
+    asked = next((key for key in _TESTING if getattr(config, key)), None)
+    if asked is not None:
+        raise ConfigError(f"give data.folds or data.{asked}, not both: each says which meshes test")
+    folds = in_folds(dataset.samples, n, config.seed)
+    training = tuple(sample for i, members in enumerate(folds) if i != number for sample in members)
+    return with_validation({"train": training, "test": folds[number]}, SplitRules(val=config.val_fraction))
 
 
 def _divided(dataset: DataSet, config: DataConfig) -> Splits:
     """The splits that the settings ask for; those of the distribution where they ask for nothing."""
     splits, seed = dict(dataset.splits), config.seed
     per_class = config.train_per_class
-    if per_class is None and config.name == "shrec11":
+    if per_class is None and config.name == "shrec11" and config.folds is None:
         per_class = _SPLIT_N
     if per_class:
         numbers = {"train": per_class, **({"val": config.val_per_class} if config.val_per_class else {})}
@@ -188,16 +232,26 @@ def _open_path(config: DataConfig) -> DataSet:
     if path is None or not path.is_dir():
         where = "none was given" if path is None else f"{path} is not one"
         raise DataError(f"a data set is a folder with meshes, labels and a {FILE_NAME}; {where}")
-    if (path / FILE_NAME).is_file():
-        if config.options:
-            raise ConfigError(f"data.{next(iter(config.options))} belongs into {path / FILE_NAME}")
-        return open_folder(path)
+    if config.options and (path / FILE_NAME).is_file():
+        raise ConfigError(f"data.{next(iter(config.options))} belongs into {path / FILE_NAME}")
+    return open_folder(path)
+
+
+def _as_recognized(config: DataConfig) -> DataConfig:
+    """The settings of a folder without a description as those of the benchmark whose layout it has."""
+    path = config.path
+    if config.name != "folder" or path is None or not path.is_dir() or (path / FILE_NAME).is_file():
+        return config
     name = _recognized(path)
     if name is None:
-        read_spec(path)  # raises, and shows what a dataset.toml looks like
+        return config
     options = {"train_per_class": 0} if name == "shrec11" else {}
-    dataset = open_dataset(config.replace(name=name, **{**options, **config.options}))
-    return replace(dataset, name=path.resolve().name, notes=())  # it may be another set of that layout
+    return config.replace(name=name, **{**options, **config.options})
+
+
+def _has_training_meshes(path: Path) -> bool:
+    """Whether a place to pre-train from is a configuration or in shards, and not a folder of meshes."""
+    return path.suffix == ".toml" or ((path / FILE_NAME).is_file() and read_spec(path).shards is not None)
 
 
 def _recognized(path: Path) -> str | None:

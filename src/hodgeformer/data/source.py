@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hodgeformer.containers import KINDS, ElementKind
 from hodgeformer.data.augment import AugmentConfig, augmented, deformed
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.unlabelled import with_hidden_patches
@@ -62,11 +63,11 @@ class BatchSource:
         prepare: PrepareConfig,
         augment: AugmentConfig | None,
         seed: int,
-        reads_order: bool = True,
+        patterned: tuple[ElementKind, ...] = KINDS,
         spreads: bool = False,
     ) -> None:
         self.samples = samples
-        self._reads_order, self._spreads = reads_order, spreads
+        self._patterned, self._spreads = patterned, spreads
         self._dataset = dataset
         self._prepare = prepare
         self._augment = augment
@@ -80,7 +81,7 @@ class BatchSource:
 
     def packed(self, meshes: list[PreparedMesh]) -> Batch:
         """With what the model will ask for: in a worker it costs the model no time."""
-        batch = pack(meshes, transpose=self._reads_order)
+        batch = pack(meshes, transpose=True)
         if self._spreads:
             _ = batch.topology.surface
         return batch
@@ -100,7 +101,7 @@ class BatchSource:
             mesh = mesh.with_vertices(posed(mesh.vertices, mesh.faces, config.pose, frame))
             config = config.replace(pose="file")
             mesh, target = augmented(mesh, target, self._augment, rng, kind=kind, swapped=self._swapped)
-        prepared = prepare(mesh, config, seed=seed, frame=frame, patterned=self._reads_order, n_threads=n_threads)
+        prepared = prepare(mesh, config, seed=seed, frame=frame, patterned=self._patterned, n_threads=n_threads)
         if self._dataset.hide is not None:
             rng = np.random.default_rng(stream_seed("patches", *place))
             return with_hidden_patches(prepared, config.features, self._dataset.hide, rng)

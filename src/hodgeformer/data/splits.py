@@ -1,4 +1,4 @@
-"""Divide samples into splits: by fractions, by number per class, by folder or by name.
+"""Divide samples into splits: by rules, which are fractions, folders or names; by number per class; or in folds.
 
 Seeded, and independent of the order in which the samples come.
 """
@@ -11,11 +11,72 @@ from pathlib import Path
 
 import numpy as np
 
-from hodgeformer.data.dataset import Sample
+from hodgeformer.data.dataset import SPLITS, Sample
+from hodgeformer.data.folder_spec import SplitRules
 from hodgeformer.data.labels import WholeMesh
 from hodgeformer.errors import DataError
 
 Splits = dict[str, tuple[Sample, ...]]
+
+_ENOUGH = 30  # training meshes, to spare some for validation
+
+
+def by_rules(samples: Sequence[Sample], rules: SplitRules, root: Path) -> Splits:
+    """As the rules say; without any by the folders train, val and test, or else four fifths train and one tests."""
+    given = rules.given
+    if not given:
+        found = by_folder(samples, root, {name: name for name in SPLITS})
+        if any(found.values()):
+            return {name: members for name, members in found.items() if members}
+        given = {"train": 0.8, "test": 0.2}
+    fractions = {name: float(rule) for name, rule in given.items() if isinstance(rule, (int, float))}
+    folders = {name: rule for name, rule in given.items() if isinstance(rule, str)}
+    splits = by_folder(samples, root, folders) if folders else {}
+    splits |= {name: by_name(samples, rule) for name, rule in given.items() if isinstance(rule, list)}
+    taken = {sample.name for members in splits.values() for sample in members}
+    if fractions:
+        splits |= by_fractions([s for s in samples if s.name not in taken], fractions, rules.seed)
+    if given.get("val") == 0:
+        splits.pop("val")
+    for name, members in splits.items():
+        if not members:
+            raise DataError(f"split '{name}' = {given[name]!r} is empty; it has no meshes")
+    return {name: splits[name] for name in SPLITS if name in splits}
+
+
+def with_validation(splits: Splits, rules: SplitRules) -> Splits:
+    """Where enough meshes train and nothing else was said, a tenth of them validates and calibrates.
+
+    Of every class alike; without classes a run of neighbors by name: these are often of one source, such as the frames
+    of one motion, and divided they would flatter. `val = 0` leaves all meshes to training.
+    """
+    train = splits.get("train", ())
+    if rules.val is not None or "val" in splits or len(train) < _ENOUGH:
+        return splits
+    if isinstance(train[0].target, WholeMesh) and isinstance(train[0].target.value, int):
+        return splits | by_fractions(train, {"train": 0.9, "val": 0.1}, rules.seed)
+    n = len(train) // 10
+    first = n * int(np.random.default_rng(rules.seed).integers(10))
+    ordered = sorted(train, key=lambda sample: sample.name)
+    held, names = tuple(ordered[first : first + n]), {sample.name for sample in ordered[first : first + n]}
+    divided = {**splits, "train": tuple(s for s in train if s.name not in names), "val": held}
+    return {name: divided[name] for name in SPLITS if name in divided}
+
+
+def in_folds(samples: Sequence[Sample], n: int, seed: int) -> list[tuple[Sample, ...]]:
+    """n parts of about the same size, of every class alike; meshes of one source stay together."""
+    sources: dict[str, list[Sample]] = {}
+    for group in shuffled_classes(samples, seed):
+        for sample in group:
+            sources.setdefault(sample.source, []).append(sample)
+    if len(sources) < n:
+        raise DataError(
+            f"{n} folds need meshes of {n} sources at least; there are {len(sources)}: {', '.join(sources)}"
+        )
+    folds: list[list[Sample]] = [[] for _ in range(n)]
+    for members in sorted(sources.values(), key=len, reverse=True):
+        min(folds, key=len).extend(members)  # the first of the smallest, so that single meshes are dealt in turns
+    return [_sorted(fold) for fold in folds]
 
 
 def by_fractions(samples: Sequence[Sample], fractions: Mapping[str, float], seed: int) -> Splits:

@@ -5,6 +5,7 @@ As in a masked autoencoder. The network keeps what it needs to fill a gap from i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,12 +35,17 @@ class Unread:
 def open_unlabelled(root: Path, *, hide: float = 0.5) -> DataSet:
     """All meshes below a folder, whatever lies beside them; `hide` is the share of patches that is hidden."""
     samples = tuple(Sample(name, path, Unread()) for name, path in find_meshes(root, ".").items())
+    return without_labels(root.resolve().name, samples, hide=hide)
+
+
+def without_labels(name: str, samples: Iterable[Sample], *, hide: float = 0.5) -> DataSet:
+    """Meshes to learn shapes from, whatever their targets are."""
     told = f"no labels are read: {hide:.0%} of the surface is hidden in patches, and their vertices are to be found"
     return DataSet(
-        root.resolve().name,
+        name,
         "regression",
         "vertex",
-        {"train": samples},
+        {"train": tuple(replace(sample, target=Unread()) for sample in samples)},
         n_values=N_RECONSTRUCTED,
         notes=(told,),
         hide=hide,

@@ -62,13 +62,13 @@ def from_memory(held: Held, name: str = "mesh") -> Mesh:
     if isinstance(given, tuple | list) and len(given) == 2:
         vertices, blocks = given[0], [given[1]]
     elif hasattr(given, "pos") and getattr(given, "face", None) is not None:
-        vertices, blocks = given.pos, [_array(given.face).T]
+        vertices, blocks = given.pos, [_array(given.face, name).T]
     elif hasattr(given, "vertex") and hasattr(given, "triangle"):
         vertices, blocks = given.vertex["positions"], [given.triangle["indices"]]
     elif hasattr(given, "points") and isinstance(getattr(given, "cells", None), list):
         vertices, blocks = given.points, _surface_cells(given.cells, name)
     elif hasattr(given, "points") and isinstance(getattr(given, "faces", None), np.ndarray):
-        vertices, blocks = given.points, _counted_polygons(given.faces)
+        vertices, blocks = given.points, _counted_polygons(given.faces, name)
     elif hasattr(given, "vertices") and (hasattr(given, "faces") or hasattr(given, "triangles")):
         vertices, blocks = given.vertices, [given.faces if hasattr(given, "faces") else given.triangles]
     else:
@@ -77,12 +77,15 @@ def from_memory(held: Held, name: str = "mesh") -> Mesh:
             f"{name}: a {kind.__module__}.{kind.__qualname__} is no mesh that is known here; give a path, "
             "(vertices, faces), or a surface of trimesh, meshio, Open3D, PyVista or PyTorch Geometric"
         )
-    return _joined(_array(vertices), [_array(block) for block in blocks], name)
+    return _joined(_array(vertices, name), [_array(block, name) for block in blocks], name)
 
 
 def _joined(vertices: NDArray[Any], blocks: Sequence[NDArray[Any]], name: str) -> Mesh:
     """From faces (n, k) of one or several numbers k of corners."""
-    if all(block.ndim != 2 or block.shape[1] <= 3 or not len(block) for block in blocks):
+    blocks = [block for block in blocks if block.size]
+    if len(blocks) > 1 and any(block.ndim != 2 or block.shape[1] < 3 for block in blocks):
+        raise MeshError(f"{name}: a face must have three corners or more; remove lines and points")
+    if all(block.ndim != 2 or block.shape[1] <= 3 for block in blocks):
         faces = np.concatenate(blocks) if blocks else np.zeros((0, 3), dtype=np.int64)
         return Mesh(vertices, faces, name)
     Mesh(vertices, np.concatenate([block[:, :3] for block in blocks]), name)  # refuses what is no number
@@ -95,7 +98,7 @@ def _surface_cells(cells: list[Any], name: str) -> list[Any]:
     """The triangles and polygons of a meshio mesh; of curved ones the corners."""
     corners = {"tri": 3, "qua": 4}
     blocks = [
-        _array(cell.data)[:, : corners.get(cell.type[:3])]
+        np.atleast_2d(_array(cell.data, name))[:, : corners.get(cell.type[:3])]
         for cell in cells
         if cell.type.startswith(("triangle", "quad", "polygon"))
     ]
@@ -105,19 +108,24 @@ def _surface_cells(cells: list[Any], name: str) -> list[Any]:
     return blocks
 
 
-def _counted_polygons(flat: NDArray[Any]) -> list[NDArray[Any]]:
+def _counted_polygons(flat: NDArray[Any], name: str) -> list[NDArray[Any]]:
     """Polygons that are written as the number of their corners and these, one after the other."""
     if len(flat) % 4 == 0 and (flat[::4] == 3).all():
         return [flat.reshape(-1, 4)[:, 1:]]
     polygons, at = [], 0
     while at < len(flat):
+        if not 0 < flat[at] < len(flat) - at:
+            raise MeshError(f"{name}: a face of {flat[at]} corners where {len(flat) - at - 1} numbers are left")
         polygons.append(flat[at + 1 : at + 1 + flat[at]])
         at += 1 + flat[at]
     return [np.stack(list(run)) for _, run in groupby(polygons, key=len)]
 
 
-def _array(values: Any) -> NDArray[Any]:
+def _array(values: Any, name: str) -> NDArray[Any]:
     """A NumPy array of whatever it is, on whatever device."""
     for step in ("detach", "cpu", "numpy"):
         values = getattr(values, step)() if hasattr(values, step) else values
-    return np.asarray(values)
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise MeshError(f"{name}: vertices and faces must be arrays of numbers ({error})") from None

@@ -96,7 +96,7 @@ def _array(values: ArrayLike, dtype: type, what: str, name: str) -> NDArray[Any]
         if array.size == 0 and what == "faces":
             return np.zeros((0, 3), dtype=dtype)
         raise MeshError(f"{name}: {what} must have shape (n, 3), got {array.shape}")
-    if what == "faces" and not np.issubdtype(array.dtype, np.integer):
-        raise MeshError(f"{name}: faces must be integers, got {array.dtype}")
+    if array.dtype.kind not in ("iu" if what == "faces" else "iufb"):
+        raise MeshError(f"{name}: {what} must be {'integers' if what == 'faces' else 'numbers'}, got {array.dtype}")
     # A private copy, so that freezing it does not freeze the caller's array.
     return np.array(array, dtype=dtype, order="C")

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hodgeformer.containers import ElementKind, PerElement, SparsityPattern
+from hodgeformer.containers import ElementKind, SparsityPattern
 from hodgeformer.mesh.geometry import centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex, incidence_lists
@@ -61,15 +61,6 @@ def sparsity_pattern(
     full = row_offsets[-1] == rows.size
     indices = rows.reshape(-1) if full else rows[np.arange(rows.shape[1]) < lengths[:, None]]
     return SparsityPattern(row_offsets, indices)
-
-
-def sparsity_patterns(
-    topology: MeshComplex, vertices: FloatArray, *, sizes: PerElement[tuple[int, int]], seed: int, n_threads: int = 1
-) -> PerElement[SparsityPattern[NDArray[np.generic]]]:
-    """S_i for vertices, edges and faces; `sizes` are (local, random) entries per row."""
-    return PerElement.build(
-        lambda kind: sparsity_pattern(kind, topology, vertices, size=sizes[kind], seed=seed, n_threads=n_threads)
-    )
 
 
 def _connections(kind: ElementKind, topology: MeshComplex) -> tuple[IntArray, IntArray, Int32Array]:

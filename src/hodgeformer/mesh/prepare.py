@@ -16,7 +16,7 @@ from hodgeformer.mesh.geometry import face_centers, outward, to_disk_area, to_un
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import OrderName, canonical_faces, canonical_order, inverse
-from hodgeformer.mesh.patterns import pattern_sizes, sparsity_patterns
+from hodgeformer.mesh.patterns import pattern_sizes, sparsity_pattern
 from hodgeformer.mesh.pose import PoseName, posed
 from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
 from hodgeformer.settings import Settings
@@ -29,9 +29,7 @@ WindingName = Literal["file", "outward"]
 Faces = Annotated[int, Field(ge=4)] | Literal["auto", "original"]
 """The working resolution: meshes with more faces are simplified to so many; "auto" is for a plan to decide."""
 Patterns = PerElement[SparsityPattern[NDArray[Any]]]
-_NO_PATTERNS: Patterns = PerElement.build(
-    lambda kind: SparsityPattern(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
-)
+_NO_PATTERN = SparsityPattern(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
 _REACH = 40  # powers of two beyond the surface
 DEFAULT_CAPS: Counts = {"v": 64, "e": 96, "f": 96}
 
@@ -139,16 +137,17 @@ def prepare(
     extra: PerElement[NDArray[Any] | None] | None = None,
     seed: int | None = None,
     frame: int = 0,
-    patterned: bool = True,
+    patterned: tuple[ElementKind, ...] | bool = True,
     n_threads: int | None = None,
 ) -> PreparedMesh:
     """Pose, canonical order, unit sphere, complex, input features and sparsity patterns of a mesh.
 
     `extra` columns per element, in the file's order, are appended to x_in. `seed` draws the random connections in place
-    of the configured one; `frame` chooses one of the four frames of pose "frame_average". What is not `patterned` is
-    for `patches.patches` to cut up.
+    of the configured one; `frame` chooses one of the four frames of pose "frame_average". `patterned` names the
+    kinds that get patterns; what has none is for models that read none, or for `patches.patches` to cut up.
     """
     mesh, config = as_mesh(mesh), PrepareConfig() if config is None else config
+    kinds = (KINDS if patterned else ()) if isinstance(patterned, bool) else patterned
     kept = np.flatnonzero(~repeats_a_vertex(mesh.faces))
     if not kept.size:
         raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")
@@ -163,7 +162,7 @@ def prepare(
     prepared = PreparedMesh(
         topology=topology,
         x_in=input_features(vertices, topology, config.features),
-        patterns=patterns_of(topology, vertices, config, topology.n, seed, n_threads) if patterned else _NO_PATTERNS,
+        patterns=patterns_of(topology, vertices, config, topology.n, seed, n_threads, kinds),
         positions=vertices,
         order=order,
         face_source=_face_source(topology, vertices, mesh, order),
@@ -179,15 +178,18 @@ def patterns_of(
     n: PerElement[int],
     seed: int | None = None,
     n_threads: int | None = None,
+    kinds: tuple[ElementKind, ...] = KINDS,
 ) -> Patterns:
-    """With rows as long as those of a mesh of n elements."""
-    return sparsity_patterns(
-        topology,
-        vertices,
-        sizes=config.row_sizes(n),
-        seed=config.seed if seed is None else seed,
-        n_threads=thread_count() if n_threads is None else n_threads,
-    )
+    """With rows as long as those of a mesh of n elements; `kinds` that are left out have no rows."""
+    sizes, seed = config.row_sizes(n), config.seed if seed is None else seed
+    n_threads = thread_count() if n_threads is None else n_threads
+
+    def pattern(kind: ElementKind) -> SparsityPattern[NDArray[Any]]:
+        if kind not in kinds:
+            return _NO_PATTERN
+        return sparsity_pattern(kind, topology, vertices, size=sizes[kind], seed=seed, n_threads=n_threads)
+
+    return PerElement.build(pattern)
 
 
 def to_size(vertices: FloatArray, faces: IntArray, size: SizeName) -> FloatArray:

@@ -14,7 +14,7 @@ from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.laplacians import LAPLACIANS
 from hodgeformer.ops.linear_attention import linear_attention
 from hodgeformer.ops.rows import FeedForward, linear, normalized, product
-from hodgeformer.ops.spreading import inner_product, spread, wedge_product
+from hodgeformer.ops.spreading import derivative_product, spread
 from hodgeformer.packed.topology import PackedComplex
 
 
@@ -54,7 +54,7 @@ class LinearAttention(nn.Module):
 
     def forward(self, x: Float[Tensor, "n d"], offsets: Int[Tensor, " meshes_and_one"]) -> Float[Tensor, "n d"]:
         weight = torch.cat([self.query.weight, self.key.weight, self.value.weight])
-        q, k, value = product(x, weight).view(len(x), 3, self.n_heads, -1).unbind(1)
+        q, k, value = product(x, weight).view(x.shape[0], 3, self.n_heads, -1).unbind(1)
         return self.out(linear_attention(q=q, k=k, v=value, offsets=offsets).flatten(1))
 
 
@@ -80,10 +80,10 @@ class Spreading(nn.Module):
 
     def forward(self, x: PerElement[Tensor], topology: PackedComplex) -> dict[str, Tensor]:
         surface = topology.surface
-        y = spread(self.value(x.v).view(len(x.v), N_TIMES, -1), surface.factor).flatten(1)
-        product = inner_product(y, self.inner(y), surface.rings) + wedge_product(y, self.wedge(y), surface.rings)
-        product = torch.tanh(product * (self.times * self.log_scale.exp()))
-        return {"v": self.out(torch.cat([y, product], dim=1))}
+        y = spread(self.value(x.v).view(x.v.shape[0], N_TIMES, -1), surface.factor).flatten(1)
+        mixed = product(y, torch.cat([self.inner.weight, self.wedge.weight])).view(y.shape[0], 2, -1)
+        change = derivative_product(y, mixed, surface.rings) * (self.times * self.log_scale.exp())
+        return {"v": self.out(torch.cat([y, torch.tanh(change)], dim=1))}
 
 
 class Block(nn.Module):

@@ -125,15 +125,18 @@ class ModelConfig(Settings):
     @property
     def embedded(self) -> tuple[ElementKind, ...]:
         """The kinds that some layer reads; the others need no embedding."""
-        read = set(self.updates)
-        if "H" in self.blocks and self.stars == "learned":
-            read.update(STAR_KIND[star] for kind in self.updated for star in OPERATOR_STARS[kind])
-        return tuple(kind for kind in KINDS if kind in read)
+        return tuple(kind for kind in KINDS if kind in self.updates or kind in self.patterned)
 
     @property
     def reads_order(self) -> bool:
         """Whether the answer depends on the canonical order: on the directions of edges, first corners, patterns."""
         return self.embedded != ("v",)
+
+    @property
+    def patterned(self) -> tuple[ElementKind, ...]:
+        """The kinds whose patterns learned stars read."""
+        stars = {STAR_KIND[star] for kind in self.updated for star in OPERATOR_STARS[kind]}
+        return tuple(kind for kind in KINDS if kind in stars and "H" in self.blocks and self.stars == "learned")
 
     @property
     def target_kind(self) -> ElementKind | None:

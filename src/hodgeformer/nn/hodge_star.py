@@ -35,7 +35,7 @@ class HodgeStar(nn.Module):
         out = star_attention(
             q=q,
             k=k,
-            y=y.view(len(y), self.n_heads, -1),
+            y=y.view(y.shape[0], self.n_heads, -1),
             pattern=topology.patterns[self.kind],
             dropout=dropout,
             seed=drawn_seed() if dropout else 0,
@@ -46,7 +46,7 @@ class HodgeStar(nn.Module):
     def queries_and_keys(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n h d_head"], ...]:
         """Both by one matrix product: fewer and larger ones run faster."""
         both = product(x, torch.cat([self.query.weight, self.key.weight]))
-        return normalized_parts(both.view(len(x), 2, self.n_heads, -1))
+        return normalized_parts(both.view(x.shape[0], 2, self.n_heads, -1))
 
 
 class FixedStar(nn.Module):

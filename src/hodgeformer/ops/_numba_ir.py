@@ -182,6 +182,17 @@ class RowShape:
         return splat(builder, narrow, self.lanes)
 
 
+def pieces(width: int, bits: int) -> list[tuple[int, int]]:
+    """(start, lanes) of the vectors, each as long as still fits, that a row of `width` numbers is cut into."""
+    found, start, lanes = [], 0, 8 * VECTOR_BYTES // bits
+    while start < width:
+        while lanes > width - start:
+            lanes //= 2
+        found.append((start, lanes))
+        start += lanes
+    return found
+
+
 def loop(
     builder: ir.IRBuilder,
     bounds: tuple[ir.Value, ir.Value],

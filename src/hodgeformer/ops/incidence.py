@@ -15,7 +15,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hodgeformer.errors import BatchError
-from hodgeformer.ops.rows import TensorFields, TensorFunction, compiled_for, run_rows
+from hodgeformer.ops.rows import (
+    TensorFields,
+    TensorFunction,
+    compiled_for,
+    repeated_indices,
+    repeated_offsets,
+    run_rows,
+)
 
 
 def d0(x: Float[Tensor, "n_v ..."], edges: Int[Tensor, "n_e 2"]) -> Float[Tensor, "n_e ..."]:
@@ -91,11 +98,11 @@ class Incidence(TensorFields):
 
     @property
     def n_out(self) -> int:
-        return len(self.offsets) - 1
+        return self.offsets.shape[0] - 1
 
     @property
     def n_in(self) -> int:
-        return len(self.t_offsets) - 1
+        return self.t_offsets.shape[0] - 1
 
     def apply(self, x: Float[Tensor, "n_in ..."]) -> Float[Tensor, "n_out ..."]:
         """A x, over the first dimension."""
@@ -110,6 +117,17 @@ class Incidence(TensorFields):
     def unsigned(self) -> Incidence:
         """The same rows and columns with all signs +1."""
         return replace(self, signs=torch.ones_like(self.signs), t_signs=torch.ones_like(self.t_signs))
+
+    def repeated(self, copies: int) -> Incidence:
+        """The incidence of so many complexes that are alike, one after another."""
+        return Incidence(
+            indices=repeated_indices(self.indices, self.n_in, copies),
+            signs=self.signs.repeat(copies, 1),
+            offsets=repeated_offsets(self.offsets, copies),
+            t_indices=repeated_indices(self.t_indices, self.n_out, copies),
+            t_signs=self.t_signs.repeat(copies),
+            t_offsets=repeated_offsets(self.t_offsets, copies),
+        )
 
     def _check(self, x: Tensor, n: int, name: str) -> None:
         if x.ndim < 1 or x.shape[0] != n:
@@ -135,14 +153,14 @@ def _signed_gather(x: Tensor, a: Incidence, transposed: bool) -> Tensor:
     offsets, indices, signs = (
         (a.t_offsets, a.t_indices, a.t_signs) if transposed else (a.offsets, a.indices.flatten(), a.signs.flatten())
     )
-    out = torch.empty(len(offsets) - 1, *x.shape[1:], dtype=x.dtype, device=x.device)
+    out = torch.empty(offsets.shape[0] - 1, *x.shape[1:], dtype=x.dtype, device=x.device)
     if out.numel() == 0:
         return out
     if compiled_for(x) and x.numel():
         run_rows(_add_rows, len(out), offsets, indices, signs, *_flat(x.detach()), out.reshape(len(out), -1))
         return out
     lengths = offsets[1:] - offsets[:-1]
-    rows = torch.repeat_interleave(torch.arange(len(out), device=x.device), lengths, output_size=len(indices))
+    rows = torch.repeat_interleave(torch.arange(out.shape[0], device=x.device), lengths, output_size=indices.shape[0])
     shape = (-1, *[1] * (x.ndim - 1))
     return out.zero_().index_add_(0, rows, x[indices.long()] * signs.to(x.dtype).view(shape))
 

@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from importlib import import_module
+from types import ModuleType
 from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
@@ -36,6 +39,8 @@ class TensorFields:
         def mapped(value: Any) -> Any:
             if isinstance(value, PerElement):
                 return value.map(mapped)
+            if isinstance(value, tuple):
+                return tuple(mapped(part) for part in value)
             if hasattr(value, "dtype"):  # in the pipe of a worker arrays stand in for tensors
                 return fn(value)
             return value.map(fn) if hasattr(value, "map") else value
@@ -46,6 +51,16 @@ class TensorFields:
             if name not in names and isinstance(value, TensorFields):
                 moved.__dict__[name] = value.map(fn)
         return moved
+
+
+def repeated_offsets(offsets: Tensor, copies: int) -> Tensor:
+    """Offsets of so many lists that are alike, one after another."""
+    return torch.cat([offsets[:1], *(offsets[1:] + copy * offsets[-1] for copy in range(copies))])
+
+
+def repeated_indices(indices: Tensor, n: int, copies: int) -> Tensor:
+    """Indices of rows, among so many copies of n rows."""
+    return torch.cat([indices + copy * n for copy in range(copies)])
 
 
 class TensorFunction(torch.autograd.Function):
@@ -70,10 +85,18 @@ def run_rows(
 
     `fastmath` are the liberties of LLVM's floating-point flags that the loop may take. A thread is worth `min_rows`.
     """
-    arrays = [value.detach().numpy() if isinstance(value, Tensor) else value for value in arguments]
-    kernel = _compiled(loop, fastmath)
+    run_compiled(_compiled(loop, fastmath), n_rows, *arguments, min_rows=min_rows)
+
+
+def run_compiled(kernel: Callable[..., None], n_rows: int, *arguments: Any, min_rows: int = 256) -> None:
+    """kernel(first, last, *arguments) over all rows in torch's number of threads, with tensors as arrays."""
+    arrays = [_array(value) if isinstance(value, Tensor) else value for value in arguments]
     threads = torch.get_num_threads()
     for_row_ranges(lambda first, last: kernel(first, last, *arrays), n_rows, n_threads=threads, min_rows=min_rows)
+
+
+def _array(x: Tensor) -> NDArray[Any]:
+    return (x.detach() if x.requires_grad else x).numpy()
 
 
 @lru_cache
@@ -82,6 +105,12 @@ def _compiled(loop: Callable[..., None], fastmath: tuple[str, ...]) -> Callable[
     from numba import njit
 
     return cast(Callable[..., None], njit(nogil=True, cache=True, fastmath=set(fastmath), error_model="numpy")(loop))
+
+
+@lru_cache
+def kernels(name: str) -> ModuleType:
+    """A module of vector code, loaded when it is first needed: what compiles it is slow to import."""
+    return import_module(f"hodgeformer.ops._numba_{name}")
 
 
 def normalized(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
@@ -101,8 +130,9 @@ class _Normalized(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, ...]:
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        scale = torch.empty(x.shape[:-1], dtype=x.dtype)
-        run_rows(_normalize, len(x), x.contiguous(), out, scale, fastmath=("fast",))
+        scale = torch.empty(len(x), x.shape[1] * x.shape[2], dtype=x.dtype)
+        kernel = kernels("norm").normalize(x.shape[3], 8 * x.element_size())
+        run_compiled(kernel, len(x), x.contiguous(), out, scale)
         ctx.save_for_backward(out, scale)
         return out.unbind(1)
 
@@ -110,43 +140,11 @@ class _Normalized(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         out, scale = ctx.saved_tensors
-        result = torch.empty_like(out)
+        result, n_heads = torch.empty_like(out), out.shape[2]
+        kernel = kernels("norm").differentiate(out.shape[3], 8 * out.element_size())
         for part, grad in enumerate(grads):
-            run_rows(_differentiate, len(out), part, grad.contiguous(), out, scale, result, fastmath=("fast",))
+            run_compiled(kernel, len(out), part * n_heads, grad.contiguous(), out, scale, result)
         return result
-
-
-def _normalize(first, last, x, out, scale):  # type: ignore[no-untyped-def]
-    width = x.dtype.type(x.shape[3])
-    for i in range(first, last):
-        for part in range(x.shape[1]):
-            for head in range(x.shape[2]):
-                row, target = x[i, part, head], out[i, part, head]
-                total = x.dtype.type(0)
-                for c in range(row.size):
-                    total += row[c]
-                mean = total / width
-                square = x.dtype.type(0)
-                for c in range(row.size):
-                    square += (row[c] - mean) * (row[c] - mean)
-                factor = x.dtype.type(1) / np.sqrt(square / width + x.dtype.type(EPSILON))
-                for c in range(row.size):
-                    target[c] = (row[c] - mean) * factor
-                scale[i, part, head] = factor
-
-
-def _differentiate(first, last, part, grad, out, scale, result):  # type: ignore[no-untyped-def]
-    width = grad.dtype.type(grad.shape[2])
-    for i in range(first, last):
-        for head in range(grad.shape[1]):
-            g, y, target = grad[i, head], out[i, part, head], result[i, part, head]
-            total = product = grad.dtype.type(0)
-            for c in range(g.size):
-                total += g[c]
-                product += g[c] * y[c]
-            total, product, factor = total / width, product / width, scale[i, part, head]
-            for c in range(g.size):
-                target[c] = factor * (g[c] - total - y[c] * product)
 
 
 def drawn_seed() -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hodgeformer.containers import PerElement
+from hodgeformer.errors import BatchError
+from hodgeformer.mesh.coarsening import EXACT, Levels, coarsened
 from hodgeformer.mesh.elimination import TIMES, Elimination, Laplacian
+from hodgeformer.ops.multilevel import Multilevel
 from hodgeformer.ops.rows import TensorFields
-from hodgeformer.ops.spreading import Factor, Rings
+from hodgeformer.ops.spreading import Apart, Factor, Rings
 
 SMALLEST = 1e-12
 """A length or area below this, in units of the mean, is none: it and its inverse count as zero."""
@@ -120,7 +123,7 @@ def _whitney(corners: Float[Tensor, "n_f 3 3"], areas: Float[Tensor, " n_f"]) ->
 class Surface(TensorFields):
     """One block-diagonal Laplacian. Meshes are measured and eliminated one by one, so company changes nothing."""
 
-    factor: Factor
+    factor: Factor | Apart
     rings: Rings
 
     @classmethod
@@ -142,8 +145,6 @@ class Surface(TensorFields):
             strict=True,
         )
         laplacians = [Laplacian.from_surface(*part) for part in parts]
-        dtype = np.float64 if positions.dtype == torch.float64 else np.float32
-        eliminations = [Elimination.of(laplacian, TIMES, dtype) for laplacian in laplacians]
         corner_offsets, corners = _corners(faces.cpu().numpy(), len(positions))
 
         def real(arrays: Sequence[NDArray[Any]]) -> Tensor:
@@ -153,14 +154,7 @@ class Surface(TensorFields):
             return torch.from_numpy(array).to(positions.device)
 
         return cls(
-            factor=Factor(
-                masses=real([laplacian.masses for laplacian in laplacians]),
-                order=whole(concatenated([e.order for e in eliminations], first.v)),
-                offsets=whole(joined_offsets([e.offsets for e in eliminations])),
-                rows=whole(concatenated([e.rows for e in eliminations], first.v)),
-                values=real([e.values for e in eliminations]),
-                pivots=real([e.pivots for e in eliminations]),
-            ),
+            factor=_factor(laplacians, positions),
             rings=Rings(
                 edge_offsets=whole(joined_offsets([laplacian.offsets for laplacian in laplacians])),
                 neighbors=whole(concatenated([laplacian.neighbors for laplacian in laplacians], first.v)),
@@ -170,6 +164,60 @@ class Surface(TensorFields):
                 inverse_masses=real([1 / laplacian.masses for laplacian in laplacians]),
             ),
         )
+
+    def repeated(self, copies: int) -> Self:
+        """So many surfaces that are alike, one after another; what was eliminated once serves them all."""
+        if isinstance(self.factor, Apart):
+            raise BatchError("surfaces that are too large to eliminate go through one at a time")
+        return replace(self, factor=self.factor.repeated(copies), rings=self.rings.repeated(copies))
+
+
+def _factor(laplacians: list[Laplacian], like: Tensor) -> Factor | Apart:
+    """Eliminated, or solved with coarser levels where a mesh is too large for that."""
+    sizes = tuple(len(laplacian.masses) for laplacian in laplacians)
+    if max(sizes) <= EXACT:
+        return _eliminated(laplacians, like)
+    masses = np.concatenate([laplacian.masses for laplacian in laplacians])
+    solvers = (
+        _eliminated([laplacian], like) if size <= EXACT else _multilevel(laplacian, like)
+        for laplacian, size in zip(laplacians, sizes, strict=True)
+    )
+    return Apart(torch.from_numpy(masses).to(like), sizes, tuple(solvers))
+
+
+def _eliminated(laplacians: list[Laplacian], like: Tensor) -> Factor:
+    dtype = np.float64 if like.dtype == torch.float64 else np.float32
+    eliminations = [Elimination.of(laplacian, TIMES, dtype) for laplacian in laplacians]
+    first = [0, *accumulate(len(laplacian.masses) for laplacian in laplacians)]
+
+    def real(arrays: Sequence[NDArray[Any]]) -> Tensor:
+        return torch.from_numpy(np.concatenate(arrays)).to(like)
+
+    def whole(array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(like.device)
+
+    return Factor(
+        masses=real([laplacian.masses for laplacian in laplacians]),
+        order=whole(concatenated([e.order for e in eliminations], first)),
+        offsets=whole(joined_offsets([e.offsets for e in eliminations])),
+        rows=whole(concatenated([e.rows for e in eliminations], first)),
+        values=real([e.values for e in eliminations]),
+        pivots=real([e.pivots for e in eliminations]),
+    )
+
+
+def _multilevel(laplacian: Laplacian, like: Tensor) -> Multilevel:
+    levels, coarsest = coarsened(laplacian)
+    last = Elimination.of(coarsest, TIMES, np.float32)
+
+    def tensors(source: Levels | Elimination) -> dict[str, Tensor]:
+        arrays = {field.name: getattr(source, field.name) for field in fields(source)}
+        single = {
+            name: array.astype(np.float32) if array.dtype.kind == "f" else array for name, array in arrays.items()
+        }
+        return {name: torch.from_numpy(array).to(like.device) for name, array in single.items()}
+
+    return Multilevel(times=torch.from_numpy(TIMES).to(like), **tensors(levels), **tensors(last))
 
 
 def _parts(values: Tensor, bounds: list[int], shifts: list[int]) -> list[NDArray[Any]]:

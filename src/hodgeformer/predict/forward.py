@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from hodgeformer.containers import Element, PerElement
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.ops.linear_attention import segment_mean
+from hodgeformer.ops.spreading import Factor
 from hodgeformer.packed.pack import Batch, pack
+from hodgeformer.packed.topology import PackedComplex
 from hodgeformer.predict.inference import Output, Seen
 
 
 @dataclass(frozen=True, eq=False)
 class Forward:
-    """A `Network`: all views in one packed pass for each frame that they stand for.
+    """A `Network`: all views, and all frames that they stand for, in one packed pass where there is room.
 
     `values` makes values of the outputs of a regression that are not in the units of the data.
     """
@@ -33,25 +39,57 @@ class Forward:
     @torch.no_grad()
     def outputs(self, views: Sequence[PreparedMesh], seen: Seen) -> list[tuple[Output, Output]]:
         """Per view its rows, and the means of its features."""
-        whole = pack(views).to(next(self.model.parameters()).device)
         kind, passes = self.config.target_kind, []
-        for batch in _in_frames(whole, seen):
+        for batch in self._in_frames(pack(views).to(next(self.model.parameters()).device), seen):
             x = self.model.forward_features(batch)
-            rows: Tensor = self.model.head(x, batch.topology).float()
-            if self.config.task != "regression":
-                rows = rows.softmax(dim=1)
-            elif self.values is not None:
-                rows = self.values(rows)
+            rows = self.rows(x, batch.topology).float()
             means = [[part.mean(dim=0) for part in batch.split(cast(Tensor, x[k]), k)] for k in self.config.updated]
-            passes.append((rows, torch.stack([torch.cat(each) for each in zip(*means, strict=True)]).float()))
+            features = torch.stack([torch.cat(each) for each in zip(*means, strict=True)]).float()
+            n_frames = len(batch) // len(views)
+            passes += zip(rows.chunk(n_frames), features.chunk(n_frames), strict=True)
         rows, features = (sum(parts[1:], parts[0]) / len(parts) for parts in zip(*passes, strict=True))
-        outputs = rows.unsqueeze(1) if kind is None else whole.split(rows, kind)
+        outputs = rows.unsqueeze(1) if kind is None else rows.split([view.n[kind] for view in views])
         return [(part.cpu().numpy(), mean.cpu().numpy()) for part, mean in zip(outputs, features, strict=True)]
 
+    def rows(self, x: PerElement[Tensor | None], topology: PackedComplex) -> Tensor:
+        """What is asked for, from what the encoder makes of a batch."""
+        rows: Tensor = self.model.head(x, topology).float()
+        if self.config.task != "regression":
+            return rows.softmax(dim=1)
+        return rows if self.values is None else self.values(rows)
 
-def _in_frames(batch: Batch, seen: Seen) -> Iterator[Batch]:
-    """The batch in every frame that it stands for; they share the complex and all that was computed for it."""
-    yield batch
-    for signs in seen.column_signs[1:]:
-        turned = batch.x_in.v * torch.from_numpy(signs).to(batch.x_in.v)
-        yield replace(batch, x_in=batch.x_in.replace(v=turned))
+    def _in_frames(self, batch: Batch, seen: Seen) -> Iterator[Batch]:
+        """The batch in every frame that it stands for; they share the complex and all that was computed for it.
+
+        All frames go through the model at once where there is room for them and the surface is eliminated, else one
+        after the other.
+        """
+        signs = torch.from_numpy(np.stack(seen.column_signs)).to(batch.x_in.v)
+        n_frames = len(signs)
+        spreads = "D" in self.config.blocks
+        if n_frames * batch.n.f <= seen.room and (not spreads or isinstance(batch.topology.surface.factor, Factor)):
+            whole = batch.repeated(n_frames) if n_frames > 1 else batch
+            turned = (batch.x_in.v * signs[:, None]).flatten(0, 1)
+            yield replace(whole, x_in=whole.x_in.replace(v=turned))
+            return
+        for sign in signs:
+            yield replace(batch, x_in=batch.x_in.replace(v=batch.x_in.v * sign))
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureForward(Forward):
+    """The features that the last layer reads, on any kind of element, in place of an answer."""
+
+    element: Element = "vertex"
+
+    @cached_property
+    def config(self) -> ModelConfig:
+        own = self.model.config
+        return own.replace(task="regression", element=self.element, n_classes=own.d_model * len(own.updated))
+
+    def rows(self, x: PerElement[Tensor | None], topology: PackedComplex) -> Tensor:
+        kind = self.config.target_kind
+        parts = ((k, cast(Tensor, x[k])) for k in self.config.updated)
+        if kind is None:
+            return torch.cat([segment_mean(part, topology.offsets[k]) for k, part in parts], dim=1)
+        return torch.cat([topology.carry(part, source=k, target=kind) for k, part in parts], dim=1)

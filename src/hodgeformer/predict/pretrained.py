@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import glob
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ SUFFIX = ".safetensors"
 PRETRAINED = f"model{SUFFIX}"
 # A folder's checkpoint, first found first taken: of a run, then of save_pretrained.
 _IN_FOLDER = (f"best{SUFFIX}", f"last{SUFFIX}", PRETRAINED)
+FOLD = "fold-"
+"""What the runs in the folder of a cross-validation are called, before their number."""
 _BUNDLED = Path(__file__).parents[1] / "models"  # NAME.safetensors and its card NAME.md
 
 
@@ -62,6 +65,22 @@ def locate_model(model: str | os.PathLike[str]) -> Path:
     known = ", ".join(bundled) or "none in this installation"
     hint = f"did you mean '{close[0]}'?" if close else f"bundled models: {known}"
     raise CheckpointError(f"{model}: there is no such file or folder, and no bundled model of that name; {hint}")
+
+
+def locate_models(model: str | os.PathLike[str]) -> list[Path]:
+    """The checkpoint files of what may be several models: "a,b", a pattern, or the folder of a cross-validation."""
+    text = os.fspath(model)
+    if "," in text and not Path(text).exists():
+        return [path for part in text.split(",") for path in locate_models(part.strip())]
+    if glob.has_magic(text) and not Path(text).exists():
+        matches = sorted(glob.glob(text))  # noqa: PTH207 - Path.glob takes no absolute patterns
+        if not matches:
+            raise CheckpointError(f"{text}: no model matches")
+        return [locate_model(match) for match in matches]
+    folds = sorted(Path(text).glob(f"{FOLD}*"), key=lambda path: int(path.name.removeprefix(FOLD)))
+    if folds and not any((Path(text) / name).is_file() for name in _IN_FOLDER):
+        return [locate_model(fold) for fold in folds]
+    return [locate_model(model)]
 
 
 def fetch_pretrained(model: str | os.PathLike[str]) -> Path:

@@ -26,6 +26,9 @@ from hodgeformer.mesh.pose import UP_AXES, UpName, part_centers, up_from_parts, 
 from hodgeformer.palette import RGB
 
 if TYPE_CHECKING:  # drawing is loaded when there is something to draw
+    import torch_geometric
+    import trimesh
+
     from hodgeformer.draw.lettering import Picture
     from hodgeformer.draw.page import Scene
 
@@ -141,6 +144,15 @@ class Result:
             return None
         return majority(self.labels, self.mesh.polygons, int(self.mesh.polygons.max()) + 1)
 
+    @property
+    def element_colors(self) -> NDArray[np.uint8]:
+        """(n, 3) one color per row: of the class, or of the first value of a regression."""
+        if self.task != "regression":
+            return np.array(self.colors, dtype=np.uint8)[self.labels]
+        from hodgeformer.draw.colormap import field_colors
+
+        return field_colors(self.values[:, 0])
+
     def on(self, element: PartElement) -> Result:
         """The same answer for another kind of element: means over incident elements."""
         if self.element == "mesh":
@@ -155,6 +167,21 @@ class Result:
             used, faces = np.unique(self.mesh.faces[labels == label], return_inverse=True)
             name = self.names[int(label)]
             yield name, Mesh(self.mesh.vertices[used], faces.reshape(-1, 3), name=f"{self.mesh.name} {name}")
+
+    def to_trimesh(self) -> trimesh.Trimesh:
+        """A `trimesh.Trimesh` with vertices and faces as they are, in the colors of the answer.
+
+        The labels, or the values of a regression, are its `face_attributes` or `vertex_attributes`.
+        """
+        from hodgeformer.predict.exchange import to_trimesh
+
+        return to_trimesh(self)
+
+    def to_pyg(self) -> torch_geometric.data.Data:
+        """A `torch_geometric.data.Data` with `pos`, `face`, `edge_index`, `y` (labels or values), `probabilities`."""
+        from hodgeformer.predict.exchange import to_pyg
+
+        return to_pyg(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the mesh itself, in plain types."""
@@ -271,14 +298,6 @@ class Result:
         """The result on faces or vertices, which can be painted; edges cannot."""
         return self.on("face") if self.element == "edge" else self
 
-    def _colors(self) -> NDArray[np.uint8]:
-        """One color per row: of the class, or of the first value of a regression."""
-        if self.task != "regression":
-            return np.array(self.colors, dtype=np.uint8)[self.labels]
-        from hodgeformer.draw.colormap import field_colors
-
-        return field_colors(self.values[:, 0])
-
     def _paint(self) -> dict[str, Any]:
         """Colors and their key as `render` takes them."""
         from hodgeformer.draw.colormap import field_limits
@@ -287,7 +306,7 @@ class Result:
         if self.element == "mesh":
             return {}
         shown = self._paintable()
-        colors = {f"{shown.element}_colors": shown._colors()}
+        colors = {f"{shown.element}_colors": shown.element_colors}
         if self.task == "regression":
             return colors | {"key": ColorBar(field_limits(shown.values[:, 0]), label="value")}
         present = np.unique(shown.labels)
@@ -300,7 +319,7 @@ class Result:
             save_mesh(self.mesh, path)
             return
         shown = self._paintable()
-        given: dict[str, Any] = {f"{shown.element}_colors": shown._colors()}
+        given: dict[str, Any] = {f"{shown.element}_colors": shown.element_colors}
         if self.task != "regression" and f"{shown.element}_labels" in WRITTEN[suffix]:
             given[f"{shown.element}_labels"] = shown.labels
         given |= {kind: colors for kind, colors in self.mesh.own_colors.items() if kind in WRITTEN[suffix]}

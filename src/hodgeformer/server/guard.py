@@ -57,6 +57,21 @@ class Hosts:
         name = _without_port(header).lower()
         return name in self.names or (self.any_address and _address(name.strip("[]")) is not None)
 
+    def reason_to_refuse(self, headers: Headers, path: str) -> str | None:
+        """Why a request comes from a stranger, if it does."""
+        host = headers.get("host", "")
+        if not self.allow(host):
+            return f"This server does not answer as '{host[:80]}'; open the address that it printed."
+        if any(len(headers.getlist(name)) > 1 for name in ("host", "origin")):
+            return "Host and Origin must be given once."
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
+            return "Requests from other web sites are refused."
+        # A plain link to the page is fine; pulling data out of it is not. Browsers send no Origin with simple GETs.
+        if path != "/" and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            return "Requests from other web sites are refused."
+        return None
+
 
 @dataclass(frozen=True)
 class Guard:
@@ -74,7 +89,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        reason = self._reason_to_refuse(headers, str(scope["path"]))
+        reason = self.hosts.reason_to_refuse(headers, str(scope["path"]))
         answer: ASGIApp = self.app if reason is None else JSONResponse({"error": reason}, status_code=403)
         if reason is None and self.token is not None:
             answer = self._let_in(self.token, headers, scope)
@@ -90,28 +105,14 @@ class Guard:
         """The page for whoever has the cookie; for whoever has the printed address, the cookie."""
         # Cookies do not know of ports, and several viewers may run.
         name = f"hodgeformer-{headers.get('host', '').rpartition(':')[2]}"
-        if _same(_cookies(headers).get(name, ""), token):
+        if is_same(_cookies(headers).get(name, ""), token):
             return self.app
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[-1]
-        if scope["path"] == "/" and _same(given, token):
+        if scope["path"] == "/" and is_same(given, token):
             answer = RedirectResponse("/", status_code=303)
             answer.set_cookie(name, token, httponly=True, samesite="strict")
             return answer
         return JSONResponse({"error": "Open the address that `hodgeformer view` printed, with its token."}, 403)
-
-    def _reason_to_refuse(self, headers: Headers, path: str) -> str | None:
-        host = headers.get("host", "")
-        if not self.hosts.allow(host):
-            return f"This server does not answer as '{host[:80]}'; open the address that it printed."
-        if any(len(headers.getlist(name)) > 1 for name in ("host", "origin")):
-            return "Host and Origin must be given once."
-        origin = headers.get("origin")
-        if origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
-            return "Requests from other web sites are refused."
-        # A plain link to the page is fine; pulling data out of it is not. Browsers send no Origin with simple GETs.
-        if path != "/" and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            return "Requests from other web sites are refused."
-        return None
 
 
 class PatientProtocol(H11Protocol):
@@ -144,7 +145,8 @@ def _cookies(headers: Headers) -> dict[str, str]:
         return {}
 
 
-def _same(given: str, token: str) -> bool:
+def is_same(given: str, token: str) -> bool:
+    """Whether it is the token; how long that takes to tell says nothing."""
     return secrets.compare_digest(given.encode(), token.encode())
 
 

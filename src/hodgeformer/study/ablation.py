@@ -37,7 +37,8 @@ _TOLD = ("mean", "std", "seeds")
 class StudyRow(Settings):
     """One variant: what it changes, and the accuracy in percent that the paper reports, by data set.
 
-    `extends` is a configuration whose settings it begins with, beside the study. `start` is a model to fine-tune.
+    `extends` is a configuration whose settings it begins with, beside the study. `start` is a model to fine-tune,
+    in which {seed} stands for the seed of the run.
     `recipe` names a row of another file of results, "FILE: ROW", with what our recipe scores on the same data.
     """
 
@@ -231,7 +232,7 @@ def _told(path: Path, name: str) -> dict[str, float]:
 def _train(run: PlannedRun, listener: Listener) -> RunResult:
     write_atomically(run.config, tomli_w.dumps(run.tables).encode())
     begun = (run.folder / "config.toml").is_file()
-    start = load_checkpoint(locate_model(run.row.start)) if run.row.start else None
+    start = load_checkpoint(locate_model(run.row.start.format(seed=run.seed))) if run.row.start else None
     setup = set_up(None if begun else run.tables, run.folder, start=start, listener=listener, create=True)
     if setup.tested is None:
         raise DataError(

@@ -24,6 +24,9 @@ from hodgeformer.train.listener import Track
 Source = Path | str | Mapping[str, Table]
 """What to train on: a TOML file, a data-set folder, the name of a data set, or the tables themselves."""
 
+Overrides = Sequence[str] | Mapping[str, Mapping[str, Any]]
+"""Settings that go before those of a source: as on the command line, "train.lr=3e-4", or tables of them."""
+
 FROM_DATA = ("task", "n_classes", "element", "in_features")
 
 
@@ -161,18 +164,34 @@ TABLES: dict[str, type[Settings]] = {
 }
 
 
-def read_config(source: Source, overrides: Sequence[str] = ()) -> RunConfig:
+def read_config(source: Source, overrides: Overrides = ()) -> RunConfig:
     """What a source and overrides such as train.lr=3e-4 say, checked. What they leave open is planned later."""
+    return RunConfig.parse(said_tables(source, overrides))
+
+
+def said_tables(source: Source, overrides: Overrides = ()) -> dict[str, Table]:
+    """What a source and overrides say, and nothing else."""
     tables = with_overrides(_tables(source), overrides)
     if isinstance(path := tables.get("data", {}).get("path"), str | Path):
         # A resumed run may be started from another folder.
         tables["data"] = {**tables["data"], "path": Path(path).expanduser().absolute()}
-    return RunConfig.parse(tables)
+    return tables
 
 
-def with_overrides(tables: Mapping[str, Table], overrides: Sequence[str]) -> dict[str, Table]:
-    """The tables with settings written table.key=value put in; what is not a TOML value is a string."""
-    changed = dict(tables)
+def with_overrides(tables: Mapping[str, Table], overrides: Overrides) -> dict[str, Table]:
+    """The tables with settings put in."""
+    changed = {name: dict(table) for name, table in tables.items()}
+    given = overrides.items() if isinstance(overrides, Mapping) else parsed(overrides).items()
+    for name, table in given:
+        _check_known(name, "settings")
+        for key, value in table.items():
+            _say(changed, name, key, value)
+    return changed
+
+
+def parsed(overrides: Sequence[str]) -> dict[str, Table]:
+    """Settings written table.key=value as tables; what is not a TOML value is a string."""
+    tables: dict[str, Table] = {}
     for text in overrides:
         name, sign, value = text.partition("=")
         table, dot, key = name.strip().partition(".")
@@ -185,10 +204,14 @@ def with_overrides(tables: Mapping[str, Table], overrides: Sequence[str]) -> dic
             typed = value.strip()
         except RecursionError:
             raise ConfigError(f"--set {text[:40]}...: the value is nested too deeply") from None
-        changed[table] = {**changed.get(table, {}), key: typed}
-        if table == "train" and key in ("epochs", "minutes"):
-            changed[table].pop("minutes" if key == "epochs" else "epochs", None)
-    return changed
+        _say(tables, table, key, typed)
+    return tables
+
+
+def _say(tables: dict[str, Table], table: str, key: str, value: Any) -> None:
+    tables.setdefault(table, {})[key] = value
+    if table == "train" and key in ("epochs", "minutes"):
+        tables[table].pop("minutes" if key == "epochs" else "epochs", None)
 
 
 def _tables(source: Source) -> Mapping[str, Table]:

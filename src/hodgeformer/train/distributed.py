@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 
+from hodgeformer.errors import ConfigError, HodgeFormerError
 from hodgeformer.nn.heads import MeshHead
 from hodgeformer.nn.model import HodgeFormer
 
@@ -80,13 +81,33 @@ def joined() -> Iterator[Processes]:
     if count == 1:
         yield Processes()
         return
+    _check_restarts()
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     try:
         yield Processes(dist.get_rank(), dist.get_world_size())
+    except RuntimeError as error:
+        if "gloo" not in str(error):
+            raise
+        raise HodgeFormerError(f"another of the {count} processes is gone, and said why if it could") from error
     finally:
         dist.destroy_process_group()
+
+
+def _check_restarts() -> None:
+    """By default torchrun lets restarted processes find the addresses of the dead ones, and waits for these in vain."""
+    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if shared and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0:
+        raise ConfigError(
+            "torchrun --max-restarts can start processes again only where its environment has "
+            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1; set it, or leave --max-restarts out"
+        )
+
+
+def restarted() -> bool:
+    """Whether torchrun started these processes anew because one of their predecessors died."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
 class GlobalMeshHead(MeshHead):

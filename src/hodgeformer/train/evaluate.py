@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from hodgeformer.checkpoint import Checkpoint
 from hodgeformer.data.census import shape_hash
 from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.data.memory import Pairs
 from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.draw.colormap import Bytes, label_colors
 from hodgeformer.errors import DataError, HodgeFormerError
 from hodgeformer.familiarity import Familiarity, impression
 from hodgeformer.mesh.elements import convert_labels, element_areas
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.pose import part_centers, up_from_shape, usual_heights
-from hodgeformer.mesh.prepare import PrepareConfig, to_size
+from hodgeformer.mesh.pose import part_centers, random_turns, up_from_shape, usual_heights
+from hodgeformer.mesh.prepare import Faces, PrepareConfig, to_size
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.forward import Forward
 from hodgeformer.predict.inference import Room, Seen, answers, see, tempered
+from hodgeformer.predict.predictor import Models, load_checkpoints
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.learner import DivergedError, SquaredError
 from hodgeformer.train.metrics import Scores, Tally, regression_scores, scores_of
@@ -147,6 +150,53 @@ class Evaluator:
             self._remembered[sample.name] = target, seen
             self._room -= seen.n_faces
         return target, seen
+
+
+def evaluate(
+    model: Models,
+    data: DataConfig | DataSet | str | Path | Pairs,
+    *,
+    split: str = "test",
+    faces: Faces | str = "auto",
+    tta: int = 1,
+    device: str | None = None,
+    report: Callable[[int, int], None] | None = None,
+) -> Scores:
+    """What a model, or several together, score on a split of a data set, or on all of some pairs (mesh, labels).
+
+    Scores are those on the elements of the files, whatever resolution the model works at: `faces` as in prediction.
+    `tta`: mean over so many rotations. `report` is told how many meshes are done, and of how many.
+    """
+    checkpoints = load_checkpoints(model)
+    if isinstance(data, DataSet):
+        opened = data
+    elif isinstance(data, DataConfig | str | Path | Mapping):
+        opened = open_dataset(data)
+    else:
+        opened = open_dataset(data, split={split: 1.0}, classes=checkpoints[0].classes)
+    dataset = fitting(opened, checkpoints[0])
+    samples = dataset.split(split)
+    evaluators = [
+        Evaluator(
+            dataset,
+            samples,
+            checkpoint.at(faces),
+            turns=random_turns(tta - 1, checkpoint.turn_axis),
+            temperature=checkpoint.temperature,
+        )
+        for checkpoint in checkpoints
+    ]
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    networks = [checkpoint.build_model().to(device) for checkpoint in checkpoints]
+    streams = [evaluator.answers(network) for evaluator, network in zip(evaluators, networks, strict=True)]
+
+    def averaged() -> Iterator[Answer]:
+        for done, together in enumerate(zip(*streams, strict=True), 1):
+            yield replace(together[0], output=np.mean([answer.output for answer in together], axis=0))
+            if report is not None:
+                report(done, len(samples))
+
+    return evaluators[0].scored(averaged())
 
 
 def calibrated(checkpoint: Checkpoint, answers: Iterable[Answer], *, temperature: float | None = None) -> Checkpoint:

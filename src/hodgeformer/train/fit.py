@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from hodgeformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from hodgeformer.data.dataset import DataSet
+from hodgeformer.data.folder import write_folder
 from hodgeformer.memory import keep_freed_memory
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.train.config import Source
+from hodgeformer.train.config import Overrides, Source
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.evaluate import calibrated
 from hodgeformer.train.listener import Listener, Outcome, tracked
@@ -32,25 +34,36 @@ _PICTURED = 6
 
 
 def fit(
-    source: Source | None,
+    source: Source | DataSet | None,
     out: Path | str,
     *,
-    settings: Sequence[str] = (),
+    settings: Overrides = (),
     start: Checkpoint | None = None,
     processes: Processes | None = None,
     listener: Listener | None = None,
 ) -> Outcome:
     """Train a model into a new run folder, or without a source go on with the run that was stopped in `out`.
 
-    `source` is a data-set folder, the name of a data set, a TOML file or its tables; what it and `settings` (as on the
-    command line, "train.lr=3e-4") leave open is planned from the data. `start` is a model to fine-tune. The folder is
-    locked meanwhile. An interrupt (Ctrl-C, a polite kill) saves the run and raises `Stopped`. A run with `train.epochs`
-    that was stopped ends with the weights it would have had anyway.
+    `source` is a data-set folder, the name of a data set, a TOML file or its tables, or a data set, which is written
+    into the folder too; what it and `settings` leave open is planned from the data. `start` is a model to fine-tune.
+    The folder is locked meanwhile. An interrupt (Ctrl-C, a polite kill) saves the run and raises `Stopped`. A run with
+    `train.epochs` that was stopped ends with the weights it would have had anyway.
     """
-    owned = processes is None or processes.is_first
-    with RunFolder(Path(out)).owned(new=source is not None) if owned else nullcontext():
-        setup = set_up(source, out, settings=settings, start=start, processes=processes, listener=listener, create=True)
+    processes = processes or Processes()
+    with RunFolder(Path(out)).owned(new=source is not None) if processes.is_first else nullcontext():
+        found = kept(source, Path(out), processes)
+        setup = set_up(found, out, settings=settings, start=start, processes=processes, listener=listener, create=True)
         return finish(setup, train(setup, start=start, listener=listener))
+
+
+def kept(source: Source | DataSet | None, out: Path, processes: Processes) -> Source | None:
+    """The source; of a data set in memory the folder in `out` that it is written to, so that a run can go on."""
+    if not isinstance(source, DataSet):
+        return source
+    if processes.is_first:
+        write_folder(source, out / "data")
+    processes.from_first([0.0])  # the others read what the first has written
+    return out / "data"
 
 
 def train(setup: Setup, *, start: Checkpoint | None = None, listener: Listener | None = None) -> Run:
@@ -81,6 +94,7 @@ def finish(setup: Setup, run: Run) -> Outcome:
         epochs=run.position.epoch,
         elapsed=run.position.elapsed,
         waited=run.waited,
+        rows=tuple(run.rows),
     )
     answers = []
     if split is not None:

@@ -157,7 +157,8 @@ class Learner:
         """Change the weights by one step at this learning rate."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         learned = self._gradients(batch.to(self._device))
         if self._processes.count > 1:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hodgeformer.errors import ConfigError
 from hodgeformer.train.metrics import Scores
+
+if TYPE_CHECKING:
+    from hodgeformer.predict.predictor import Predictor
 
 Row = Mapping[str, float | int | str]
 """An epoch in metrics.csv."""
@@ -36,7 +40,7 @@ class Standing:
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """The end of a run. `chosen` is the checkpoint to use, `scores` are those of `split`; `waited` is the share of time
-    spent waiting for data."""
+    spent waiting for data, `rows` are those of metrics.csv."""
 
     folder: Path
     chosen: Path
@@ -45,6 +49,27 @@ class Outcome:
     epochs: int
     elapsed: float
     waited: float
+    rows: tuple[Row, ...] = ()
+
+    @property
+    def report(self) -> Path:
+        """The page with curves, scores and pictures."""
+        return self.folder / "report.html"
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """What was measured after each epoch, as in metrics.csv."""
+        return [{name: float(value) for name, value in row.items() if value != ""} for row in self.rows]
+
+    def predictor(self, device: str = "cpu") -> Predictor:
+        """The trained model, ready to predict."""
+        from hodgeformer.predict.predictor import Predictor
+
+        return Predictor.load(self.chosen, device)
+
+    def __repr__(self) -> str:
+        told = "" if self.scores is None else f", {self.split} {self.scores}"
+        return f"Outcome({str(self.folder)!r}, {self.epochs} epochs in {self.elapsed / 60:.1f} minutes{told})"
 
 
 class Listener:
@@ -70,6 +95,33 @@ class Listener:
 
     def saved(self, checkpoint: Path) -> None:
         """A checkpoint was written, best.safetensors or last.safetensors; it can be used at once."""
+
+
+Callback = Listener | Callable[[Row], None]
+"""Who hears what a run tells: a listener, or a function that gets the row of each epoch that was evaluated."""
+
+_TOLD = tuple(name for name in vars(Listener) if not name.startswith("_"))
+
+
+class Listeners(Listener):
+    """Tells several what a run tells, in turn."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        for name in _TOLD:
+            setattr(self, name, partial(self._tell, [heard for each in callbacks if (heard := _heard(each, name))]))
+
+    @staticmethod
+    def _tell(heard: Sequence[Callable[..., None]], *told: Any) -> None:
+        for each in heard:
+            each(*told)
+
+
+def _heard(callback: Callback, name: str) -> Callable[..., None] | None:
+    if isinstance(callback, Listener):
+        return getattr(callback, name)  # type: ignore[no-any-return]
+    if not callable(callback):
+        raise ConfigError(f"a callback is a function of an epoch's row, or a Listener; got a {type(callback).__name__}")
+    return callback if name == "evaluated" else None
 
 
 class Tracker(Listener):

@@ -82,6 +82,7 @@ class Scores:
 
     @property
     def main_name(self) -> str:
+        """The name of the value that models are compared by."""
         return f"{self.element}_accuracy" if self.classes else f"{self.element}_r2"
 
     @property
@@ -112,7 +113,12 @@ class Scores:
             if n
         ]
 
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name}={value:.4f}" for name, value in self.values.items())
+        return f"Scores({told})"
+
     def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
         content: dict[str, Any] = {"element": self.element, "metrics": self.values}
         if self.interval is not None:
             content[f"{self.main_name}_interval_95"] = list(self.interval)

@@ -149,10 +149,16 @@ def _confusion(scores: Scores) -> str:
     lines = []
     for name, counts in zip(scores.classes, scores.confusion, strict=True):
         total = max(int(counts.sum()), 1)
-        cells = "".join(f'<td style="background: rgba(0,114,178,{n / total:.3f})">{n}</td>' for n in counts)
+        cells = "".join(_shaded(int(n), n / total) for n in counts)
         lines.append(f"<tr><td>{html.escape(name)}</td>{cells}</tr>")
     head = "".join(f"<th>{html.escape(name)}</th>" for name in ("true \\ predicted", *scores.classes))
     return f'<h2>Confusion</h2><div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
+
+
+def _shaded(count: int, share: float) -> str:
+    """A cell, the darker the larger its share of the row; on dark ones the number is white."""
+    ink = "; color: white" if share > 0.6 else ""
+    return f'<td style="background: rgba(0,114,178,{share:.3f}){ink}">{count}</td>'
 
 
 def _calibration(scores: Scores) -> str:

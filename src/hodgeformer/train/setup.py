@@ -12,8 +12,8 @@ from torch import Tensor
 
 from hodgeformer.checkpoint import Checkpoint, save_checkpoint
 from hodgeformer.containers import KINDS
-from hodgeformer.data.census import Census, CountedMesh, take_census
-from hodgeformer.data.dataset import DataSet
+from hodgeformer.data.census import Census, take_census
+from hodgeformer.data.dataset import CountedMesh, DataSet
 from hodgeformer.data.loader import Loader
 from hodgeformer.data.open import open_dataset
 from hodgeformer.errors import ConfigError, DataError
@@ -21,7 +21,7 @@ from hodgeformer.familiarity import DataStatistics
 from hodgeformer.memory import GIGABYTE, free_memory
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.train.config import RunConfig, Source, read_config
+from hodgeformer.train.config import Overrides, RunConfig, Source, read_config
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.evaluate import HASH_DIGITS, Evaluator
 from hodgeformer.train.learner import CrossEntropy, Learner, Loss, SquaredError, inverse_frequency
@@ -129,7 +129,7 @@ class Setup:
             batch_faces=train.batch_faces,
             n_faces=self.working_faces,
             seed=train.seed,
-            reads_order=model.reads_order,
+            patterned=model.patterned,
             spreads="D" in model.blocks,
             n_workers=(train.workers or 0) if workers is None else workers,
             rank=self.processes.rank,
@@ -175,7 +175,7 @@ def set_up(
     source: Source | None,
     out: Path | str,
     *,
-    settings: Sequence[str] = (),
+    settings: Overrides = (),
     start: Checkpoint | None = None,
     processes: Processes | None = None,
     listener: Listener | None = None,

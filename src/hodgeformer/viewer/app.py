@@ -6,7 +6,6 @@ Only the files of the page and meshes that were uploaded or opened are served. A
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -15,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -24,25 +22,26 @@ from starlette.staticfiles import StaticFiles
 
 from hodgeformer import __version__
 from hodgeformer.data.figures import figure
-from hodgeformer.errors import ConfigError, HodgeFormerError
+from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.pose import UP_AXES, UpName
 from hodgeformer.mesh.prepare import Faces
 from hodgeformer.palette import class_colors, hex_color, parse_color
 from hodgeformer.predict.pretrained import locate_model
 from hodgeformer.server.guard import Guard, Hosts
-from hodgeformer.server.intake import Refusal, Threads, Uploads
+from hodgeformer.server.intake import EXPLAINED, Refusal, Threads, Uploads
 from hodgeformer.viewer import messages
 from hodgeformer.viewer.fields import Eigenfunctions, FieldSource
+from hodgeformer.viewer.learning import Learning
 from hodgeformer.viewer.models import Predictions, Shelf, offered_models, shelf_name
 from hodgeformer.viewer.open_meshes import OpenMesh, OpenMeshes
 from hodgeformer.viewer.operators import Attention, LearnedEigenfunctions, Spreading
 from hodgeformer.viewer.outbox import Annotation, Outbox
+from hodgeformer.viewer.series import Series
 
 SAMPLE_FACES = 8000
 N_COLORS = 256
 """Of classes that a person adds; after so many they come again."""
-_log = logging.getLogger("hodgeformer.viewer")
 
 
 @dataclass(eq=False)
@@ -55,11 +54,14 @@ class Viewer:
     uploads: Uploads = field(default_factory=Uploads)
     sources: Sequence[FieldSource] = field(default_factory=lambda: (Eigenfunctions(),))
     opened: OpenMesh | None = None
+    series: Series | None = None
     preferred: str | None = None
+    faces: Faces = "auto"
     up: UpName = "auto"
 
     def __post_init__(self) -> None:
         self.predictions = Predictions(self.shelf, self.meshes)
+        self.learning = Learning(self.shelf)
         self._quick, self._slow = Threads(8), Threads(2)
 
     async def session(self, request: Request) -> Response:
@@ -73,6 +75,9 @@ class Viewer:
             "max_bytes": self.uploads.max_bytes,
             "out": str(self.outbox.folder),
             "opened": None if self.opened is None else messages.described(self.opened),
+            "series": None if self.series is None else self.series.described(),
+            "faces": str(self.faces),
+            "up": self.up,
         })  # fmt: skip
 
     async def open_upload(self, request: Request) -> Response:
@@ -84,16 +89,20 @@ class Viewer:
         mesh, _ = await self._quick.run(partial(figure, np.random.default_rng(), n_faces=SAMPLE_FACES, name="figure"))
         return JSONResponse(messages.described(self.meshes.add(mesh)), status_code=201)
 
+    async def open_member(self, request: Request) -> Response:
+        opened = await self._quick.run(partial(self._series.open, request.path_params["number"], self.meshes))
+        return JSONResponse(messages.described(opened))
+
     async def geometry(self, request: Request) -> Response:
         opened, up = self._mesh(request), request.query_params.get("up", "auto")
-        up = self.up if up == "auto" else up
         if up not in ("auto", *UP_AXES):
             raise Refusal(400, f"'{up[:20]}' is no direction; take one of {', '.join(UP_AXES)}.")
-        return await self._arrays(lambda: messages.encoded_mesh(opened.mesh, opened.up(up)))
+        return await self._arrays(lambda: messages.encoded_mesh(opened, opened.up(up)))
 
     async def predict(self, request: Request) -> Response:
         opened = self._mesh(request)
-        self.predictions.start(opened, request.query_params.get("model", ""))
+        faces = messages.parsed_faces(request.query_params.get("faces", str(self.faces)))
+        self.predictions.start(opened, request.query_params.get("model", ""), faces)
         return JSONResponse(asdict(opened.progress), status_code=202)
 
     async def progress(self, request: Request) -> Response:
@@ -103,7 +112,7 @@ class Viewer:
         opened = self._mesh(request)
         if opened.prediction is None:
             raise Refusal(404, "There is no prediction for this mesh yet.")
-        return await self._arrays(partial(messages.encoded_prediction, opened.prediction, opened.up(self.up)))
+        return await self._arrays(partial(messages.encoded_prediction, opened.prediction, opened.up("auto")))
 
     async def fields(self, request: Request) -> Response:
         opened = self._mesh(request)
@@ -146,6 +155,28 @@ class Viewer:
         root, n_meshes = await self._quick.run(add)
         return JSONResponse({"folder": str(root), "meshes": n_meshes, "command": f"hodgeformer train {root}"})
 
+    async def learn(self, request: Request) -> Response:
+        query, data = request.query_params, self._series.data_set
+        try:
+            minutes = float(query.get("minutes", "5"))
+        except ValueError:
+            raise Refusal(400, "Minutes must be a number.") from None
+        await self._quick.run(partial(self.learning.start, data, query.get("model", ""), minutes))
+        return JSONResponse(asdict(self.learning.progress), status_code=202)
+
+    async def learned(self, request: Request) -> Response:
+        return JSONResponse(asdict(self.learning.progress))
+
+    async def stop_learning(self, request: Request) -> Response:
+        self.learning.stop()
+        return JSONResponse(asdict(self.learning.progress), status_code=202)
+
+    @property
+    def _series(self) -> Series:
+        if self.series is None:
+            raise Refusal(404, "No folder is open; start with `hodgeformer view MODEL FOLDER`.")
+        return self.series
+
     def _mesh(self, request: Request) -> OpenMesh:
         return self.meshes.get(request.path_params["mesh"])
 
@@ -165,19 +196,22 @@ class Viewer:
 
 
 def make_viewer(*, model: str | None, mesh: Path | None, out: Path, faces: Faces, up: UpName) -> Viewer:
-    """The viewer with all its models and layers; `model` and `mesh` are opened at once."""
+    """The viewer with all its models and layers; `model` and `mesh`, or a folder of meshes, are opened at once."""
     if model is not None:
         locate_model(model)  # a wrong name is told here, not in the browser
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out}: this is a file; --out needs a folder")
-    meshes, shelf = OpenMeshes(), Shelf(offered_models(model, faces=faces))
+    meshes, shelf, out = OpenMeshes(), Shelf(offered_models(model)), out.resolve()
+    series = Series.of(mesh, out) if mesh is not None and mesh.is_dir() else None
     return Viewer(
         shelf=shelf,
-        outbox=Outbox(out.resolve()),
+        outbox=Outbox(out),
         meshes=meshes,
         sources=(Attention(shelf), Spreading(shelf), Eigenfunctions(), LearnedEigenfunctions(shelf)),
-        opened=None if mesh is None else meshes.add(load_mesh(mesh), pinned=True),
+        opened=None if mesh is None or series is not None else meshes.add(load_mesh(mesh), pinned=True),
+        series=series,
         preferred=None if model is None else shelf_name(model),
+        faces=messages.parsed_faces(str(faces)),
         up=up,
     )
 
@@ -189,12 +223,17 @@ def create_app(viewer: Viewer, *, host: str = "127.0.0.1", token: str | None = N
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         viewer.predictions.close()
+        viewer.learning.stop()
 
     mesh = "/api/meshes/{mesh}"
     routes: list[BaseRoute] = [
         Route("/api/session", viewer.session),
         Route("/api/meshes", viewer.open_upload, methods=["POST"]),
         Route("/api/samples", viewer.open_sample, methods=["POST"]),
+        Route("/api/series/{number:int}", viewer.open_member, methods=["POST"]),
+        Route("/api/learning", viewer.learned),
+        Route("/api/learning", viewer.learn, methods=["POST"]),
+        Route("/api/learning", viewer.stop_learning, methods=["DELETE"]),
         Route(f"{mesh}/geometry", viewer.geometry),
         Route(f"{mesh}/predict", viewer.predict, methods=["POST"]),
         Route(f"{mesh}/progress", viewer.progress),
@@ -209,21 +248,6 @@ def create_app(viewer: Viewer, *, host: str = "127.0.0.1", token: str | None = N
     return Starlette(
         routes=routes,
         middleware=[Middleware(Guard, hosts=Hosts.of(host), token=token)],
-        exception_handlers={HodgeFormerError: _explain, HTTPException: _explain_http, Exception: _apologize},
+        exception_handlers=EXPLAINED,
         lifespan=lifespan,
     )
-
-
-async def _explain(request: Request, error: Exception) -> Response:
-    status = error.status if isinstance(error, Refusal) else 422
-    return JSONResponse({"error": str(error)}, status_code=status)
-
-
-async def _explain_http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, status_code=error.status_code)
-
-
-async def _apologize(request: Request, error: Exception) -> Response:
-    _log.error("request %s failed", request.url.path, exc_info=error)
-    return JSONResponse({"error": f"Something went wrong in the server ({type(error).__name__})."}, status_code=500)

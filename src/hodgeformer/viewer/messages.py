@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,14 @@ from hodgeformer.draw.camera import upright
 from hodgeformer.mesh.elements import UNLABELLED, convert_labels
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.prepare import Faces
 from hodgeformer.server.intake import Refusal
 from hodgeformer.viewer.fields import Pick
 from hodgeformer.viewer.open_meshes import OpenMesh, Prediction
 
 MEDIA_TYPE = "application/octet-stream"
 MAX_CLASSES = 2**12
+MIN_FACES, MAX_FACES = 4, 10**7
 
 
 def encode(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
@@ -43,18 +45,21 @@ def decode(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 def described(opened: OpenMesh) -> dict[str, Any]:
     """What the page says of an open mesh before it has it."""
-    mesh = opened.mesh
+    mesh, prediction = opened.mesh, opened.prediction
     return {
         "id": opened.id, "name": mesh.name, "n_vertices": mesh.n_vertices, "n_faces": mesh.n_faces,
-        "notes": list(mesh.notes),
+        "notes": list(mesh.notes), "corrected": opened.corrected is not None,
+        "predicted": None if prediction is None else {"model": prediction.model, "faces": str(prediction.faces)},
     }  # fmt: skip
 
 
-def encoded_mesh(mesh: Mesh, up: FloatArray) -> bytes:
+def encoded_mesh(opened: OpenMesh, up: FloatArray) -> bytes:
     """Positions around the origin at unit size, upright, and how the faces hang together.
 
-    At that size float32 is exact enough wherever the file puts the mesh.
+    At that size float32 is exact enough wherever the file puts the mesh. Labels are those that were kept, or those of
+    the file.
     """
+    mesh = opened.mesh
     low, high = mesh.vertices.min(axis=0), mesh.vertices.max(axis=0)
     center = low / 2 + high / 2
     radius = float(np.linalg.norm(high / 2 - low / 2)) or 1.0
@@ -63,7 +68,7 @@ def encoded_mesh(mesh: Mesh, up: FloatArray) -> bytes:
         "faces": mesh.faces.astype(np.uint32),
         "neighbors": face_neighbors(mesh),
     }
-    labels = carried_labels(mesh)
+    labels = carried_labels(mesh) if opened.corrected is None else opened.corrected
     if labels is not None:
         arrays["labels"] = labels.astype(np.int32)
     return encode({"up": up.tolist()}, arrays)
@@ -104,6 +109,15 @@ def read_label_file(path: Path, mesh: Mesh) -> IntArray:
             raise Refusal(400, f"{path.name} carries no labels for the {mesh.n_faces} faces of the open mesh.")
         return labels
     return LabelFile(path, "f", "f", Codes.counted_from(0, MAX_CLASSES)).read(mesh)
+
+
+def parsed_faces(text: str) -> Faces:
+    """A resolution as the command line takes it."""
+    if text in ("auto", "original"):
+        return cast(Faces, text)
+    if not text.isdecimal() or not MIN_FACES <= int(text) <= MAX_FACES:
+        raise Refusal(400, f"'{text[:20]}' is no resolution; take auto, original, or {MIN_FACES} to {MAX_FACES} faces.")
+    return int(text)
 
 
 def parsed_pick(query: Mapping[str, str], mesh: Mesh) -> Pick:

@@ -48,10 +48,10 @@ class Recent(Generic[K, V]):
 
 
 class ViewerModel:
-    """A predictor that answers for faces, at a resolution."""
+    """A predictor that answers for faces."""
 
-    def __init__(self, predictor: Predictor, *, faces: Faces) -> None:
-        self._predictor, self._faces = predictor, faces
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
 
     @cached_property
     def network(self) -> HodgeFormer:
@@ -63,38 +63,40 @@ class ViewerModel:
     def preparation(self) -> PrepareConfig:
         return self._predictor.checkpoint.prepare
 
-    def see(self, mesh: Mesh) -> Seen:
+    def see(self, mesh: Mesh, faces: Faces) -> Seen:
         """The mesh as the model sees it."""
-        return see(mesh, self._predictor.checkpoint.at(self._faces))
+        return see(mesh, self._predictor.checkpoint.at(faces))
 
-    def predict(self, mesh: Mesh, report: Report) -> Result:
+    def predict(self, mesh: Mesh, faces: Faces, report: Report) -> Result:
         """The answer for every face, or for the mesh; `report` is told the fraction of the work that is done."""
         if self._predictor.checkpoint.model.task == "regression":
             name = self._predictor.checkpoint.name
             raise ConfigError(f"'{name}' predicts values, not classes; use `hodgeformer predict` for it")
-        result = self._predictor.predict(mesh, faces=self._faces, report=report)
+        result = self._predictor.predict(mesh, faces=faces, report=report)
         return result if result.element in ("face", "mesh") else result.on("face")
 
 
 @dataclass(frozen=True)
 class OfferedModel:
-    """A model on the shelf: how it is read, and what to say of it."""
+    """A model on the shelf: how it is read, what to say of it, and where it is."""
 
     load: Callable[[], ViewerModel]
     description: str = ""
+    where: str | Path = ""
 
 
-def offered_models(given: str | None, *, faces: Faces) -> dict[str, OfferedModel]:
+def offered(where: str | Path, description: str) -> OfferedModel:
+    """A model that is read when it is first used."""
+    return OfferedModel(lambda: ViewerModel(Predictor.load(where)), description, where)
+
+
+def offered_models(given: str | None) -> dict[str, OfferedModel]:
     """The model that was asked for, first, and the bundled ones."""
-
-    def offer(where: str | Path, description: str) -> OfferedModel:
-        return OfferedModel(lambda: ViewerModel(Predictor.load(where), faces=faces), description)
-
     bundled = bundled_models()
-    offered = {}
+    first = {}
     if given is not None and (given not in bundled or Path(given).exists()):
-        offered[shelf_name(given)] = offer(given, str(Path(given).resolve()))
-    return offered | {m.name: offer(m.path, m.summary) for m in bundled.values() if m.name not in offered}
+        first[shelf_name(given)] = offered(given, str(Path(given).resolve()))
+    return first | {m.name: offered(m.path, m.summary) for m in bundled.values() if m.name not in first}
 
 
 def shelf_name(given: str) -> str:
@@ -135,7 +137,7 @@ class Predictions:
         self._lock = threading.Lock()
         self._pending = 0
 
-    def start(self, opened: OpenMesh, model: str) -> None:
+    def start(self, opened: OpenMesh, model: str, faces: Faces = "auto") -> None:
         self._shelf.check_name(model)
         with self._lock:
             if self._pending >= MAX_WAITING:
@@ -143,12 +145,12 @@ class Predictions:
             self._pending += 1
             opened.run += 1
             opened.progress = PredictionProgress("waiting")
-        self._pool.submit(self._run, opened, model, opened.run)
+        self._pool.submit(self._run, opened, model, faces, opened.run)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, opened: OpenMesh, model: str, run: int) -> None:
+    def _run(self, opened: OpenMesh, model: str, faces: Faces, run: int) -> None:
         def report(stage: str, fraction: float | None = None) -> None:
             if opened.run == run:
                 opened.progress = PredictionProgress(stage, fraction)
@@ -162,9 +164,9 @@ class Predictions:
             report("loading the model")
             predictor = self._shelf.model(model)
             report("preparing the mesh")
-            result = predictor.predict(opened.mesh, lambda fraction: report("predicting", fraction))
+            result = predictor.predict(opened.mesh, faces, lambda fraction: report("predicting", fraction))
             if opened.run == run:
-                opened.prediction, opened.progress = Prediction(model, result), PredictionProgress("done", 1.0)
+                opened.prediction, opened.progress = Prediction(model, result, faces), PredictionProgress("done", 1.0)
         except HodgeFormerError as error:
             fail(str(error))
         except MemoryError:

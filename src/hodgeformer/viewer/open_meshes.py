@@ -9,18 +9,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import UP_AXES, up_from_shape
+from hodgeformer.mesh.prepare import Faces
 from hodgeformer.predict.result import Result
 from hodgeformer.server.intake import Refusal
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What a model of the shelf says of one mesh: of its faces, or of the whole mesh."""
+    """What a model of the shelf says of one mesh at a resolution: of its faces, or of the whole mesh."""
 
     model: str
     result: Result
+    faces: Faces = "auto"
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,10 @@ class PredictionProgress:
 
 @dataclass(eq=False)
 class OpenMesh:
-    """One open mesh and what was found about it."""
+    """One open mesh and what was found about it.
+
+    `corrected` are the labels that a person has put into the data set of the series; `held_out` ones are for the test.
+    """
 
     mesh: Mesh
     id: str = field(default_factory=lambda: secrets.token_urlsafe(18))
@@ -42,6 +47,8 @@ class OpenMesh:
     progress: PredictionProgress = PredictionProgress()
     run: int = 0
     saved_as: str | None = None
+    corrected: IntArray | None = None
+    held_out: bool | None = None
 
     def up(self, axis: str) -> FloatArray:
         """What points up: an axis, or with "auto" what a prediction found from the parts, or else from the shape."""

@@ -114,7 +114,8 @@ class Spreading(_Inside):
 
     def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
         model, (block, time) = self._answers(opened, chosen)
-        seen = self._once(opened, lambda: model.see(opened.mesh))
+        faces = opened.prediction.faces if opened.prediction else "auto"
+        seen = self._once(opened, lambda: model.see(opened.mesh, faces), faces)
         vertex = int(np.linalg.norm(seen.working_mesh.vertices - clicked(pick).point, axis=1).argmin())
         found = spread_from(model.network, seen.views[0], vertex)
         share = found.blocks[int(block)]

@@ -5,26 +5,21 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
-import tomli_w
 
-from hodgeformer.data.folder_spec import FILE_NAME, read_spec
-from hodgeformer.errors import DataError
+from hodgeformer.data.folder_spec import FILE_NAME
 from hodgeformer.files import write_atomically
 from hodgeformer.mesh.elements import UNLABELLED
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.palette import RGB, UNLABELLED_COLOR, hex_color
 from hodgeformer.server.intake import Refusal, safe_file_name
+from hodgeformer.viewer.data_set_file import with_member
 from hodgeformer.viewer.open_meshes import OpenMesh
-
-_SPLITS = {4: 0.75, 2: 0.5, 1: 1.0}
-"""From so many meshes on, the share of a data set that is for training."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +69,10 @@ class Outbox:
             opened.saved_as = stem
         return [path.name for path in files]
 
+    def data_set(self, name: str) -> Path:
+        """The folder of a data set; it may not be there yet."""
+        return self.folder / safe_file_name(name or "dataset")
+
     def add_to_data_set(self, opened: OpenMesh, annotation: Annotation, name: str) -> tuple[Path, int]:
         """The mesh and its labels as a member of the data set `name`; its folder and how many meshes it has now."""
         annotation.check(opened.mesh)
@@ -82,16 +81,22 @@ class Outbox:
         if (annotation.labels == UNLABELLED).all():
             raise Refusal(400, "Nothing is labelled yet; paint or predict first.")
         with self._lock:
-            root = self._inside(self.folder / safe_file_name(name or "dataset"))
+            root = self._inside(self.data_set(name))
             meshes, labels = self._inside(root / "meshes"), self._inside(root / "labels")
             stem = _stem_in_data_set(meshes, opened.mesh)
-            ours = _check_data_set(root, annotation, stem)
-            save_mesh(opened.mesh, meshes / f"{stem}.ply")
+            text = with_member(root, stem, annotation.classes, annotation.colors, held_out=opened.held_out)
+            is_new = not (meshes / f"{stem}.ply").exists()
+            # In this order the data set can be opened whenever this is killed: the classes of a member before its
+            # labels, and a new member before the list that names it.
+            if text is not None and not is_new:
+                write_text(root / FILE_NAME, text)
             write_text(labels / f"{stem}.txt", label_lines(annotation.labels))
-            n = sum(1 for _ in meshes.glob("*.ply"))
-            if ours:
-                write_text(root / FILE_NAME, _data_set_text(annotation.classes, annotation.colors, n))
-        return root, n
+            if is_new:
+                save_mesh(opened.mesh, meshes / f"{stem}.ply")
+            if text is not None and is_new:
+                write_text(root / FILE_NAME, text)
+            opened.corrected = annotation.labels
+        return root, sum(1 for _ in meshes.glob("*.ply"))
 
     def _inside(self, folder: Path) -> Path:
         """The folder, made if need be; refused where a link leads out."""
@@ -135,40 +140,6 @@ def _stem_in_data_set(meshes: Path, mesh: Mesh) -> str:
     raise AssertionError("names never run out")
 
 
-def _check_data_set(root: Path, annotation: Annotation, stem: str) -> bool:
-    """Whether `dataset.toml` is ours to write; one that a person has changed must fit as it is, or nothing is added."""
-    path, classes = root / FILE_NAME, annotation.classes
-    if not path.exists():
-        return True
-    try:
-        held = read_spec(root)
-    except DataError as error:
-        raise Refusal(409, f"{error}; give the data set another name.") from None
-    if classes[: len(held.classes)] != held.classes:
-        raise Refusal(
-            409,
-            f"The data set '{root.name}' has the classes {', '.join(held.classes)}, not {', '.join(classes)}; give the "
-            "new one another name, or use the same classes in the same order.",
-        )
-    if path.read_text(encoding="utf-8") in (_data_set_text(held.classes, held.colors, n) for n in _SPLITS):
-        return True
-    wanted = {"task": "segmentation", "target_element": "face", "meshes": "meshes", "labels": "labels"}
-    differing = [name.removeprefix("target_") for name, value in wanted.items() if getattr(held, name) != value]
-    differing += ["first_label"] if held.first_label else []
-    differing += ["classes"] if len(held.classes) < len(classes) else []
-    lists = [rule for rule in held.split.given.values() if isinstance(rule, list)]
-    differing += (
-        ["split"] if lists and not any(fnmatchcase(stem, pattern) for rule in lists for pattern in rule) else []
-    )
-    if differing:
-        raise Refusal(
-            409,
-            f"{FILE_NAME} of '{root.name}' was written by hand, and its {', '.join(differing)} would have to change "
-            f"for '{stem}'; change it there first, or give the data set another name.",
-        )
-    return False
-
-
 def _description(opened: OpenMesh, annotation: Annotation) -> str:
     counts = np.bincount(annotation.labels + 1, minlength=len(annotation.classes) + 1)
     content = {
@@ -180,17 +151,3 @@ def _description(opened: OpenMesh, annotation: Annotation) -> str:
         "model": None if opened.prediction is None else opened.prediction.model,
     }
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-
-
-def _data_set_text(classes: Sequence[str], colors: Sequence[RGB], n_meshes: int) -> str:
-    """`dataset.toml`; with few meshes the fractions are such that no split is empty."""
-    train = next(share for least, share in _SPLITS.items() if n_meshes >= least)
-    return tomli_w.dumps({
-        "task": "segmentation",
-        "element": "face",
-        "classes": classes,
-        "colors": [hex_color(color) for color in colors],
-        "meshes": "meshes",
-        "labels": "labels",
-        "split": {"train": train, **({"test": 1 - train} if train < 1 else {}), "seed": 0},
-    })  # fmt: skip

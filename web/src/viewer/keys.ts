@@ -12,6 +12,7 @@ export interface Commands {
   save(): void;
   predict(): void;
   help(): void;
+  nextUp(): void;
   resizeBrush(factor: number): void;
 }
 
@@ -31,7 +32,10 @@ export function listenToKeys(bench: Workbench, commands: Commands): void {
     l: () => bench.nextLayer(),
     e: () => byId("edges").click(),
     g: () => byId("flat").click(),
-    u: () => byId("up").click(),
+    u: () => commands.nextUp(),
+    ",": () => byId("previous").click(),
+    ".": () => byId("next").click(),
+    k: () => byId("keep").click(),
     p: () => commands.predict(),
     "?": () => commands.help(),
     escape: () => bench.setTool("look"),

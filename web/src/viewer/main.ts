@@ -3,15 +3,21 @@
 import { parseHex } from "../shared/colors";
 import { byId, el } from "../shared/dom";
 import { listenToKeys } from "./keys";
+import { fillModels, followLearning } from "./learning";
 import { complain } from "./notices";
 import { Opening } from "./opening";
 import { prepareSaving } from "./saving";
+import { SeriesBar } from "./series";
 import { server, type Session } from "./server";
 import type { Tool } from "./stage";
 import { followTheme } from "./theme";
 import { connectSettings, resizeBrush } from "./toolbar";
 import { Workbench } from "./workbench";
 
+const UPS: [string, string][] = [
+  ["auto", "found from the mesh"],
+  ...["y", "z", "x", "-y", "-z", "-x"].map((axis): [string, string] => [axis, axis]),
+];
 const bench = new Workbench(byId("stage"));
 followTheme((color) => (bench.stage.markColor = color));
 server.session().then(start, complain);
@@ -21,7 +27,14 @@ function start(session: Session): void {
   bench.palette = session.palette.map(parseHex);
   const model = byId<HTMLSelectElement>("model");
   fillModels(model, session);
-  const predict = () => void opening.predict(model.value);
+  const [faces, up] = [byId<HTMLSelectElement>("faces"), byId<HTMLSelectElement>("up")];
+  fillSelect(faces, resolutions(session.faces), session.faces);
+  fillSelect(up, UPS, session.up);
+  let predicts = session.preferred !== null;
+  const predict = () => {
+    predicts = true;
+    return opening.predict(model.value, faces.value);
+  };
   const save = prepareSaving(bench, opening, session);
   const file = byId<HTMLInputElement>("file");
   const open = () => file.click();
@@ -33,28 +46,44 @@ function start(session: Session): void {
   byId("open").onclick = byId("choose").onclick = open;
   byId("sample").onclick = () => opening.open("making a figure", server.openSample).catch(complain);
   byId("predict").onclick = predict;
+  faces.onchange = () => bench.prediction && predict();
+  up.onchange = () => opening.setUp(up.value).catch(complain);
   byId("save").onclick = save;
-  byId("up").onclick = () => opening.nextUp().catch(complain);
   byId("help").onclick = help;
   connectTools();
-  listenToKeys(bench, { open, save, predict, help, resizeBrush });
+  const nextUp = () => {
+    up.selectedIndex = (up.selectedIndex + 1) % up.options.length;
+    up.dispatchEvent(new Event("change"));
+  };
+  listenToKeys(bench, { open, save, predict, help, nextUp, resizeBrush });
   acceptDrops(opening);
   window.addEventListener("beforeunload", (event) => bench.labels.edited && event.preventDefault());
   document.body.dataset.ready = "true";
-  const { opened } = session;
-  if (opened) {
+  const { opened, series } = session;
+  if (series) {
+    // Once a model was asked, the other meshes are predicted when they are opened.
+    void new SeriesBar(bench, opening, series, async () => predicts && predict()).begin();
+    followLearning(model, predict);
+  } else if (opened) {
     opening
       .open(`reading ${opened.name}`, async () => opened)
-      .then(() => session.preferred && predict())
+      .then(() => void (session.preferred && predict()))
       .catch(complain);
   }
 }
 
-function fillModels(select: HTMLSelectElement, { models, preferred }: Session): void {
-  const options = models.map(({ name, description }) => el("option", { value: name, title: description }, name));
-  select.replaceChildren(...(options.length ? options : [el("option", { value: "" }, "no models")]));
-  select.disabled = !options.length;
-  if (preferred) select.value = preferred;
+function fillSelect(select: HTMLSelectElement, options: [string, string][], chosen: string): void {
+  select.replaceChildren(...options.map(([value, text]) => el("option", { value }, text)));
+  select.value = chosen;
+}
+
+/** Resolutions to choose from, and the one that the command line asked for. */
+function resolutions(asked: string): [string, string][] {
+  const numbers = new Set([500, 1000, 2000, 5000, 10_000, 20_000]);
+  if (Number(asked)) numbers.add(Number(asked));
+  const sorted = [...numbers].sort((a, b) => a - b);
+  const counts = sorted.map((n): [string, string] => [String(n), `${n.toLocaleString("en")} faces`]);
+  return [["auto", "as the model was trained"], ...counts, ["original", "all faces of the file"]];
 }
 
 function connectTools(): void {

@@ -5,15 +5,23 @@ import type { Progress } from "./server";
 
 const SECONDS = { plain: 6, error: 14 };
 
-export function say(text: string, action?: { title: string; run: () => void }): void {
+interface Action {
+  title: string;
+  run: () => void;
+}
+
+export function say(text: string, action?: Action): void {
   show(text, "plain", action);
 }
 
-export function complain(error: unknown): void {
-  show(error instanceof Error ? error.message : String(error), "error");
+export const complain = (error: unknown): void => complainWith(error);
+
+/** A complaint with a way out. */
+export function complainWith(error: unknown, action?: Action): void {
+  show(error instanceof Error ? error.message : String(error), "error", action);
 }
 
-function show(text: string, kind: keyof typeof SECONDS, action?: { title: string; run: () => void }): void {
+function show(text: string, kind: keyof typeof SECONDS, action?: Action): void {
   const box = byId("toasts");
   const same = [...box.children].find((toast) => toast.firstChild?.textContent === text);
   same?.remove();

@@ -9,11 +9,10 @@ import type { Workbench } from "./workbench";
 
 const LABEL_SUFFIXES = [".txt", ".npy", ".seg", ".eseg", ".fseg", ".csv"];
 const POLL = 200;
-const UPS = ["auto", "y", "z", "x", "-y", "-z", "-x"];
 
 export class Opening {
-  /** Kept so that a mesh which the server has given up can be sent again. */
-  private file: File | null = null;
+  /** How a mesh is opened again that the server has given up. */
+  private again: (() => Promise<MeshInfo>) | null = null;
   private predicting = 0;
   private up: number[] = [];
 
@@ -40,7 +39,6 @@ export class Opening {
       throw new Error(`${file.name} is larger than ${most} MB, the most this viewer takes; simplify the mesh first.`);
     }
     await this.open(`reading ${file.name}`, () => server.open(file));
-    this.file = file;
   }
 
   async open(stage: string, ask: () => Promise<MeshInfo>): Promise<void> {
@@ -48,10 +46,11 @@ export class Opening {
     showBusy({ stage, fraction: null });
     try {
       const scene = await ask();
-      const message = await server.mesh(scene.id, rememberedUp(scene));
+      const message = await server.mesh(scene.id, this.rememberedUp(scene));
       this.up = message.about.up as number[];
       this.bench.show(scene, new Surface(message), (message.arrays.labels as Int32Array) ?? null);
-      this.file = null;
+      this.again = ask;
+      byId<HTMLSelectElement>("up").value = this.rememberedUp(scene);
       announce(scene);
       await this.loadSources();
     } finally {
@@ -59,13 +58,17 @@ export class Opening {
     }
   }
 
-  async predict(model: string): Promise<void> {
+  /** Asks a model at a resolution. What the same one has answered already is only fetched. */
+  async predict(model: string, faces: string): Promise<void> {
     const { bench } = this;
     if (!bench.scene || !model) return;
     const run = ++this.predicting;
+    const { predicted } = bench.scene;
     showBusy({ stage: "waiting", fraction: null });
     try {
-      await this.withMesh((id) => server.predict(id, model));
+      if (predicted?.model !== model || predicted.faces !== faces) {
+        await this.withMesh((id) => server.predict(id, model, faces));
+      }
       for (;;) {
         const progress = await server.progress(bench.scene.id);
         if (run !== this.predicting) return;
@@ -74,6 +77,7 @@ export class Opening {
         showBusy(progress);
         await new Promise((wake) => setTimeout(wake, POLL));
       }
+      bench.scene.predicted = { model, faces };
       await this.takePrediction();
     } catch (error) {
       if (run === this.predicting) complain(error);
@@ -82,14 +86,12 @@ export class Opening {
     }
   }
 
-  /** The next axis points up; a mesh keeps, by its name, what was chosen for it. */
-  async nextUp(): Promise<void> {
+  /** An axis points up; a mesh keeps, by its name, what was chosen for it, and a folder for all of its meshes. */
+  async setUp(up: string): Promise<void> {
     const { scene } = this.bench;
     if (!scene) return;
-    const up = UPS[(UPS.indexOf(rememberedUp(scene)) + 1) % UPS.length];
-    localStorage.setItem(`up ${scene.name}`, up);
+    localStorage.setItem(this.upKey(scene), up);
     await this.hold(up);
-    say(up === "auto" ? "Up is found from the mesh." : `${up} points up.`);
   }
 
   /** The same mesh, turned. */
@@ -106,8 +108,8 @@ export class Opening {
     try {
       return await ask(scene.id);
     } catch (error) {
-      if (!(error instanceof Refused && error.status === 410 && this.file)) throw error;
-      scene.id = (await server.open(this.file)).id;
+      if (!(error instanceof Refused && error.status === 410 && this.again)) throw error;
+      scene.id = (await this.again()).id;
       return ask(scene.id);
     }
   }
@@ -119,7 +121,7 @@ export class Opening {
     const colors = about.colors as RGB[];
     // Where the parts lie tells more about what is up than the shape alone.
     const found = String(about.up) !== String(this.up);
-    if (found && rememberedUp(bench.scene!) === "auto") await this.hold("auto");
+    if (found && this.rememberedUp(bench.scene!) === "auto") await this.hold("auto");
     const used = bench.takePrediction({
       model: about.model,
       task: about.task,
@@ -139,6 +141,9 @@ export class Opening {
     this.bench.sources = await server.fields(this.bench.scene!.id);
     this.bench.refresh();
   }
+
+  private upKey = ({ name }: MeshInfo): string => `up ${this.session.series?.name ?? name}`;
+  private rememberedUp = (scene: MeshInfo): string => localStorage.getItem(this.upKey(scene)) ?? this.session.up;
 
   private async companion(file: File): Promise<void> {
     const { bench } = this;
@@ -175,5 +180,3 @@ function announce(scene: MeshInfo): void {
 
 const suffix = (file: File): string => /\.[^.]*$/.exec(file.name.toLowerCase())?.[0] ?? "";
 const isCompanion = (file: File): boolean => [...LABEL_SUFFIXES, ".json"].includes(suffix(file));
-
-const rememberedUp = ({ name }: MeshInfo): string => localStorage.getItem(`up ${name}`) ?? "auto";

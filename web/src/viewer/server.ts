@@ -12,6 +12,17 @@ export interface Session {
   max_bytes: number;
   out: string;
   opened: MeshInfo | null;
+  series: Series | null;
+  faces: string;
+  up: string;
+}
+
+/** A folder that is gone through; classes and colors are those of what was kept so far. */
+export interface Series {
+  name: string;
+  meshes: { name: string; corrected: boolean; held_out: boolean }[];
+  classes: string[];
+  colors: string[];
 }
 
 export interface MeshInfo {
@@ -20,12 +31,20 @@ export interface MeshInfo {
   n_vertices: number;
   n_faces: number;
   notes: string[];
+  /** Whether its labels were kept. */
+  corrected: boolean;
+  predicted: { model: string; faces: string } | null;
 }
 
 export interface Progress {
   stage: string;
   fraction: number | null;
   error: string | null;
+}
+
+export interface LearningProgress extends Progress {
+  model: string | null;
+  told: string;
 }
 
 export interface FieldSource {
@@ -73,7 +92,12 @@ export const server = {
   open: (file: File) => json<MeshInfo>(`meshes?${query({ name: file.name })}`, post(file)),
   openSample: () => json<MeshInfo>("samples", post()),
   mesh: (id: string, up: string) => arrays(`meshes/${id}/geometry?${query({ up })}`),
-  predict: (id: string, model: string) => json<Progress>(`meshes/${id}/predict?${query({ model })}`, post()),
+  openMember: (number: number) => json<MeshInfo>(`series/${number}`, post()),
+  learn: (model: string, minutes: string) => json<LearningProgress>(`learning?${query({ model, minutes })}`, post()),
+  learning: () => json<LearningProgress>("learning"),
+  stopLearning: () => json<LearningProgress>("learning", { method: "DELETE" }),
+  predict: (id: string, model: string, faces: string) =>
+    json<Progress>(`meshes/${id}/predict?${query({ model, faces })}`, post()),
   progress: (id: string) => json<Progress>(`meshes/${id}/progress`),
   prediction: (id: string) => arrays(`meshes/${id}/prediction`),
   fields: (id: string) => json<FieldSource[]>(`meshes/${id}/fields`),

@@ -22,10 +22,16 @@ export class Workbench implements Gestures {
   classes: ClassEntry[] = [];
   /** Colors for classes that no model named. */
   palette: RGB[] = [GRAY];
+  /** Classes stay from mesh to mesh, as in a series. */
+  keepsClasses = false;
+  /** A person stands by the labels as they are: no prediction replaces them. */
+  kept = false;
   prediction: Prediction | null = null;
   sources: FieldSource[] = [];
   private layer = "labels";
   private active = 0;
+  /** The names of a model whose numbers the classes have, whatever they were renamed to. */
+  private named = "";
   private readonly answers = new Answers();
   private field: Field | null = null;
   private picked: Hit | null = null;
@@ -36,7 +42,7 @@ export class Workbench implements Gestures {
     this.setTool("look");
   }
 
-  /** A new mesh; labels of its file, where it has some, are taken over. */
+  /** A new mesh; labels that it has already are taken over. */
   show(scene: MeshInfo, surface: Surface, labels: Int32Array | null): void {
     this.scene = scene;
     this.surface = surface;
@@ -44,14 +50,20 @@ export class Workbench implements Gestures {
     this.prediction = null;
     this.sources = [];
     this.picked = null;
-    this.classes = [];
-    for (let i = 0; i < 2; i++) this.classes.push(this.freshClass());
+    this.kept = scene.corrected;
+    if (!this.keepsClasses || !this.classes.length) this.resetClasses();
     this.layer = "labels";
-    this.active = 0;
     this.stage.show(surface);
     if (labels) this.takeLabels(labels);
     this.labels.markSaved();
     this.refresh();
+  }
+
+  private resetClasses(): void {
+    this.classes = [];
+    for (let i = 0; i < 2; i++) this.classes.push(this.freshClass());
+    this.named = "";
+    this.active = 0;
   }
 
   /** The same mesh with another side up. */
@@ -73,9 +85,9 @@ export class Workbench implements Gestures {
   takePrediction(prediction: Prediction): boolean {
     this.prediction = prediction;
     this.request++;
-    if (prediction.rows === 1 || this.labels.edited) {
-      this.setLayer("prediction");
-      return prediction.rows === 1;
+    if (prediction.rows === 1 || this.kept || this.labels.edited) {
+      this.setLayer(this.kept ? this.layer : "prediction");
+      return prediction.rows === 1 || !this.labels.edited;
     }
     this.usePrediction();
     return true;
@@ -84,11 +96,14 @@ export class Workbench implements Gestures {
   usePrediction(): void {
     const { prediction } = this;
     if (!prediction) return;
-    const same = prediction.classes.map((c) => c.name).join("\n") === this.classes.map((c) => c.name).join("\n");
+    const names = prediction.classes.map(({ name }) => name);
+    const fits = this.named === names.join("\n") || names.every((name, i) => name === this.classes[i]?.name);
     // Numbers of other classes mean something else, so there is no way back to them.
-    if (same) this.labels.replace(prediction.labels);
+    if (!fits) this.classes = prediction.classes.map((entry) => ({ ...entry }));
+    if (fits && this.labels.canUndo) this.labels.replace(prediction.labels);
     else this.labels = Labels.from(prediction.labels);
-    this.classes = prediction.classes.map((entry) => ({ ...entry }));
+    this.named = names.join("\n");
+    this.kept = false;
     this.labels.markSaved();
     this.active = Math.min(this.active, this.classes.length - 1);
     this.setLayer("labels");
@@ -154,6 +169,7 @@ export class Workbench implements Gestures {
       this.setTool("brush");
     }
     this.picked = hit;
+    this.hover(hit);
     this.stage.choose(hit && this.stage.tool === "look" ? hit.face : -1);
     this.inspect();
     if (hit && this.source?.picks) void this.loadField();

@@ -1,0 +1,64 @@
+"""`hodgeformer serve`: predictions for programs, over HTTP."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hodgeformer.cli.results import needs_extra
+from hodgeformer.errors import ConfigError
+
+
+def serve(
+    model: Annotated[
+        str, typer.Argument(help="A bundled name, a run folder, a checkpoint, or an exported .onnx file.")
+    ],
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            envvar="HODGEFORMER_TOKEN",
+            help="What clients must send as `Authorization: Bearer TOKEN`.",
+            show_default=False,
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="Where to compute: cpu, cuda, cuda:1, ...")] = "cpu",
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Predictions at a time.")] = 2,
+    queue: Annotated[
+        int, typer.Option("--queue", min=0, help="Requests that may wait beside them; more get 503.")
+    ] = 32,
+    megabytes: Annotated[int, typer.Option("--max-upload", min=1, help="Megabytes of a request; more get 413.")] = 256,
+    upload_seconds: Annotated[
+        float, typer.Option("--upload-seconds", min=0.1, help="For a request to be sent; slower ones get 408.")
+    ] = 60,
+    answer_seconds: Annotated[
+        float, typer.Option("--answer-seconds", min=0.1, help="For an answer; longer ones get 503 or 504.")
+    ] = 120,
+) -> None:
+    """Answer programs over HTTP: a mesh in, labels or a colored mesh out. GET / says how.
+
+    SIGTERM and Ctrl-C let what has begun end, and refuse the rest.
+    """
+    with needs_extra("serve", "serving needs a small web server"):
+        from hodgeformer.server.guard import is_local
+        from hodgeformer.server.intake import MIB
+        from hodgeformer.server.listening import address, listen
+        from hodgeformer.server.listening import serve as answer
+        from hodgeformer.server.service import Limits, Service, create_app, load_predictor
+
+    if token is not None and not (token.isascii() and token.isprintable()):
+        raise ConfigError("--token: a header holds letters, digits and signs of ASCII only")
+    limits = Limits(workers, queue, megabytes * MIB, upload_seconds, answer_seconds)
+    predictor = load_predictor(model, device)
+    listening = listen(host, [port])
+    print(f"hodgeformer: '{predictor.trained.name}' answers at {address(host, listening)}; Ctrl+C ends it", flush=True)
+    if not is_local(host) and token is None:
+        print(
+            f"hodgeformer: --host {host} lets everyone on the network ask; --token keeps strangers out", file=sys.stderr
+        )
+    app = create_app(Service(predictor, limits), host=host, token=token)
+    answer(app, listening, farewell=upload_seconds + answer_seconds)

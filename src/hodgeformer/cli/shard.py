@@ -1,0 +1,40 @@
+"""`hodgeformer shard`: a data set of many small files as a few large ones."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hodgeformer.cli.results import DataArgument, QuietOption, bar
+
+
+def shard(
+    data: DataArgument,
+    out: Annotated[Path, typer.Option("--out", help="The data-set folder to make: dataset.toml and an index.")],
+    shards: Annotated[
+        str,
+        typer.Option("--shards", help="Where the archives go: a folder below it, or an address such as s3://bucket/x."),
+    ] = "shards",
+    megabytes: Annotated[int, typer.Option("--megabytes", min=1, help="About how large an archive is.")] = 256,
+    quiet: QuietOption = False,
+) -> None:
+    """Write a data set as tar files, to train on more meshes than a file system likes.
+
+    `train`, `evaluate` and `check` take the new folder as any other, and read single meshes out of the archives.
+
+    Exit code 0: all meshes are in. 1: some cannot be used and were left out, each is named. 2: wrong use.
+    """
+    from hodgeformer.data.open import open_dataset
+    from hodgeformer.data.shards import write_shards
+
+    dataset = open_dataset(data)
+    with bar("writing", quiet=quiet) as told:
+        census = write_shards(dataset, out, shards=shards, most_bytes=megabytes << 20, progress=told)
+    for problem in census.problems:
+        print(f"hodgeformer: left out: {problem.message}", file=sys.stderr)
+    print(f"{len(census.meshes)} meshes: {out}\nnext: hodgeformer train {out}")
+    if census.problems:
+        raise typer.Exit(1)

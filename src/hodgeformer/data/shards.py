@@ -1,0 +1,199 @@
+"""A data set in a few large archives: tar files of meshes and targets, and an index that says where each of them is.
+
+Any number of meshes then is a handful of files, on disk or at an address, and still each one is read by itself: order,
+splits and resuming are those of a folder.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+import numpy as np
+import tomli_w
+from numpy.typing import NDArray
+
+from hodgeformer.containers import PerElement
+from hodgeformer.data.census import Census, take_census
+from hodgeformer.data.dataset import SPLITS, CountedMesh, DataSet, Sample
+from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, described
+from hodgeformer.errors import DataError
+from hodgeformer.files import place, read_range, write_atomically
+from hodgeformer.mesh.formats.ply import ply_bytes
+from hodgeformer.mesh.mesh import Mesh
+
+_INDEX = "index.npz"
+_COUNTED = ("n", "labels", "n_unlabelled", "shares", "radius", "edge_lengths", "asymmetry", "shape")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file within a shard, as far as `load_mesh` asks a path."""
+
+    shard: Path
+    name: str
+    offset: int
+    size: int
+
+    @property
+    def suffix(self) -> str:
+        return PurePosixPath(self.name).suffix
+
+    @property
+    def stem(self) -> str:
+        return PurePosixPath(self.name).stem
+
+    def read_bytes(self) -> bytes:
+        return read_range(self.shard, self.offset, self.size)
+
+    def __str__(self) -> str:
+        return f"{self.shard}: {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTarget:
+    """A target as an array within a shard."""
+
+    part: Part
+
+    def read(self, mesh: Mesh) -> NDArray[Any]:
+        try:
+            target: NDArray[Any] = np.load(io.BytesIO(self.part.read_bytes()), allow_pickle=False)
+        except Exception as error:  # of the place, or of NumPy, which has many kinds for damaged files
+            raise DataError(f"{self.part}: the target cannot be read ({error}); write the shards anew") from None
+        return target
+
+
+class _Writer:
+    """Archives of about `most_bytes`, held in memory until they are full."""
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self.places: dict[str, tuple[int, int, int, int, int]] = {}
+        self._folder, self._most_bytes = folder, most_bytes
+        self._number = 0
+        self._open()
+
+    def add(self, sample: Sample, mesh: Mesh, target: NDArray[Any]) -> None:
+        array = io.BytesIO()
+        np.save(array, target, allow_pickle=False)
+        mesh_place = self._write(f"{sample.name}.ply", ply_bytes(mesh, {}))
+        target_place = self._write(f"{sample.name}.npy", array.getvalue())
+        self.places[sample.name] = (self._number, *mesh_place, *target_place)
+        if self._archive.offset >= self._most_bytes:
+            self.finish()
+            self._number += 1
+            self._open()
+
+    def finish(self) -> None:
+        self._archive.close()
+        write_atomically(self._folder / _shard_name(self._number), self._content.getvalue(), DataError)
+
+    def _open(self) -> None:
+        self._content = io.BytesIO()
+        self._archive = tarfile.TarFile(fileobj=self._content, mode="w")
+
+    def _write(self, name: str, content: bytes) -> tuple[int, int]:
+        about = tarfile.TarInfo(name)
+        about.size = len(content)
+        self._archive.addfile(about, io.BytesIO(content))
+        blocks = -(-len(content) // tarfile.BLOCKSIZE)
+        return self._archive.offset - blocks * tarfile.BLOCKSIZE, len(content)
+
+
+def write_shards(
+    dataset: DataSet,
+    root: Path,
+    *,
+    shards: str = "shards",
+    most_bytes: int = 256 << 20,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Census:
+    """Any data set as archives of about `most_bytes` each, which `open_dataset(root)` reads back unchanged.
+
+    `shards` is where they go: a folder below `root`, or an address such as s3://bucket/scans. What is said of each mesh
+    when it is read the first time goes into the index, so that training need not read all of them to begin. Meshes that
+    cannot be used are left out, and named in the census that is returned.
+    """
+    if (root / FILE_NAME).exists():
+        raise DataError(f"{root} already holds a data set; give an empty folder")
+    folder = _folder(root, shards)
+    for needed in (root, folder):
+        needed.mkdir(parents=True, exist_ok=True)
+    writer = _Writer(folder, most_bytes)
+    census = take_census(dataset, progress=progress, seen=writer.add)
+    writer.finish()
+    if not census.meshes:
+        raise DataError(f"{dataset.name}: no mesh can be used; the first: {census.problems[0].message}")
+    columns: dict[str, Any] = {key: [getattr(mesh, key) for mesh in census.meshes] for key in _COUNTED}
+    columns["n"] = [tuple(mesh.n) for mesh in census.meshes]
+    columns["shape"] = np.array(columns["shape"], dtype="S")
+    columns["split"] = np.array([SPLITS.index(mesh.split) for mesh in census.meshes], dtype=np.int8)
+    columns["place"] = [writer.places[mesh.name] for mesh in census.meshes]
+    columns["name"] = np.frombuffer("\0".join(mesh.name for mesh in census.meshes).encode(), dtype=np.uint8)
+    index = io.BytesIO()
+    np.savez_compressed(index, **columns)
+    write_atomically(root / _INDEX, index.getvalue(), DataError)
+    spec = described(dataset) | {"shards": shards}
+    write_atomically(root / FILE_NAME, tomli_w.dumps(spec).encode(), DataError)
+    return census
+
+
+def open_shards(root: Path, spec: FolderSpec) -> DataSet:
+    """The data set whose `dataset.toml` names shards. Nothing but its index is read."""
+    said = spec.model_fields_set & {"meshes", "labels", "split", "first_label"}
+    if said:
+        raise DataError(f"`{min(said)}` has no meaning beside `shards`, which hold meshes, labels and splits")
+    columns = _read_index(root / _INDEX)
+    folder = _folder(root, str(spec.shards))
+    paths = [folder / _shard_name(number) for number in range(int(columns["place"][:, 0].max()) + 1)]
+    splits: dict[str, list[Sample]] = {}
+    counted: dict[str, CountedMesh] = {}
+    for i, name in enumerate(columns["name"].tobytes().decode().split("\0")):
+        number, *places = columns["place"][i].tolist()
+        mesh, target = Part(paths[number], f"{name}.ply", *places[:2]), Part(paths[number], f"{name}.npy", *places[2:])
+        split = SPLITS[columns["split"][i]]
+        splits.setdefault(split, []).append(Sample(name, cast(Path, mesh), StoredTarget(target)))
+        counted[name] = CountedMesh(
+            name=name,
+            split=split,
+            n=PerElement(*columns["n"][i].tolist()),
+            labels=columns["labels"][i],
+            n_unlabelled=int(columns["n_unlabelled"][i]),
+            shares=columns["shares"][i],
+            radius=float(columns["radius"][i]),
+            edge_lengths=columns["edge_lengths"][i],
+            asymmetry=float(columns["asymmetry"][i]),
+            shape=columns["shape"][i].decode(),
+        )
+    n_values = 1 if spec.task != "regression" else columns["labels"].shape[-1]
+    return DataSet(
+        spec.name or root.resolve().name,
+        spec.task,
+        spec.target_element,
+        {split: tuple(samples) for split, samples in splits.items()},
+        spec.classes,
+        spec.colors,
+        n_values,
+        counted=counted,
+    )
+
+
+def _read_index(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+            columns = {key: stored[key] for key in (*_COUNTED, "split", "place", "name")}
+    except Exception as error:  # NumPy answers damaged files with errors of many kinds
+        raise DataError(f"{path}: the index of the shards cannot be read ({error}); write the shards anew") from None
+    return columns
+
+
+def _folder(root: Path, shards: str) -> Path:
+    return place(shards) if "://" in shards else root / shards
+
+
+def _shard_name(number: int) -> str:
+    return f"{number:05d}.tar"

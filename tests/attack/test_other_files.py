@@ -1,0 +1,156 @@
+"""Damaged labels, settings, rows, models, and meshes in memory: each is read or an error of ours, soon and in little
+memory."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshes
+from attack.mutate import ALL, FEW, assert_all_are_answered
+from hodgeformer.checkpoint import load_checkpoint
+from hodgeformer.data.folder import open_folder, write_folder
+from hodgeformer.data.label_files import LABEL_SUFFIXES
+from hodgeformer.data.labels import Codes, LabelFile, ValueFile
+from hodgeformer.errors import HodgeFormerError
+from hodgeformer.export.export import export
+from hodgeformer.mesh.adapters import from_memory
+from hodgeformer.mesh.io import save_mesh
+from hodgeformer.runtime import OnnxPredictor
+from hodgeformer.train.config import read_config
+from hodgeformer.train.run_folder import RunFolder
+from tiny_models import tiny_checkpoint, write_tiny
+from tiny_sets import parts
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory as Linux counts it")
+
+BALL = meshes.icosphere(1)
+NAMES = ("head", "torso", "arm", "leg")
+CODES = Codes.counted_from(0, 4, NAMES)
+
+
+def use(path: Path) -> None:
+    """What training, checking and predicting do with files that are no meshes."""
+    if path.suffix in LABEL_SUFFIXES:
+        LabelFile(path, "e", "f", CODES).read(BALL)
+    elif path.suffix == ".pts":
+        ValueFile(path, "f").read(BALL)
+    elif path.suffix == ".toml":
+        root = path.parent / "set"
+        shutil.copy(path, root / "dataset.toml")
+        dataset = open_folder(root)
+        for sample in dataset.samples:
+            dataset.load(sample)
+    elif path.suffix == ".run":
+        read_config(Path(shutil.copy(path, path.with_suffix(".run.toml"))))
+    elif path.suffix == ".rows":
+        shutil.copy(path, path.parent / "metrics.csv")
+        RunFolder(path.parent).rows()
+    elif path.suffix == ".held":
+        use_held(path.read_bytes())
+    elif path.suffix == ".onnx":
+        OnnxPredictor.load(path, threads=1).predict(BALL)
+    else:
+        load_checkpoint(path)
+
+
+def use_held(text: bytes) -> None:
+    """A mesh in memory whose content is written as JSON."""
+    try:
+        held = json.loads(text)
+        way, vertices, faces = held["way"], held["vertices"], held["faces"]
+    except (ValueError, TypeError, KeyError):
+        raise HodgeFormerError("not even the means of this attack") from None
+    from_memory(ways_to_hold(vertices, faces)[way] if isinstance(way, str) and way in WAYS else (vertices, faces))
+
+
+WAYS = ("tuple", "trimesh", "meshio", "pyvista", "pyg")
+
+
+def ways_to_hold(vertices: Any, faces: Any) -> dict[str, Any]:
+    """As the objects of other packages are built; PyVista's faces are flat, and an array always."""
+    try:
+        flat = np.array(faces, dtype=np.int64).ravel()
+        columns = np.array(faces).T
+    except (ValueError, OverflowError, TypeError):
+        flat, columns = np.zeros(0, dtype=np.int64), faces
+    cells = [SimpleNamespace(type="triangle", data=faces)]
+    ways = (
+        (vertices, faces),
+        SimpleNamespace(vertices=vertices, faces=faces),
+        SimpleNamespace(points=vertices, cells=cells),
+        SimpleNamespace(points=vertices, faces=flat),
+        SimpleNamespace(pos=vertices, face=columns),
+    )
+    return dict(zip(WAYS, ways, strict=True))
+
+
+def whole_files(folder: Path) -> dict[str, list[bytes]]:
+    """Files of every kind with all that can be in them."""
+    write_folder(parts(n_train=2, n_test=1), folder / "set")
+    export(tiny_checkpoint(blocks="HD"), folder / "tiny.onnx", "onnx")
+    settings = Path(__file__).parents[2] / "configs"
+    return {
+        **label_files(folder),
+        ".pts": [b"0.25 -1e3 7\n" * 80],
+        ".toml": [(folder / "set" / "dataset.toml").read_bytes()],
+        ".run": [path.read_bytes() for path in sorted(settings.glob("*.toml"))],
+        ".rows": [b"epoch,train_loss,seconds\n1,0.5,2\n2,0.25,4\n"],
+        ".held": held_meshes(),
+        ".safetensors": [write_tiny(folder).read_bytes()],
+        ".onnx": [(folder / "tiny.onnx").read_bytes()],
+    }
+
+
+def label_files(folder: Path) -> dict[str, list[bytes]]:
+    faces = np.arange(80) % 4
+    words = [NAMES[label] for label in faces]
+    lines, spoken = "\n".join(map(str, faces)).encode(), "\n".join(words).encode()
+    numbered = "".join(f"{i},{word}\n" for i, word in enumerate(words)).encode()
+    centers = BALL.vertices[BALL.faces].mean(axis=1).tolist()
+    points = "".join(f"{x} {y} {z} {label}\n" for (x, y, z), label in zip(centers, faces, strict=True)).encode()
+    told = {"labels": faces.tolist(), "classes": NAMES, "element": "face"}
+    arrays = [npy(values) for values in (faces, faces.astype(np.uint8)[:, None], faces.astype(">f8"), np.array(words))]
+    save_mesh(BALL, folder / "colors.ply", face_colors=np.array(CODES.colors)[faces])
+    save_mesh(BALL, folder / "numbers.ply", face_labels=faces)
+    return {
+        ".txt": [lines, lines.replace(b"\n", b" "), b"\xef\xbb\xbf" + lines, spoken, points],
+        ".csv": [lines.replace(b"\n", b","), lines, b"face,label\n" + numbered, numbered, b"label\n" + spoken],
+        ".json": [json.dumps(given).encode() for given in (told, faces.tolist(), words)],
+        ".npy": arrays,
+        ".npz": [npz(np.savez, faces), npz(np.savez_compressed, faces)],
+        ".ply": [(folder / name).read_bytes() for name in ("colors.ply", "numbers.ply")],
+        ".seseg": [b"0.25 0.75 0 0\n" * 120],
+        ".eseg": [b"1 2 3 0\n" * 30],
+    }
+
+
+def npy(values: np.ndarray[Any, Any]) -> bytes:
+    np.save(file := io.BytesIO(), values)
+    return file.getvalue()
+
+
+def npz(save: Any, labels: np.ndarray[Any, Any]) -> bytes:
+    save(file := io.BytesIO(), labels=labels, classes=np.array(NAMES))
+    return file.getvalue()
+
+
+def held_meshes() -> list[bytes]:
+    vertices, faces = BALL.vertices.tolist(), BALL.faces.tolist()
+    counted = [[len(face), *face] for face in faces]
+    held = [(way, counted if way == "pyvista" else faces) for way in WAYS]
+    held.append(("tuple", [[*face, face[0]] for face in faces]))
+    return [json.dumps({"way": way, "vertices": vertices, "faces": given}).encode() for way, given in held]
+
+
+@pytest.mark.parametrize("n", [FEW, pytest.param(ALL * 3 // 10, marks=pytest.mark.attack)])
+def test_damaged_labels_settings_and_models(n: int, tmp_path: Path) -> None:
+    assert_all_are_answered("attack.test_other_files:use", whole_files(tmp_path), n, tmp_path)

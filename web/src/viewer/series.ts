@@ -1,0 +1,93 @@
+/** A folder of meshes: previous and next, what is corrected, and labels that are kept on the way. */
+
+import { byId, el } from "../shared/dom";
+import { parseHex } from "../shared/colors";
+import { complain, complainWith, say } from "./notices";
+import type { Opening } from "./opening";
+import { annotationOf } from "./saving";
+import { server, type Series } from "./server";
+import type { Workbench } from "./workbench";
+
+/** `shown` is called when a mesh was opened. */
+export class SeriesBar {
+  private at = -1;
+  private going = false;
+
+  constructor(
+    private readonly bench: Workbench,
+    private readonly opening: Opening,
+    private readonly series: Series,
+    private readonly shown: () => Promise<unknown>,
+  ) {
+    bench.keepsClasses = true;
+    bench.classes = series.classes.map((name, i) => ({ name, color: parseHex(series.colors[i]), hidden: false }));
+    const member = byId<HTMLSelectElement>("member");
+    member.append(...series.meshes.map((_, i) => el("option", { value: String(i) })));
+    member.onchange = () => void this.go(Number(member.value));
+    byId("marks").append(...series.meshes.map(({ name }, i) => el("i", { title: name, onclick: () => void this.go(i) })));
+    byId("marks").style.width = `${Math.min(240, 15 * series.meshes.length)}px`;
+    byId("previous").onclick = () => void this.go(this.at - 1);
+    byId("next").onclick = () => void this.go(this.at + 1);
+    byId("keep").onclick = () => void this.keep().catch(complain);
+    byId("series").hidden = false;
+    this.draw();
+  }
+
+  /** The first mesh that nobody has corrected. */
+  begin(): Promise<void> {
+    const open = this.series.meshes.findIndex(({ corrected }) => !corrected);
+    return this.go(Math.max(open, 0));
+  }
+
+  /** Opens a mesh; labels of the present one that were painted are kept first. */
+  async go(number: number): Promise<void> {
+    if (this.going || number < 0 || number >= this.series.meshes.length) return this.draw();
+    this.going = true;
+    try {
+      if (this.bench.labels.edited) await this.keep();
+      await this.open(number);
+    } catch (error) {
+      const leave = () => void this.open(number).catch(complain);
+      complainWith(error, this.at === number ? undefined : { title: "Leave it unsaved", run: leave });
+    } finally {
+      this.going = false;
+      this.draw();
+    }
+    if (this.bench.scene?.name === this.series.meshes[this.at]?.name) void this.shown();
+  }
+
+  /** Puts the labels into the data set, as they are. */
+  async keep(): Promise<void> {
+    const { bench, series } = this;
+    if (!bench.scene) return;
+    await this.opening.withMesh((id) => server.saveDataSet(id, annotationOf(bench), series.name));
+    bench.labels.markSaved();
+    bench.kept = bench.scene.corrected = series.meshes[this.at].corrected = true;
+    this.draw();
+    if (this.done === series.meshes.length) say("All meshes of the folder are corrected.");
+  }
+
+  private get done(): number {
+    return this.series.meshes.filter(({ corrected }) => corrected).length;
+  }
+
+  private async open(number: number): Promise<void> {
+    this.at = number;
+    await this.opening.open(`reading ${this.series.meshes[number].name}`, () => server.openMember(number));
+  }
+
+  private draw(): void {
+    const { meshes } = this.series;
+    const member = byId<HTMLSelectElement>("member");
+    meshes.forEach(({ name, corrected, held_out }, i) => {
+      member.options[i].textContent = `${corrected ? "✓ " : ""}${name}${held_out ? " (test)" : ""}`;
+      const mark = byId("marks").children[i];
+      mark.classList.toggle("done", corrected);
+      mark.classList.toggle("here", i === this.at);
+    });
+    member.value = String(this.at);
+    byId<HTMLButtonElement>("previous").disabled = this.at <= 0;
+    byId<HTMLButtonElement>("next").disabled = this.at >= meshes.length - 1;
+    byId("corrected").textContent = `${this.done} of ${meshes.length} corrected`;
+  }
+}
