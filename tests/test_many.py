@@ -158,5 +158,6 @@ def test_engines_that_cannot_be_had_are_one_line(
     assert "other processes do not see the memory" in refused(model, store, "--engine", "ray")
     assert "other processes do not see" in refused(model, meshes, "--out", "memory://many/out", "--engine", "ray")
     assert "belong to --engine ray" in refused(model, meshes, "--workers", 2)
+    assert "no Ray cluster answers at" in refused(model, meshes, "--engine", "ray", "--address", "127.0.0.1:1")
     monkeypatch.setitem(sys.modules, "ray", None)
     assert "pip install 'hodgeformer[cluster]'" in refused(model, meshes, "--engine", "ray")

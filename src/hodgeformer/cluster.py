@@ -7,6 +7,7 @@ import logging
 import os
 import pickle
 import signal
+import socket
 import threading
 import traceback
 import warnings
@@ -27,13 +28,13 @@ Work = Callable[[Sequence[Item]], Iterator[Value | Exception]]
 
 _TOGETHER = 16  # what a worker is sent at once, and at most does again if it dies
 _DEATHS = 3  # of the worker that had a thing: then the thing itself is to blame
+_PATIENCE = 10.0  # seconds for a cluster to answer
 _STORE_BYTES = 2**28  # what travels is small; more goes to the disk
 # Read when Ray is loaded or started: nothing is told to its makers, and its own log stays in its own files.
 _MANNERS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
 }
 
 
@@ -148,6 +149,8 @@ def _received(content: bytes) -> Any:
 @contextmanager
 def _ray(address: str | None, workers: int | None) -> Iterator[Any]:
     """Ray, quiet; connected already, or now and until the end."""
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    _check_answers(address)
     for name, value in _MANNERS.items():
         os.environ.setdefault(name, value)
     try:
@@ -161,11 +164,21 @@ def _ray(address: str | None, workers: int | None) -> Iterator[Any]:
         if ray.is_initialized():
             yield ray
             return
-        _start(ray, address or os.environ.get("RAY_ADDRESS") or "local", workers)
+        _start(ray, address, workers)
         try:
             yield ray
         finally:
             ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Ray itself waits for minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon and port.isdigit():
+        try:
+            socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+        except OSError as error:
+            raise ConfigError(f"no Ray cluster answers at {address} ({error.strerror or error})") from None
 
 
 def _start(ray: Any, address: str, workers: int | None) -> None:
@@ -203,11 +216,10 @@ def _without_stderr() -> Iterator[None]:
 
 
 def _hush(ray: Any) -> None:
-    """No bars and no lines of Ray Data's; everything is in its log files. Every outcome is told when it is there."""
+    """No bars and no lines of Ray Data's; everything is in its log files."""
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     context.max_errored_blocks = -1
-    context.target_max_block_size = 1
     for handler in logging.getLogger("ray.data").handlers:
         if handler.get_name() == "console":
             handler.setLevel(logging.CRITICAL)

@@ -50,7 +50,7 @@ main()
 
 
 def start(model: Path, meshes: Path, out: Path, *more: str, pause: float = 0.1) -> subprocess.Popen[str]:
-    words = ["predict", str(model), str(meshes), "--out", str(out), "--format", "ply,json,txt", *more]
+    words = ["predict", str(model), str(meshes), "--out", str(out), "--format", "ply,json,txt", "--quiet", *more]
     return subprocess.Popen(
         [sys.executable, "-c", PREDICTING.replace("PAUSE", str(pause)), *words],
         stdout=subprocess.PIPE,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hodgeformer.errors import ConfigError
 from hodgeformer.files import stamp, write_atomically
 from hodgeformer.mesh.io import save_mesh
-from hodgeformer.predict.pretrained import locate_model
+from hodgeformer.predict.pretrained import locate_models
 
 if TYPE_CHECKING:  # a worker loads them when it begins
     from hodgeformer.predict.predictor import Predictor, Report
@@ -89,8 +89,7 @@ class Job:
 
     def _asked(self) -> str:
         """The model, by its content, and the options that an answer depends on."""
-        names = [self.model] if Path(self.model).exists() else self.model.split(",")
-        models = [hashlib.sha256(locate_model(name).read_bytes()).hexdigest() for name in names]
+        models = [hashlib.sha256(path.read_bytes()).hexdigest() for path in locate_models(self.model)]
         options = {name: value for name, value in self.options.items() if name not in _BY_THE_WAY}
         return json.dumps([models, options, sorted(self.suffixes), self.split_parts], sort_keys=True)
 
