@@ -70,3 +70,12 @@ def test_default_widths_are_those_of_prepare():
 def test_only_what_a_layer_reads_is_embedded(updates, blocks, stars, embedded):
     config = ModelConfig(task="segmentation", n_classes=2, updates=updates, blocks=blocks, stars=stars)
     assert "".join(config.embedded) == embedded
+
+
+@pytest.mark.parametrize(
+    ("blocks", "updates", "kinds"), [("HHHT", "v", "ve"), ("HT", "f", "ef"), ("DDDD", "v", ""), ("TT", "vef", "")]
+)
+def test_patterns_are_asked_for_where_learned_stars_read_them(blocks: str, updates: str, kinds: str) -> None:
+    config = ModelConfig(task="segmentation", n_classes=2, blocks=blocks, updates=updates)
+    assert "".join(config.patterned) == kinds
+    assert config.replace(stars="galerkin").patterned == ()
