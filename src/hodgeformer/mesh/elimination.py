@@ -80,6 +80,8 @@ def _sparse_order(laplacian: Laplacian) -> IntArray:
     from scipy.sparse.linalg import splu
 
     n = len(laplacian.masses)
+    if n == 0:
+        return np.zeros(0, dtype=np.int64)
     weights = csc_array((-np.ones(len(laplacian.neighbors)), laplacian.neighbors, laplacian.offsets), shape=(n, n))
     dominant = weights + diags_array(np.diff(laplacian.offsets) + 1.0)
     solver = splu(dominant.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})

@@ -212,7 +212,9 @@ def _multilevel(laplacian: Laplacian, like: Tensor) -> Multilevel:
 
     def tensors(source: Levels | Elimination) -> dict[str, Tensor]:
         arrays = {field.name: getattr(source, field.name) for field in fields(source)}
-        single = {name: array.astype(np.float32) if array.dtype.kind == "f" else array for name, array in arrays.items()}
+        single = {
+            name: array.astype(np.float32) if array.dtype.kind == "f" else array for name, array in arrays.items()
+        }
         return {name: torch.from_numpy(array).to(like.device) for name, array in single.items()}
 
     return Multilevel(times=torch.from_numpy(TIMES).to(like), **tensors(levels), **tensors(last))
