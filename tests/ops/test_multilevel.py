@@ -59,7 +59,7 @@ def test_levels_give_what_elimination_gives(mesh: Mesh) -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(soups())
+@given(soups(coincident=False))
 def test_so_they_do_on_any_soup(mesh: Mesh) -> None:
     torch.manual_seed(0)
     assert error(mesh) < 5e-3

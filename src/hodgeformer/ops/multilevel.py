@@ -203,13 +203,13 @@ def _solve(
         k, begin = group // n_parts, group % n_parts * WIDTH
         n_columns, coarsest = min(WIDTH, width - begin), (k, order, offsets, rows, factor, pivots)
         for i in range(len(begins)):
-            degree = np.float32(0)
-            for p in range(begins[i], owns[i]):
-                scaled[p] = times[k] * weights[p]
-                degree += scaled[p]
+            diagonal = np.float64(masses[i])  # small beside the weights of a long time: summed with more digits
+            for entry in range(begins[i], owns[i]):
+                scaled[entry] = times[k] * weights[entry]
+                if entry != middles[i] - 1:
+                    diagonal += scaled[entry]
             scaled[middles[i] - 1] = 1
-            degree += masses[i] - times[k]
-            scaled[owns[i]], inverse[i] = -degree, 1 / degree
+            scaled[owns[i]], inverse[i] = -diagonal, 1 / diagonal
         for i in range(n):
             for c in range(n_columns):
                 values[total + i, c] = right[i, k, begin + c]
