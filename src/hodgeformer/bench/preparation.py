@@ -1,14 +1,9 @@
-"""What it costs to prepare a mesh, part by part, and what a user waits for between the command and the files."""
+"""What it costs to prepare a mesh, part by part."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,13 +11,10 @@ import numpy as np
 from hodgeformer.bench.yardsticks import bumpy_torus, human_sized_mesh, median_seconds, product_seconds
 from hodgeformer.mesh.features import input_features
 from hodgeformer.mesh.geometry import to_unit_sphere
-from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.prepare import PrepareConfig, patterns_of, prepare
 from hodgeformer.mesh.topology import MeshComplex
-from hodgeformer.predict.inference import see
-from hodgeformer.predict.predictor import Predictor
 from hodgeformer.threads import thread_count
 
 
@@ -67,36 +59,3 @@ def _cost(name: str, mesh: Mesh, config: PrepareConfig, n_threads: int, target: 
         "products": total / product,
         "target": target,
     }
-
-
-def waiting_costs(model: str, n_vertices: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Seconds of `predict MODEL scan.ply` at full resolution: until the model is there, then step by step.
-
-    The cold start is a process of its own; the steps come after one prediction, so that nothing is compiled in them.
-    """
-    words = f"from hodgeformer.predict.predictor import Predictor; Predictor.load({model!r})"
-    repeat = 3 if n_vertices else 1
-    start = median_seconds(
-        partial(subprocess.run, [sys.executable, "-c", words], check=True), repeat, warm_up=repeat // 2
-    )
-    predictor = Predictor.load(model)
-    predictor.predict(human_sized_mesh(), faces="original")
-    config, rows = predictor.checkpoint.at("original"), []
-    meshes = [human_sized_mesh(), *map(bumpy_torus, n_vertices)]
-    with TemporaryDirectory() as folder:
-        for mesh in meshes:
-            file = Path(folder) / "scan.ply"
-            save_mesh(mesh, file)
-            times = [time.perf_counter()]
-            scan = load_mesh(file)
-            times.append(time.perf_counter())
-            see(scan, config, reads_order=predictor.checkpoint.model.reads_order)
-            times.append(time.perf_counter())
-            result = predictor.predict(scan, faces="original")
-            times.append(time.perf_counter())
-            result.save(Path(folder) / "answer.ply")
-            times.append(time.perf_counter())
-            load, prepared, both, write = np.diff(times)
-            steps = {"cold_start": start, "load": load, "prepare": prepared, "model": both - prepared, "write": write}
-            rows.append({"n_vertices": mesh.n_vertices, **steps, "total_seconds": start + load + both + write})
-    return rows

@@ -14,11 +14,11 @@ from hodgeformer.cli.results import print_rows
 
 def bench(
     part: Annotated[
-        Literal["predict", "prepare", "order", "attention", "training", "sizes", "all"],
+        Literal["verbs", "predict", "prepare", "order", "attention", "training", "sizes", "all"],
         typer.Argument(
-            help="predict: what a user waits for. prepare: meshes to input. order: canonical orders. attention: the "
-            "kernel against a plain gather. training: a step against its matrix products. sizes: time and memory over "
-            "mesh sizes."
+            help="verbs: whole commands. predict: what a user waits for, step by step. prepare: meshes to input. "
+            "order: canonical orders. attention: the kernel against a plain gather. training: a step against its "
+            "matrix products. sizes: time and memory over mesh sizes."
         ),
     ] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")] = False,
@@ -45,8 +45,14 @@ def bench(
         print(json.dumps(results, indent=2))
 
 
+def _verbs(quick: bool) -> list[dict[str, Any]]:
+    from hodgeformer.bench.waiting import verb_costs
+
+    return verb_costs(2 if quick else None, repeat=1 if quick else 5)
+
+
 def _predict(quick: bool) -> list[dict[str, Any]]:
-    from hodgeformer.bench.preparation import waiting_costs
+    from hodgeformer.bench.waiting import waiting_costs
 
     return waiting_costs("human", () if quick else (1 << 14, 1 << 16))
 
@@ -107,6 +113,7 @@ def _sizes(quick: bool) -> list[dict[str, Any]]:
 
 
 _MEASURES: dict[str, tuple[Callable[[bool], list[dict[str, Any]]], str]] = {
+    "verbs": (_verbs, "Whole commands on a mesh of Human size: seconds that a user waits"),
     "predict": (_predict, "predict human scan.ply at full resolution: seconds that a user waits, step by step"),
     "prepare": (_prepare, "Preparation: median ms; products = total / one 2048 x 2048 float32 product of this run"),
     "order": (

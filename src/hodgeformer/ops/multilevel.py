@@ -8,12 +8,14 @@ groups of sixteen of one time, so the answer does not depend on the number of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numba import njit
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hodgeformer.ops._numba_ir import sum_rows
@@ -60,16 +62,18 @@ class Multilevel(TensorFields):
         """(M + t L)^-1 right, in float32 on the CPU."""
         given = right.detach().to("cpu", torch.float32).contiguous().numpy()
         out = np.empty_like(given)
-        arrays: list[np.ndarray] = []
-        self.map(lambda tensor: (arrays.append(_array(tensor)), tensor)[1])
-        n_groups, threads = given.shape[1] * -(-given.shape[2] // WIDTH), torch.get_num_threads()
-        for_row_ranges(
-            lambda first, last: _solve(first, last, given, out, *arrays), n_groups, n_threads=threads, min_rows=1
-        )
+        arrays = [_array(getattr(self, field.name)) for field in fields(self)]
+        n_groups = given.shape[1] * -(-given.shape[2] // WIDTH)
+        shares = min(torch.get_num_threads(), n_groups)  # one each: what a thread works with is fetched once
+
+        def work(first: int, last: int) -> None:
+            _solve(n_groups * first // shares, n_groups * last // shares, given, out, *arrays)
+
+        for_row_ranges(work, shares, n_threads=shares, min_rows=1)
         return torch.from_numpy(out).to(right)
 
 
-def _array(tensor: Tensor) -> np.ndarray:
+def _array(tensor: Tensor) -> NDArray[Any]:
     return (tensor.float() if tensor.is_floating_point() else tensor).cpu().contiguous().numpy()
 
 
@@ -110,37 +114,37 @@ def _eliminated(k, order, offsets, rows, factor, pivots, values, start, total):
 
 
 @_compiled
-def _cycle(level, from_zero, starts, lists, up, down, ones, inverse, coarsest, values):
+def _cycle(finest, from_zero, starts, lists, up, down, ones, inverse, coarsest, values):
     """One correction of x on a level for its right side: smooth, solve what is left on the coarser levels, smooth."""
     begins, middles, owns, ends, columns, weights = lists
     n, last, total = starts[1], len(starts) - 2, starts[-1]
-    for l in range(level, last):
-        first, end = starts[l], starts[l + 1]
-        if from_zero or l > level:
+    for level in range(finest, last):
+        first, end = starts[level], starts[level + 1]
+        if from_zero or level > finest:
             _sums(first, end, True, 0, begins, middles, columns, weights, inverse, values, 0)
             _sums(first, end, True, 0, middles, owns, columns, weights, ones, values, 2 * total)
         else:
             _sums(first, end, True, 0, begins, owns, columns, weights, inverse, values, 0)
             _sums(first, end, True, 0, begins, ends, columns, weights, ones, values, 2 * total)
-        _sums(end, starts[l + 2], True, n, down[0], down[1], down[2], down[3], ones, values, total)
+        _sums(end, starts[level + 2], True, n, down[0], down[1], down[2], down[3], ones, values, total)
     _eliminated(*coarsest, values, starts[last], total)
-    for l in range(last - 1, level - 1, -1):
-        _sums(starts[l], starts[l + 1], True, 0, up[0], up[1], up[2], up[3], ones, values, 0)
-        _sums(starts[l], starts[l + 1], False, 0, begins, owns, columns, weights, inverse, values, 0)
+    for level in range(last - 1, finest - 1, -1):
+        _sums(starts[level], starts[level + 1], True, 0, up[0], up[1], up[2], up[3], ones, values, 0)
+        _sums(starts[level], starts[level + 1], False, 0, begins, owns, columns, weights, inverse, values, 0)
 
 
 @_compiled
 def _first_guess(starts, lists, up, down, ones, inverse, coarsest, values):
     """From the coarsest level up, with one correction on each."""
     last, total = len(starts) - 2, starts[-1]
-    for l in range(last):
-        first, end = starts[l], starts[l + 1]
+    for level in range(last):
+        first, end = starts[level], starts[level + 1]
         values[2 * total + first : 2 * total + end] = values[total + first : total + end]
-        _sums(end, starts[l + 2], True, starts[1], down[0], down[1], down[2], down[3], ones, values, total)
+        _sums(end, starts[level + 2], True, starts[1], down[0], down[1], down[2], down[3], ones, values, total)
     _eliminated(*coarsest, values, starts[last], total)
-    for l in range(last - 1, -1, -1):
-        _sums(starts[l], starts[l + 1], True, 0, up[0], up[1] - 1, up[2], up[3], ones, values, 0)
-        _cycle(l, False, starts, lists, up, down, ones, inverse, coarsest, values)
+    for level in range(last - 1, -1, -1):
+        _sums(starts[level], starts[level + 1], True, 0, up[0], up[1] - 1, up[2], up[3], ones, values, 0)
+        _cycle(level, False, starts, lists, up, down, ones, inverse, coarsest, values)
 
 
 @_compiled
@@ -152,13 +156,14 @@ def _product(a, b):
 
 
 @_compiled
-def _improve(starts, lists, up, down, ones, inverse, coarsest, values, x):
+def _improve(starts, lists, up, down, ones, inverse, coarsest, values, x, p, q):
     """Conjugate gradients from x on; the right side is what x leaves over."""
     begins, _, _, ends, columns, weights = lists
     n, total = starts[1], starts[-1]
     z, r = values[:n].reshape(-1), values[total : total + n].reshape(-1)
     rest = values[2 * total : 2 * total + n].reshape(-1)
-    p, q = np.zeros(len(x), np.float32), np.zeros(len(x), np.float32)
+    p[:] = 0
+    q[:] = 0
     energy, before = _product(x, r), 1.0
     _sums(0, n, True, 0, begins, ends, columns, weights, ones, values, 2 * total)
     r[:] = rest
@@ -189,6 +194,7 @@ def _solve(
     n, total, width = starts[1], starts[-1], right.shape[2]
     n_parts = (width + WIDTH - 1) // WIDTH
     values = np.zeros((3 * total, WIDTH), np.float32)
+    x, p, q = np.empty((n, WIDTH), np.float32), np.empty(n * WIDTH, np.float32), np.empty(n * WIDTH, np.float32)
     scaled, inverse, ones = np.empty_like(weights), np.empty(len(begins), np.float32), np.ones(total, np.float32)
     up = (up_offsets[:-1], up_offsets[1:], up_columns, up_shares)
     down = (down_offsets[:-1], down_offsets[1:], down_columns, down_shares)
@@ -197,21 +203,21 @@ def _solve(
         k, begin = group // n_parts, group % n_parts * WIDTH
         n_columns, coarsest = min(WIDTH, width - begin), (k, order, offsets, rows, factor, pivots)
         for i in range(len(begins)):
-            degree = np.float32(0)
-            for p in range(begins[i], owns[i]):
-                scaled[p] = times[k] * weights[p]
-                degree += scaled[p]
+            diagonal = np.float64(masses[i])  # small beside the weights of a long time: summed with more digits
+            for entry in range(begins[i], owns[i]):
+                scaled[entry] = times[k] * weights[entry]
+                if entry != middles[i] - 1:
+                    diagonal += scaled[entry]
             scaled[middles[i] - 1] = 1
-            degree += masses[i] - times[k]
-            scaled[owns[i]], inverse[i] = -degree, 1 / degree
+            scaled[owns[i]], inverse[i] = -diagonal, 1 / diagonal
         for i in range(n):
             for c in range(n_columns):
                 values[total + i, c] = right[i, k, begin + c]
             for c in range(n_columns, WIDTH):
                 values[total + i, c] = 0
         _first_guess(starts, lists, up, down, ones, inverse, coarsest, values)
-        x = values[:n].copy()
-        _improve(starts, lists, up, down, ones, inverse, coarsest, values, x.reshape(-1))
+        x[:] = values[:n]
+        _improve(starts, lists, up, down, ones, inverse, coarsest, values, x.reshape(-1), p, q)
         for i in range(n):
             for c in range(n_columns):
                 out[i, k, begin + c] = x[i, c]

@@ -14,16 +14,17 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.containers import ElementKind
+from hodgeformer.containers import ElementKind, PerElement
 from hodgeformer.errors import MeshError
 from hodgeformer.memory import GIGABYTE, free_memory, held_memory
+from hodgeformer.mesh.coarsening import EXACT
 from hodgeformer.mesh.features import feature_widths
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.patches import patches
 from hodgeformer.mesh.pose import frame_signs, n_frames
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.simplify import Refined, Simplified, refine, triangulations
-from hodgeformer.nn.config import ModelConfig, bytes_per_face
+from hodgeformer.nn.config import ModelConfig, activation_memory, bytes_per_face
 
 T = TypeVar("T")
 Output = NDArray[np.float32]
@@ -32,6 +33,7 @@ _UNLIMITED = 10**9
 _SHARE = 0.6  # of the free memory that a prediction may take
 _SMALL = 20_000  # faces: no estimate is needed for so few
 _WHOLE_BYTES = 1100  # per face, of a view and of the answer, beside their features and classes
+_SOLVER_SHARE = 1.15  # of the activations: measured at 262,144 vertices
 _LEAST_ROOM = 2000  # faces: smaller patches would say little
 
 
@@ -55,6 +57,8 @@ class Room:
             return _UNLIMITED
         each = bytes_per_face(self.model, self.config)
         whole = mesh.n_faces * (_WHOLE_BYTES + 4 * sum(self.config.widths) + 16 * self.model.n_classes)
+        if mesh.n_vertices > EXACT and not self.model.reads_order and self._allowed > whole + self._lean(mesh):
+            return mesh.n_faces
         faces = (self._allowed - whole) / each
         if self.memory is not None and faces < min(_LEAST_ROOM, mesh.n_faces):
             needed = (self.memory - self._allowed + whole + each * _LEAST_ROOM) / GIGABYTE
@@ -64,6 +68,11 @@ class Room:
             )
         # In steps, so that a little more or less of free memory does not make other patches and another answer.
         return int(_LEAST_ROOM * 2 ** (np.log2(max(1.0, faces / _LEAST_ROOM)) * 2 // 1 / 2))
+
+    def _lean(self, mesh: Mesh) -> float:
+        """What a pass over a surface takes that is not eliminated and has no patterns: activations, and the solver."""
+        n = PerElement(mesh.n_vertices, 0, 0)
+        return _SOLVER_SHARE * activation_memory(self.model, n, n.map(lambda _: 0), training=False)
 
 
 def _unlimited(mesh: Mesh) -> int:
