@@ -14,9 +14,9 @@ COARSE = ("head", "trunk", "limb")
 COARSE_OF = np.array([COARSE.index({"head": "head", "torso": "trunk"}.get(part, "limb")) for part in PARTS])
 
 
-def main(folder: Path, *, n_train: int = 10, n_test: int = 4, **settings: object) -> hf.Outcome:
+def main(folder: Path, *, n_train: int = 10, n_test: int = 4, n_faces: int = 1500, **settings: object) -> hf.Outcome:
     def labelled(seed: int) -> tuple[hf.Mesh, np.ndarray]:
-        mesh, labels = figure(np.random.default_rng(seed), n_faces=1500, name=f"body-{seed}")
+        mesh, labels = figure(np.random.default_rng(seed), n_faces=n_faces, name=f"body-{seed}")
         return mesh, COARSE_OF[labels]
 
     numbers = {"train": range(n_train), "test": range(100, 100 + n_test)}

@@ -11,6 +11,7 @@ import hodgeformer as hf
 from hodgeformer.data.figures import figure
 from hodgeformer.draw.colormap import field_colors
 from hodgeformer.draw.render import render, save_png, stacked
+from hodgeformer.mesh.pose import up_from_shape
 from hodgeformer.study.operators import eigenpairs, head_operators
 
 
@@ -30,7 +31,9 @@ def main(folder: Path, *, n_faces: int = 500, n_functions: int = 4) -> np.ndarra
     pictures = []
     for value, function in zip(found.values, functions.T, strict=True):
         colors = field_colors(function)
-        pictures.append(render(mesh, vertex_colors=colors, title=f"L_v, eigenvalue {value.real:.3g}"))
+        pictures.append(
+            render(mesh, vertex_colors=colors, title=f"L_v, eigenvalue {value.real:.3g}", up=up_from_shape(mesh))
+        )
     save_png(stacked(pictures), folder / "eigenfunctions.png")
     return found.values
 

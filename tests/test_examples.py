@@ -46,7 +46,7 @@ def test_own_data(example: ModuleType, tmp_path: Path) -> None:
 
 @example_named("fine_tune")
 def test_fine_tune(example: ModuleType, tmp_path: Path) -> None:
-    run = example.main(tmp_path, n_train=2, n_test=1, epochs=1, workers=0)
+    run = example.main(tmp_path, n_train=2, n_test=1, n_faces=300, epochs=1, workers=0)
     assert run.predictor().names == example.COARSE
 
 
