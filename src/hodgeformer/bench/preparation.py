@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
-
-import numpy as np
 
 from hodgeformer.bench.yardsticks import bumpy_torus, human_sized_mesh, median_seconds, product_seconds
 from hodgeformer.mesh.features import input_features

@@ -1,4 +1,4 @@
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, no-any-return, untyped-decorator"
+# mypy: disable-error-code="call-arg, no-untyped-def, no-untyped-call, no-any-return, untyped-decorator"
 """(M + t L)^-1 on surfaces that are too large to eliminate: conjugate gradients, with coarser levels to help.
 
 Work and memory grow with the size and not faster. Steps are taken until the error, in the energy norm and by the

@@ -83,7 +83,7 @@ class Apart(TensorFields):
         return self.solvers[0].n_times
 
     def solved(self, right: Float[Tensor, "n times d"]) -> Float[Tensor, "n times d"]:
-        parts = zip(self.solvers, right.split(self.sizes), strict=True)
+        parts = zip(self.solvers, torch.split(right, list(self.sizes)), strict=True)
         return torch.cat([solver.solved(part) for solver, part in parts])
 
 

@@ -39,7 +39,7 @@ class Forward:
     @torch.no_grad()
     def outputs(self, views: Sequence[PreparedMesh], seen: Seen) -> list[tuple[Output, Output]]:
         """Per view its rows, and the means of its features."""
-        kind, passes = self.config.target_kind, []
+        kind, passes = self.config.target_kind, list[tuple[Tensor, Tensor]]()
         for batch in self._in_frames(pack(views).to(next(self.model.parameters()).device), seen):
             x = self.model.forward_features(batch)
             rows = self.rows(x, batch.topology).float()
