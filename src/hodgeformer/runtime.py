@@ -216,7 +216,11 @@ class OnnxPredictor(MeshPredictor):
         if not Path(file).is_file():
             raise CheckpointError(f"{file}: there is no such file")
         session = onnx_session(file, threads=threads)
-        trained = _settings(Path(file), session.get_modelmeta().custom_metadata_map)
+        try:
+            metadata = session.get_modelmeta().custom_metadata_map
+        except UnicodeDecodeError as error:
+            raise CheckpointError(f"{file}: the texts beside the model are damaged ({error})") from None
+        trained = _settings(Path(file), metadata)
         return cls(trained, OnnxNetwork(trained.model, session))
 
 

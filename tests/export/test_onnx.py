@@ -221,6 +221,9 @@ def test_files_that_cannot_be_used_are_told(tmp_path: Path, exported: tuple[Path
             onnx.helper.set_model_props(model, {"hodgeformer": content})
         onnx.save(model, tmp_path / "other.onnx")
         refused("other.onnx", reason)
+    onnx.helper.set_model_props(model, {"hodgeformer": "TEXT"})
+    (tmp_path / "other.onnx").write_bytes(model.SerializeToString().replace(b"TEXT", b"\xff\xfeXT"))
+    refused("other.onnx", "the texts beside the model are damaged")
 
 
 def test_what_is_missing_is_told_with_the_command(
