@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import os
-import pickle
 import signal
 import socket
 import threading
@@ -88,7 +87,7 @@ class Cluster:
         together: int,
         deaths: int,
     ) -> Iterator[tuple[int, Any]]:
-        rows = [{"number": number, "content": pickle.dumps(item)} for number, item in items.items()]
+        rows = [{"number": number, "content": _Carried(item)} for number, item in items.items()]
         n_groups = -(-len(rows) // together)
         workers = min(workers, n_groups)
         data = ray.data.from_items(rows, override_num_blocks=n_groups)
@@ -106,9 +105,35 @@ class Cluster:
             )
         try:
             for row in results.iter_rows():
-                yield row["number"], _received(row["content"])
+                yield row["number"], row["content"].outcome
         except ray.exceptions.RayError as error:
             raise ConfigError(f"Ray cannot do it: {str(error).strip().splitlines()[-1]}") from error
+
+
+@dataclass(frozen=True)
+class _Carried:
+    """What travels between processes, by Ray's own means; an error with where it happened."""
+
+    value: Any
+    where: str = ""
+
+    @classmethod
+    def of(cls, outcome: Any) -> _Carried:
+        """An outcome; an error that could not be made again on arrival, by its words."""
+        if not isinstance(outcome, Exception):
+            return cls(outcome)
+        where = "".join(traceback.format_exception(outcome))
+        try:
+            again: Exception = type(outcome)(*outcome.args)
+        except Exception:
+            again = RuntimeError(f"{type(outcome).__name__}: {outcome}")
+        return cls(again, where)
+
+    @property
+    def outcome(self) -> Any:
+        if self.where:
+            self.value.__cause__ = RuntimeError(f"in a worker:\n{self.where}")
+        return self.value
 
 
 class _Worker:
@@ -121,29 +146,9 @@ class _Worker:
         self._work = open_worker()
 
     def __call__(self, batch: Mapping[str, Any]) -> Iterator[dict[str, list[Any]]]:
-        items = [pickle.loads(content) for content in batch["content"]]
+        items = [carried.value for carried in batch["content"]]
         for number, outcome in zip(batch["number"], self._work(items), strict=True):
-            yield {"number": [number], "content": [_sent(outcome)]}
-
-
-def _sent(outcome: Any) -> bytes:
-    """An outcome as it travels; an error with where it happened, and one that cannot travel by its words."""
-    if not isinstance(outcome, Exception):
-        return pickle.dumps((outcome, ""))
-    where = "".join(traceback.format_exception(outcome))
-    try:
-        content = pickle.dumps((outcome, where))
-        pickle.loads(content)
-    except Exception:
-        return pickle.dumps((RuntimeError(f"{type(outcome).__name__}: {outcome}"), where))
-    return content
-
-
-def _received(content: bytes) -> Any:
-    outcome, where = pickle.loads(content)
-    if where:
-        outcome.__cause__ = RuntimeError(f"in a worker:\n{where}")
-    return outcome
+            yield {"number": [number], "content": [_Carried.of(outcome)]}
 
 
 @contextmanager

@@ -34,8 +34,8 @@ MUTANTS = (
     # The method
     Mutant(
         "sign of d1",
-        "face_signs=np.where(start < end, 1, -1)",
-        "face_signs=np.where(start < end, -1, 1)",
+        "signs[f, side] = 1 if start < end else -1",
+        "signs[f, side] = -1 if start < end else 1",
         "tests/mesh/test_topology.py::test_signs_and_sides",
     ),
     Mutant(
@@ -144,8 +144,8 @@ MUTANTS = (
     ),
     Mutant(
         "first_label forgotten",
-        "return cls(tuple(range(first_label, first_label + n_classes)))",
-        "return cls(tuple(range(n_classes)))",
+        "return cls(tuple(range(first_label, first_label + n_classes)), ",
+        "return cls(tuple(range(n_classes)), ",
         "tests/data/test_labels.py::test_labels_that_count_from_one",
     ),
     Mutant(

@@ -76,6 +76,6 @@ def test_doctor_reports() -> None:
     assert "kernels  agree" in answer.stdout
     report = json.loads(run("doctor", "--json").stdout)
     assert report["versions"]["torch"] != "missing"
-    assert set(report["extras"]) == {"view", "hub", "track"}
+    assert set(report["extras"]) == {"view", "hub", "track", "export", "runtime", "serve"}
     assert "threads" in report["machine"]
     assert "faces to predict" in report["machine"].get("room for", "faces to predict")  # where memory is known

@@ -39,7 +39,7 @@ class TensorFields:
         def mapped(value: Any) -> Any:
             if isinstance(value, PerElement):
                 return value.map(mapped)
-            if isinstance(value, tuple):
+            if type(value) is tuple:
                 return tuple(mapped(part) for part in value)
             if hasattr(value, "dtype"):  # in the pipe of a worker arrays stand in for tensors
                 return fn(value)
