@@ -203,7 +203,11 @@ class OnnxNetwork:
     def run(self, inputs: Mapping[str, Array], **changes: Array) -> tuple[Output, Output]:
         """Rows of logits, or of values, and the means of the features."""
         feed = {name: changes[name] if name in changes else inputs[name] for name in self._names}
-        rows, features = self._session.run(("rows", "features"), feed)
+        try:
+            rows, features = self._session.run(("rows", "features"), feed)
+        except Exception as error:  # onnxruntime has an exception of its own for each way to be broken
+            reason = str(error).splitlines()[0]
+            raise CheckpointError(f"onnxruntime cannot run this model ({reason:.200}); export it again") from None
         return rows, features
 
 

@@ -86,6 +86,9 @@ def test_the_strongest_of_soft_labels_counts(strip: Mesh, tmp_path: Path) -> Non
     np.savetxt(path, np.ones((9, 3)))
     with pytest.raises(DataError, match=r"strip\.seseg: 3 soft labels per element for 2 classes"):
         LabelFile(path, "e", "e", Codes.counted_from(1, 2)).read(strip)
+    path.write_text("")
+    with pytest.raises(DataError, match=r"strip\.seseg: there are no labels in this file"):
+        LabelFile(path, "e", "e", Codes.counted_from(1, 2)).read(strip)
 
 
 def test_codes_renumber_and_keep_unlabelled() -> None:
@@ -204,9 +207,10 @@ def test_archives_that_unpack_to_much_are_not_unpacked(tmp_path: Path) -> None:
         read_labels(tmp_path / "a.npz")
 
 
-def test_letters_that_are_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("letter", [0x12000000, 0xCA9A3B, 0xD800])
+def test_letters_that_are_none(letter: int, tmp_path: Path) -> None:
     names = np.array(["head", "arm"])
-    names.view(np.uint32)[0] = 0x12000000
+    names.view(np.uint32)[0] = letter
     np.save(tmp_path / "a.npy", names)
     with pytest.raises(DataError, match=r"a\.npy: the names in this file are no text"):
         read_labels(tmp_path / "a.npy")

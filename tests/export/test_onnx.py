@@ -226,6 +226,14 @@ def test_files_that_cannot_be_used_are_told(tmp_path: Path, exported: tuple[Path
     refused("other.onnx", "the texts beside the model are damaged")
 
 
+def test_a_graph_that_cannot_run_is_told(exported: tuple[Path, Predictor]) -> None:
+    """Whose inputs are of other types than its nodes take."""
+    network = OnnxNetwork(tiny_checkpoint().model, onnx_session(exported[0]))
+    inputs = dict(GraphInputs(prepare(icosphere(1), tiny_checkpoint().prepare), 16))
+    with pytest.raises(CheckpointError, match=r"onnxruntime cannot run this model \(.*; export it again"):
+        network.run(inputs, x_v=inputs["x_v"].astype(np.float64))
+
+
 def test_what_is_missing_is_told_with_the_command(
     monkeypatch: pytest.MonkeyPatch, exported: tuple[Path, Predictor]
 ) -> None:

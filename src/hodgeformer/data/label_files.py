@@ -215,12 +215,18 @@ def _numpy(path: Path) -> Written:
     labels = labels.reshape(-1) if labels.ndim == 2 and 1 in labels.shape else labels
     if labels.ndim != 1:
         raise DataError(f"{path}: expected one label per element, found an array of shape {labels.shape}")
-    try:
-        classes = tuple(map(str, arrays["classes"].tolist())) if "classes" in arrays else ()
-        "".join((*classes, *(labels.tolist() if labels.dtype.kind == "U" else ()))).encode().decode()
-    except ValueError:  # NumPy makes letters of numbers that are none
-        raise DataError(f"{path}: the names in this file are no text; write it again") from None
+    if not all(map(_is_text, arrays.values())):
+        raise DataError(f"{path}: the names in this file are no text; write it again")
+    classes = tuple(map(str, arrays["classes"].tolist())) if "classes" in arrays else ()
     return Written(labels if labels.dtype.kind == "U" else whole(labels, str(path)), classes=classes)
+
+
+def _is_text(array: NDArray[Any]) -> bool:
+    """Whether the letters of an array are some: NumPy makes them of any numbers."""
+    if array.dtype.kind != "U" or not array.dtype.itemsize:
+        return True
+    letters = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).view(np.uint32)
+    return bool(((letters < 0xD800) | (letters > 0xDFFF) & (letters <= 0x10FFFF)).all())
 
 
 def _arrays(path: Path, name: str, *others: str) -> dict[str, NDArray[Any]]:

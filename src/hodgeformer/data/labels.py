@@ -204,6 +204,8 @@ def _fits(values: NDArray[Any], mesh: Mesh, kind: ElementKind) -> bool:
 
 def _strongest(shares: NDArray[np.float32], codes: Codes, where: str) -> IntArray:
     """Of soft labels, a row of shares per element, the class with the largest one; unlabelled where all are zero."""
+    if not shares.size:
+        raise DataError(f"{where}: there are no labels in this file")
     if shares.shape[1] > len(codes.codes):
         raise DataError(f"{where}: {shares.shape[1]} soft labels per element for {len(codes.codes)} classes")
     known = np.array(codes.codes, dtype=np.int64)
