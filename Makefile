@@ -19,8 +19,9 @@ attack: setup
 oldest:
 	$(PYTHON) -m venv build/oldest
 	build/oldest/bin/pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt --editable \
-		".[cluster,export,hub,track,view]" beartype httpx2 hypothesis libigl meshio networkx potpourri3d psutil pytest trimesh
-	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest
+		".[cluster,export,hub,serve,track]" beartype httpx httpx2 hypothesis libigl meshio networkx potpourri3d psutil pytest trimesh
+	# Old packages use what newer ones of others deprecate.
+	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest -W ignore::DeprecationWarning
 
 wheel: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m attack tests/attack/test_installed.py
