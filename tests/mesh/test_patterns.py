@@ -41,7 +41,7 @@ def pattern_of(
 def assert_rows_are_nearest(mesh: Mesh, kind: ElementKind, n_local: int) -> None:
     """Each row is the closed rings around i by graph distance, and of the last ring the nearest centers."""
     topology = MeshComplex.from_faces(usable(mesh), mesh.n_vertices)
-    hops = shortest_path(adjacency(kind, topology), unweighted=True)
+    hops = shortest_path(adjacency(kind, topology).toarray(), unweighted=True)
     centers = centers_of(kind, topology, mesh.vertices)
     pattern = pattern_of(mesh, kind, n_local, 0)
     for i in range(topology.n[kind]):
