@@ -14,9 +14,9 @@ from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.ops.spreading import (
     Rings,
-    derivative_product,
     reference_derivative_product,
     spread,
+    with_products,
 )
 from hodgeformer.packed.metric import Surface
 from hodgeformer.packed.pack import pack
@@ -25,11 +25,21 @@ from soups import soups
 
 
 def inner_product(y: Tensor, z: Tensor, rings: Rings) -> Tensor:
-    return derivative_product(y, torch.stack([z, torch.zeros_like(z)], dim=1), rings)
+    return unbounded(y, torch.stack([z, torch.zeros_like(z)], dim=1), rings)
 
 
 def wedge_product(y: Tensor, z: Tensor, rings: Rings) -> Tensor:
-    return derivative_product(y, torch.stack([torch.zeros_like(z), z], dim=1), rings)
+    return unbounded(y, torch.stack([torch.zeros_like(z), z], dim=1), rings)
+
+
+def unbounded(y: Tensor, z: Tensor, rings: Rings) -> Tensor:
+    """The products themselves: tanh(x) = x for small x."""
+    small, d = 1e-6, y.shape[1]
+    return with_products(y, z, torch.full((d,), small, dtype=y.dtype), rings)[:, d:] / small
+
+
+def reference(y: Tensor, z: Tensor, scale: Tensor, rings: Rings) -> Tensor:
+    return torch.cat([y, torch.tanh(scale * reference_derivative_product(y, z, rings))], dim=1)
 
 
 def surface_of(*meshes: Mesh, dtype: torch.dtype = torch.float64) -> Surface:
@@ -100,21 +110,37 @@ def test_compiled_products_are_the_reference(mesh, dtype):
     n, largest = len(rings.inverse_masses), max(1.0, float(rings.inverse_masses.max()))
     for width in (5, 48):
         results = []
-        for function in (derivative_product, reference_derivative_product):
+        for function in (with_products, reference):
             torch.manual_seed(0)
-            y, z = (torch.randn(n, *shape, dtype=dtype, requires_grad=True) for shape in ((width,), (2, width)))
-            out = function(y, z, rings)
+            leaves = [torch.randn(n, *shape, dtype=dtype, requires_grad=True) for shape in ((width,), (2, width))]
+            scale = (torch.logspace(-4, 0, width, dtype=dtype) / largest).requires_grad_()
+            out = function(*leaves, scale, rings)
             out.backward(torch.randn_like(out))
-            results.append((out, y.grad, z.grad))
+            results.append((out, leaves[0].grad, leaves[1].grad, scale.grad / largest))
         for one, other in zip(*results, strict=True):
-            torch.testing.assert_close(one / largest, other / largest, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("product", [inner_product, wedge_product])
-def test_gradients_of_products(product):
+def test_gradients_of_products():
     rings = surface_of(open_grid()).rings
-    y, z = (torch.randn(len(rings.inverse_masses), 2, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    assert torch.autograd.gradcheck(lambda y, z: product(y, z, rings), (y, z), rtol=1e-4)
+    n = len(rings.inverse_masses)
+    y, z = (torch.randn(n, *shape, dtype=torch.float64, requires_grad=True) for shape in ((2,), (2, 2)))
+    scale = torch.tensor([0.01, 0.1], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda *leaves: with_products(*leaves, rings), (y, z, scale), rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_products_are_bounded_by_tanh_to_rounding(dtype):
+    """Over all sizes, of either sign; what is no number stays so."""
+    rings = surface_of(icosphere(1), dtype=dtype).rings
+    y = torch.randn(len(rings.inverse_masses), 64, dtype=dtype)
+    z = torch.randn(len(y), 2, 64, dtype=dtype)
+    scale = torch.logspace(-12, 3, 64, dtype=dtype)
+    found = with_products(y, z, scale, rings)[:, 64:]
+    expected = torch.tanh(scale * reference_derivative_product(y, z, rings))
+    torch.testing.assert_close(found, expected, rtol=2e-5 if dtype == torch.float32 else 1e-10, atol=1e-9)
+    y[0] = torch.nan
+    assert with_products(y, z, scale, rings)[0].isnan().all()
 
 
 def flat_grid(n: int = 12) -> Mesh:

@@ -14,7 +14,7 @@ from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.laplacians import LAPLACIANS
 from hodgeformer.ops.linear_attention import linear_attention
 from hodgeformer.ops.rows import FeedForward, linear, normalized, product
-from hodgeformer.ops.spreading import derivative_product, spread
+from hodgeformer.ops.spreading import spread, with_products
 from hodgeformer.packed.topology import PackedComplex
 
 
@@ -82,8 +82,7 @@ class Spreading(nn.Module):
         surface = topology.surface
         y = spread(self.value(x.v).view(x.v.shape[0], N_TIMES, -1), surface.factor).flatten(1)
         mixed = product(y, torch.cat([self.inner.weight, self.wedge.weight])).view(y.shape[0], 2, -1)
-        change = derivative_product(y, mixed, surface.rings) * (self.times * self.log_scale.exp())
-        return {"v": self.out(torch.cat([y, torch.tanh(change)], dim=1))}
+        return {"v": self.out(with_products(y, mixed, self.times * self.log_scale.exp(), surface.rings))}
 
 
 class Block(nn.Module):

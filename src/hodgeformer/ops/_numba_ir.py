@@ -30,6 +30,7 @@ _LOWEST = -87.0
 _ROUND = 1.5 * 2**23
 """Adding it leaves the nearest integer in the low bits of a float32."""
 _TAYLOR = (0.0013930436, 0.0083344241, 0.0416695364, 0.1666666716, 0.4999999940)
+_TANH, _TANH_UP_TO = (62 / 2835, -17 / 315, 2 / 15, -1 / 3, 1.0), 0.25
 
 
 def vector_code(emit: Callable[..., None]) -> Any:
@@ -123,7 +124,7 @@ def softmax_terms(builder, terms, count, padded, factor, bits):
         return [larger(load(builder, terms, t, vector), carried[0])]
 
     def exponentiate(t: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
-        value = _exponential(builder, builder.fsub(load(builder, terms, t, vector), top))
+        value = exponential(builder, builder.fsub(load(builder, terms, t, vector), top))
         store(builder, value, terms, t)
         return [builder.fadd(carried[0], builder.select(_inside(builder, t, count), value, zero))]
 
@@ -299,31 +300,53 @@ def _inside(builder: ir.IRBuilder, t: ir.Value, count: ir.Value) -> ir.Value:
     return builder.icmp_signed("<", lanes, splat(builder, builder.sub(count, t), GROUP))
 
 
-def _exponential(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def exponential(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """exp(x) for x <= 0: 2^n (1 + r + r^2 (c + ...)), r = x - n log 2. NaN stays NaN."""
-    vector = x.type
+    vector, lanes = x.type, x.type.count
     if isinstance(vector.element, ir.DoubleType):
         exp = builder.module.declare_intrinsic("llvm.exp", [vector.element])
-        for lane in map(I32, range(GROUP)):
+        for lane in map(I32, range(lanes)):
             x = builder.insert_element(x, builder.call(exp, [builder.extract_element(x, lane)]), lane)
         return x
 
-    def constant(value: float) -> ir.Constant:
-        return ir.Constant(vector, [value] * GROUP)
-
-    def multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-        return builder.fadd(builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
-
-    integers = ir.VectorType(I32, GROUP)
-    lowest = constant(_LOWEST)
+    integers = ir.VectorType(I32, lanes)
+    lowest = constant(vector, _LOWEST)
     x = builder.select(builder.fcmp_ordered("<", x, lowest), lowest, x)
-    shifted = multiply_add(x, constant(_LOG2_E), constant(_ROUND))
-    n = builder.fsub(shifted, constant(_ROUND))
-    r = multiply_add(n, constant(-_LN2_LOW), multiply_add(n, constant(-_LN2_HIGH), x))
-    tail = constant(_TAYLOR[0])
-    for coefficient in _TAYLOR[1:]:
-        tail = multiply_add(tail, r, constant(coefficient))
-    fraction = builder.fadd(multiply_add(builder.fmul(r, r), tail, r), constant(1.0))
-    exponent = builder.shl(builder.bitcast(shifted, integers), ir.Constant(integers, [23] * GROUP))
-    power = builder.bitcast(builder.add(exponent, ir.Constant(integers, [127 << 23] * GROUP)), vector)
+    shifted = multiply_add(builder, x, constant(vector, _LOG2_E), constant(vector, _ROUND))
+    n = builder.fsub(shifted, constant(vector, _ROUND))
+    r = multiply_add(builder, n, constant(vector, -_LN2_HIGH), x)
+    r = multiply_add(builder, n, constant(vector, -_LN2_LOW), r)
+    tail = polynomial(builder, r, _TAYLOR)
+    fraction = builder.fadd(multiply_add(builder, builder.fmul(r, r), tail, r), constant(vector, 1.0))
+    exponent = builder.shl(builder.bitcast(shifted, integers), ir.Constant(integers, [23] * lanes))
+    power = builder.bitcast(builder.add(exponent, ir.Constant(integers, [127 << 23] * lanes)), vector)
     return builder.fmul(fraction, power)
+
+
+def tanh(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """(1 - e) / (1 + e) with e = exp(-2 |x|); in float32 the first terms of its series where that would cancel."""
+    vector = x.type
+    negative = builder.fcmp_ordered("<", x, constant(vector, 0.0))
+    size, one = builder.select(negative, builder.fneg(x), x), constant(vector, 1.0)
+    e = exponential(builder, builder.fmul(size, constant(vector, -2.0)))
+    result = builder.fdiv(builder.fsub(one, e), builder.fadd(one, e))
+    if not isinstance(vector.element, ir.DoubleType):
+        near = builder.fmul(size, polynomial(builder, builder.fmul(size, size), _TANH))
+        result = builder.select(builder.fcmp_ordered("<", size, constant(vector, _TANH_UP_TO)), near, result)
+    return builder.select(negative, builder.fneg(result), result)
+
+
+def polynomial(builder: ir.IRBuilder, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
+    """Coefficients from that of the highest power down."""
+    total = constant(x.type, coefficients[0])
+    for coefficient in coefficients[1:]:
+        total = multiply_add(builder, total, x, constant(x.type, coefficient))
+    return total
+
+
+def multiply_add(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+    return builder.fadd(builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
+
+
+def constant(vector: ir.VectorType, value: float) -> ir.Constant:
+    return ir.Constant(vector, [value] * vector.count)

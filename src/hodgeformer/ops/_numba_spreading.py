@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, no-any-return, untyped-decorator"
-"""D blocks on the CPU as vector code: the solve of spreading, and products of derivatives with both gradients.
+"""D blocks on the CPU as vector code: the solve of spreading, and bounded products of derivatives with all gradients.
 
 Addresses and byte steps are arguments, widths and precision constants, as in `_numba_ir`.
 """
@@ -17,12 +17,14 @@ from hodgeformer.ops._numba_ir import (
     I32,
     I64,
     VECTOR_BYTES,
+    constant,
     load,
     loop,
     pieces,
     real_of,
     splat,
     store,
+    tanh,
     vector_code,
 )
 
@@ -119,9 +121,12 @@ def solve(n_times: int, width: int, bits: int) -> Callable[..., None]:
 
 
 @vector_code
-def _multiply(builder, i, neighbors, weights, begin, end, sides, begin_f, end_f, half, y, y_step, p, q, z_step, out,
-              lanes, bits):  # fmt: skip
-    """out = half (sum of w (y_j - y_i) (p_j - p_i) + 1/3 sum of (y_a - y_i) (q_b - q_i) - (y_b - y_i) (q_a - q_i))."""
+def _multiply(builder, i, neighbors, weights, begin, end, sides, begin_f, end_f, half, scale, y, y_step, p, q, z_step,
+              out, out_bounded, change, lanes, bits):  # fmt: skip
+    """out = y_i and out_bounded = tanh(scale change), where change is half of
+
+    sum of w (y_j - y_i) (p_j - p_i) + 1/3 sum of (y_a - y_i) (q_b - q_i) - (y_b - y_i) (q_a - q_i).
+    """
     vector = ir.VectorType(real_of(bits), lanes)
 
     def at(base, step, row):
@@ -147,15 +152,17 @@ def _multiply(builder, i, neighbors, weights, begin, end, sides, begin_f, end_f,
     zero = ir.Constant(vector, None)
     (inner,) = loop(builder, (begin, end), 1, [zero], edge)
     (wedge,) = loop(builder, (begin_f, end_f), 1, [zero], face)
-    total = _more(builder, inner, wedge, ir.Constant(vector, [1 / 3] * lanes))
-    scale = load(builder, half, I64(0), vector.element)
-    store(builder, builder.fmul(total, splat(builder, scale, lanes)), out, I64(0))
+    total = _more(builder, inner, wedge, constant(vector, 1 / 3))
+    total = builder.fmul(total, splat(builder, load(builder, half, I64(0), vector.element), lanes))
+    bounded = tanh(builder, builder.fmul(total, load(builder, scale, I64(0), vector)))
+    for value, to in ((mine_y, out), (bounded, out_bounded), (total, change)):
+        store(builder, value, to, I64(0))
 
 
 @vector_code
 def _multiply_back(builder, i, neighbors, weights, begin, end, sides, begin_f, end_f, grad, y, y_step, p, q, z_step,
-                   grad_y, grad_p, grad_q, lanes, bits):  # fmt: skip
-    """Gradients of y, p and q at vertex i; grad, in rows like those of y, has been multiplied with `half`."""
+                   own, grad_y, grad_p, grad_q, lanes, bits):  # fmt: skip
+    """Gradients of y, p and q at vertex i: `grad`, in rows like those of y, is that of the sums, `own` that of y_i."""
     vector = ir.VectorType(real_of(bits), lanes)
 
     def at(base, step, row):
@@ -182,48 +189,57 @@ def _multiply_back(builder, i, neighbors, weights, begin, end, sides, begin_f, e
             _more(builder, sums[1], all_three, builder.fsub(at(y, y_step, b), at(y, y_step, a))),
         ]
 
-    zero, third = ir.Constant(vector, None), ir.Constant(vector, [1 / 3] * lanes)
+    zero, third = ir.Constant(vector, None), constant(vector, 1 / 3)
     along_p, along_y = loop(builder, (begin, end), 1, [zero, zero], edge)
     along_q, across_y = loop(builder, (begin_f, end_f), 1, [zero, zero], face)
-    store(builder, _more(builder, along_p, along_q, third), grad_y, I64(0))
+    total = builder.fadd(_more(builder, along_p, along_q, third), load(builder, own, I64(0), vector))
+    store(builder, total, grad_y, I64(0))
     store(builder, along_y, grad_p, I64(0))
     store(builder, builder.fmul(across_y, third), grad_q, I64(0))
 
 
 @lru_cache
 def multiply(width: int, bits: int) -> Callable[..., None]:
-    """<dy, dp> + dy ^ dq at the vertices first <= i < last; p and q are the two halves of a row of z."""
+    """[y, tanh(scale change)] with change = <dy, dp> + dy ^ dq at the vertices first <= i < last.
+
+    p and q are the two halves of a row of z. Where `change` has one row only, nobody will read it.
+    """
     size, lanes = bits // 8, min(8 * VECTOR_BYTES // bits, width & -width)
-    step, z_step = width * size, 2 * width * size
+    step, twice = width * size, 2 * width * size
 
     @_compiled
-    def multiply(first, last, edge_offsets, neighbors, weights, face_offsets, sides, half, y, z, out):
+    def multiply(first, last, edge_offsets, neighbors, weights, face_offsets, sides, half, scale, y, z, out, change):
         near, at_weights, at_sides = neighbors.ctypes.data, weights.ctypes.data, sides.ctypes.data
+        change_step = 0 if len(change) == 1 else step
         for i in range(first, last):
             begin, end, begin_f, end_f = edge_offsets[i], edge_offsets[i + 1], face_offsets[i], face_offsets[i + 1]
             for c in range(0, step, lanes * size):
-                at_y, at_p, to = y.ctypes.data + c, z.ctypes.data + c, out.ctypes.data + i * step + c
+                at_y, at_p, to = y.ctypes.data + c, z.ctypes.data + c, out.ctypes.data + i * twice + c
                 _multiply(i, near, at_weights, begin, end, at_sides, begin_f, end_f, half.ctypes.data + i * size,
-                          at_y, step, at_p, at_p + step, z_step, to, lanes, bits)  # fmt: skip
+                          scale.ctypes.data + c, at_y, step, at_p, at_p + step, twice, to, to + step,
+                          change.ctypes.data + i * change_step + c, lanes, bits)  # fmt: skip
 
     return multiply
 
 
 @lru_cache
 def multiply_back(width: int, bits: int) -> Callable[..., None]:
-    """The gradients of y and z."""
+    """The gradients of y and z; that of the sums is `inner`, that of [y, ...] is `grad`."""
     size, lanes = bits // 8, min(8 * VECTOR_BYTES // bits, width & -width)
-    step, z_step = width * size, 2 * width * size
+    step, twice = width * size, 2 * width * size
 
     @_compiled
-    def multiply_back(first, last, edge_offsets, neighbors, weights, face_offsets, sides, grad, y, z, grad_y, grad_z):
+    def multiply_back(
+        first, last, edge_offsets, neighbors, weights, face_offsets, sides, inner, y, z, grad, grad_y, grad_z
+    ):
         near, at_weights, at_sides = neighbors.ctypes.data, weights.ctypes.data, sides.ctypes.data
         for i in range(first, last):
             begin, end, begin_f, end_f = edge_offsets[i], edge_offsets[i + 1], face_offsets[i], face_offsets[i + 1]
             for c in range(0, step, lanes * size):
-                at_grad, at_y, at_p = grad.ctypes.data + c, y.ctypes.data + c, z.ctypes.data + c
-                to_y, to_p = grad_y.ctypes.data + i * step + c, grad_z.ctypes.data + i * z_step + c
-                _multiply_back(i, near, at_weights, begin, end, at_sides, begin_f, end_f, at_grad, at_y, step,
-                               at_p, at_p + step, z_step, to_y, to_p, to_p + step, lanes, bits)  # fmt: skip
+                at_inner, at_y, at_p = inner.ctypes.data + c, y.ctypes.data + c, z.ctypes.data + c
+                own, to_y = grad.ctypes.data + i * twice + c, grad_y.ctypes.data + i * step + c
+                to_p = grad_z.ctypes.data + i * twice + c
+                _multiply_back(i, near, at_weights, begin, end, at_sides, begin_f, end_f, at_inner, at_y, step,
+                               at_p, at_p + step, twice, own, to_y, to_p, to_p + step, lanes, bits)  # fmt: skip
 
     return multiply_back

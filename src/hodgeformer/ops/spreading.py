@@ -29,6 +29,7 @@ from hodgeformer.ops.rows import (
     repeated_indices,
     repeated_offsets,
     run_compiled,
+    run_rows,
 )
 
 
@@ -136,17 +137,19 @@ class Rings(TensorFields):
         )
 
 
-def derivative_product(y: Float[Tensor, "n d"], z: Float[Tensor, "n 2 d"], rings: Rings) -> Float[Tensor, "n d"]:
-    """<dy, dp> + dy ^ dq at vertices, with p = z[:, 0] and q = z[:, 1].
+def with_products(
+    y: Float[Tensor, "n d"], z: Float[Tensor, "n 2 d"], scale: Float[Tensor, " d"], rings: Rings
+) -> Float[Tensor, "n 2*d"]:
+    """[y, tanh(scale (<dy, dp> + dy ^ dq))] at vertices, with p = z[:, 0] and q = z[:, 1].
 
     The inner product at vertex i is 1 / (2 m_i) times the sum over neighbors j of w_ij (y_j - y_i) (p_j - p_i). The
     wedge is 1 / (6 m_i) times the sum over faces (i, a, b) of det(y_a - y_i, q_b - q_i; ...): half the determinant is
     the integral over a face, of which a vertex gets a third. It turns with the winding.
     """
     if not compiled_for(y):
-        return reference_derivative_product(y, z, rings)
+        return torch.cat([y, torch.tanh(scale * reference_derivative_product(y, z, rings))], dim=1)
     lists = (rings.edge_offsets, rings.neighbors, rings.weights.to(y), rings.face_offsets, rings.sides)
-    return _DerivativeProduct.of(y, z, rings.inverse_masses.to(y) / 2, lists)
+    return _WithProducts.of(y, z, scale, rings.inverse_masses.to(y) / 2, lists)
 
 
 def reference_derivative_product(y: Tensor, z: Tensor, rings: Rings) -> Tensor:
@@ -164,21 +167,37 @@ def _owners(offsets: Tensor, total: int) -> Tensor:
     return torch.repeat_interleave(vertices, offsets.diff(), output_size=total)
 
 
-class _DerivativeProduct(TensorFunction):
+class _WithProducts(TensorFunction):
     @staticmethod
-    def forward(ctx: Any, y: Tensor, z: Tensor, half: Tensor, lists: tuple[Tensor, ...]) -> Tensor:
+    def forward(ctx: Any, y: Tensor, z: Tensor, scale: Tensor, half: Tensor, lists: tuple[Tensor, ...]) -> Tensor:
         y, z = y.contiguous(), z.contiguous()
-        ctx.save_for_backward(y, z, half)
-        ctx.lists, out = lists, torch.empty_like(y)
-        kernel = kernels("spreading").multiply(y.shape[1], 8 * y.element_size())
-        run_compiled(kernel, len(y), *lists, half, y, z, out)
+        (n, d), kept = y.shape, any(ctx.needs_input_grad)
+        out, change = y.new_empty(n, 2 * d), y.new_empty(n if kept else 1, d)
+        kernel = kernels("spreading").multiply(d, 8 * y.element_size())
+        run_compiled(kernel, n, *lists, half, scale, y, z, out, change)
+        ctx.save_for_backward(y, z, scale, half, out, change)
+        ctx.lists = lists
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        y, z, half = ctx.saved_tensors
-        scaled, grad_y, grad_z = grad * half[:, None], torch.empty_like(y), torch.empty_like(z)
-        kernel = kernels("spreading").multiply_back(y.shape[1], 8 * y.element_size())
-        run_compiled(kernel, len(y), *ctx.lists, scaled, y, z, grad_y, grad_z)
-        return grad_y, grad_z, None, None
+        y, z, scale, half, out, change = ctx.saved_tensors
+        grad, d = grad.contiguous(), y.shape[1]
+        inner, grad_scale, grad_y, grad_z = *(torch.empty_like(y) for _ in range(3)), torch.empty_like(z)
+        run_rows(_through_tanh, len(y), grad, out, change, half, scale, inner, grad_scale)
+        kernel = kernels("spreading").multiply_back(d, 8 * y.element_size())
+        run_compiled(kernel, len(y), *ctx.lists, inner, y, z, grad, grad_y, grad_z)
+        return grad_y, grad_z, grad_scale.sum(0), None, None
+
+
+def _through_tanh(first, last, grad, out, change, half, scale, inner, along):  # type: ignore[no-untyped-def]
+    """The gradients of the sums, and of the scale, row by row."""
+    one = grad.dtype.type(1)
+    d = len(scale)
+    for i in range(first, last):
+        for c in range(d):
+            bounded = out[i, d + c]
+            through = grad[i, d + c] * (one - bounded * bounded)
+            along[i, c] = through * change[i, c]
+            inner[i, c] = through * scale[c] * half[i]
