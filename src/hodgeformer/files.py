@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import hashlib
 import os
 import re
 import secrets
+import shutil
 import stat
 import sys
 import tempfile
@@ -146,7 +148,8 @@ def keep_compiled_code(package: Path) -> None:
     """Give numba a place for what it compiles where neither the installation nor the home can be written.
 
     Containers and services are like that, and numba then refuses to compile at all. A folder of temporary files is
-    taken that nobody else can write; without one, every process compiles anew.
+    taken that nobody else can write, and begins with what lies compiled beside the package; without one, every process
+    compiles anew.
     """
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     if os.name != "posix" or "NUMBA_CACHE_DIR" in os.environ or _can_write(package / "mesh") or _can_write(caches):
@@ -157,6 +160,7 @@ def keep_compiled_code(package: Path) -> None:
         held = folder.lstat()
         if not stat.S_ISDIR(held.st_mode) or held.st_uid != os.getuid() or held.st_mode & 0o077:
             raise PermissionError(f"{folder} belongs to somebody else")
+        _copy_compiled(package, folder)
     except OSError:
         from numba.core.dispatcher import Dispatcher
 
@@ -172,6 +176,20 @@ def keep_compiled_code(package: Path) -> None:
         "NUMBA_CACHE_DIR says",
         stacklevel=2,
     )
+
+
+def _copy_compiled(package: Path, folder: Path) -> None:
+    """What numba keeps beside the modules of a package, to where it looks for it when it is told a folder."""
+    for module in {path.parent.parent for path in package.rglob("__pycache__/*.nbi")}:
+        place = folder / f"{module.name}_{hashlib.sha1(str(module).encode(), usedforsecurity=False).hexdigest()}"
+        if not place.exists():
+            draft = Path(tempfile.mkdtemp(dir=folder))
+            for path in (module / "__pycache__").glob("*.nb[ci]"):
+                shutil.copyfile(path, draft / path.name)
+            try:
+                draft.rename(place)
+            except OSError:  # another process was first
+                shutil.rmtree(draft)
 
 
 def _can_write(folder: Path) -> bool:
