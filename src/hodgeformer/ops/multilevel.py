@@ -70,7 +70,10 @@ class Multilevel(TensorFields):
         shares = min(torch.get_num_threads(), n_groups)  # one each: what a thread works with is fetched once
 
         def work(first: int, last: int) -> None:
-            _solve(n_groups * first // shares, n_groups * last // shares, given, out, *arrays)
+            # By NumPy, which asks for large pages: fresh small ones would cost a twelfth of the time.
+            n, n_unknowns = len(given), int(self.starts[-1])
+            space = [np.empty((rows, WIDTH), np.float32) for rows in (2 * n_unknowns, n, n, n)]
+            _solve(n_groups * first // shares, n_groups * last // shares, given, out, *space, *arrays)
 
         for_row_ranges(work, shares, n_threads=shares, min_rows=1)
         return torch.from_numpy(out.reshape(right.shape)).to(right)
@@ -259,12 +262,10 @@ def _conjugate_gradients(starts, matrix, down, times, coarsest, values, x, p, q)
 
 @_compiled
 def _solve(
-    first, last, right, out, times, starts, numbers, masses, begins, uppers, turns, columns, weights,
+    first, last, right, out, values, x, p, q, times, starts, numbers, masses, begins, uppers, turns, columns, weights,
     down_offsets, down_columns, down_weights, order, offsets, rows, factor, pivots,
 ):  # fmt: skip
     n, total, width = starts[1], starts[-1], right.shape[1]
-    values, x = np.zeros((2 * total, WIDTH), np.float32), np.empty((n, WIDTH), np.float32)
-    p, q = np.empty((n, WIDTH), np.float32), np.empty((n, WIDTH), np.float32)
     matrix, down = (masses, begins, uppers, turns, columns, weights), (down_offsets, down_columns, down_weights)
     for begin in range(first * WIDTH, min(last * WIDTH, width), WIDTH):
         end = min(begin + WIDTH, width)
