@@ -85,6 +85,20 @@ def test_company_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(together, alone)
 
 
+def test_a_column_depends_neither_on_others_nor_on_threads() -> None:
+    mesh = icosphere(3)
+    factor = surface_of(mesh).factor
+    x = torch.randn(mesh.n_vertices, N_TIMES, 20)
+    x[..., ::2] = x[:1, :, ::2]  # solved sooner than the others
+    whole, n_threads = spread(x, factor), torch.get_num_threads()
+    assert torch.equal(whole[..., 3:8], spread(x[..., 3:8].contiguous(), factor))
+    torch.set_num_threads(n_threads + 1)
+    try:
+        assert torch.equal(whole, spread(x, factor))
+    finally:
+        torch.set_num_threads(n_threads)
+
+
 def test_gradients_are_the_same_solve() -> None:
     mesh = icosphere(3)
     factor = surface_of(mesh).factor

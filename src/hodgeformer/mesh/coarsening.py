@@ -1,84 +1,101 @@
 """The Laplacian of a large surface on fewer and fewer unknowns, for solving without elimination.
 
-Vertices that lean on each other form aggregates of about seven, in the canonical order. A value of an aggregate is
-spread to its vertices and those around it by one step of smoothing, and the coarse Laplacian is the fine one applied
-to what was spread so. Only weights are read: any soup has them, and nothing asks for positions or for a manifold.
+Vertices that lean on each other form aggregates of about seven, in an order that grows ring by ring. A value of an
+aggregate is spread to its vertices and those around it by one step of smoothing, and the coarse Laplacian is the fine
+one applied to what was spread so. Only weights are read: any soup has them, and nothing asks for positions or for a
+manifold.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array, diags_array, tril
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from hodgeformer.mesh.elimination import Laplacian
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
-EXACT = 50_000
-"""Vertices up to which a surface is eliminated; elimination grows like their number to the power 1.6."""
-_COARSEST = 2048  # unknowns: so few are eliminated at once
+EXACT = 10_000
+"""Vertices up to which a surface is eliminated: from there on levels take less time, for four frames from 5,000 on."""
+_COARSEST = 128  # unknowns: so few are eliminated at once
 _STRONG = 0.25  # of the largest weight at a vertex
 _DAMPING = 2 / 3
 
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Rows of M + t L on all levels but the coarsest, and how values get from one level to the next.
+    """Rows of M + t L on all levels but the coarsest, and how they hang together.
 
-    Unknowns of all levels are counted through, N of them: those of level l are starts[l]:starts[l + 1]. Places of x are
-    0:N, of right sides N:2N, of residuals 2N:3N. Row i reads entries begins[i]:owns[i] + 1 of `columns` and `weights`:
-    neighbors before it, its right side (the last one before middles[i]), neighbors after it, itself (at owns[i]).
-    Row i takes values of the next coarser level by up_offsets[i]:up_offsets[i + 1], itself last; row i of level one and
-    beyond takes residuals of the next finer one by down_offsets[i - n]:down_offsets[i - n + 1].
+    Unknowns of all levels are counted through, N of them: those of level l are starts[l]:starts[l + 1]; vertex i is
+    unknown numbers[i]. Places of values are 0:N, of right sides N:2N.
+
+    A sweep over a level, then back, with a correction from the next coarser one between them, needs of the smoothing S
+    only L S, L being the weights to neighbors before a row: what the sweep leaves over is t L^T times its result. So
+    row i reads these entries of `columns` and `weights`: from begins[i] on L S, to values of the coarser level, from
+    uppers[i] neighbors after it, at turns[i] itself, with the sum of its weights taken away, and then neighbors before
+    it. Row i of level one and beyond takes its right side from the next finer one by down_offsets[i - n] and following.
     """
 
     starts: IntArray
+    numbers: IntArray
     masses: FloatArray
     begins: IntArray
-    middles: IntArray
-    owns: IntArray
+    uppers: IntArray
+    turns: IntArray
     columns: NDArray[np.int32]
     weights: FloatArray
-    up_offsets: IntArray
-    up_columns: NDArray[np.int32]
-    up_shares: FloatArray
     down_offsets: IntArray
     down_columns: NDArray[np.int32]
-    down_shares: FloatArray
+    down_weights: FloatArray
 
 
 def coarsened(laplacian: Laplacian) -> tuple[Levels, Laplacian]:
     """All levels, and the coarsest Laplacian, which is small enough to be eliminated."""
-    levels, spreads = [laplacian], []
+    numbers, first = _ring_by_ring(laplacian)
+    levels, lower_spreads = [first], []
     while len(levels[-1].masses) > _COARSEST:
-        spreads.append(_spread(levels[-1]))
-        levels.append(_galerkin(levels[-1], spreads[-1]))
+        spread = _spread(levels[-1])
+        lower_spreads.append(csr_array(tril(_matrix(levels[-1])) @ spread))
+        levels.append(_galerkin(levels[-1], spread, lower_spreads[-1]))
     starts = np.array([0, *accumulate(len(level.masses) for level in levels)])
-    fine, total = levels[:-1], int(starts[-1])
-    rows = [_rows(a.offsets, a.neighbors, a.weights, start, total) for a, start in zip(fine, starts, strict=False)]
-    firsts = [0, *accumulate(len(columns) for *_, columns, _ in rows)]
-    begins, middles, owns = (
-        np.concatenate([row[part] + first for row, first in zip(rows, firsts, strict=False)]) for part in range(3)
-    )
-    up = [_with_own(spread, starts[i], starts[i + 1]) for i, spread in enumerate(spreads)]
-    transposed = [csr_array(spread.T) for spread in spreads]
-    down = [(a.indptr, a.indices + 2 * total + starts[i], a.data) for i, a in enumerate(transposed)]
+    rows = [
+        _rows(a.offsets, a.neighbors, a.weights, q.indptr, q.indices, q.data, start)
+        for a, q, start in zip(levels, lower_spreads, starts, strict=False)
+    ]
+    parts = [list(part) for part in zip(*rows, strict=True)]
+    begins, uppers, turns = _joined(*parts[:3])
+    down = [csr_array(q.T) for q in lower_spreads]
+    (down_offsets,) = _joined([a.indptr for a in down])
     return Levels(
         starts,
-        np.concatenate([level.masses for level in fine]),
+        numbers,
+        np.concatenate([level.masses for level in levels[:-1]]),
         begins,
-        middles,
-        owns,
-        np.concatenate([row[3] for row in rows]),
-        np.concatenate([row[4] for row in rows]),
-        *_joined(up),
-        *_joined(down),
+        uppers,
+        turns,
+        np.concatenate(parts[3]),
+        np.concatenate(parts[4]),
+        down_offsets,
+        np.concatenate([a.indices + start for a, start in zip(down, starts, strict=False)], dtype=np.int32),
+        np.concatenate([a.data for a in down]),
     ), levels[-1]
+
+
+def _ring_by_ring(laplacian: Laplacian) -> tuple[IntArray, Laplacian]:
+    """The number of each vertex in an order whose neighbors are at most a ring apart, and the Laplacian in that order.
+
+    Sweeps through memory then find what they read in the cache, and along the rings they carry values further.
+    """
+    places = reverse_cuthill_mckee(_matrix(laplacian), symmetric_mode=True)
+    numbers = np.empty(len(places), np.int64)
+    numbers[places] = np.arange(len(places))
+    lists = _renumbered(places, numbers, laplacian.offsets, laplacian.neighbors, laplacian.weights)
+    return numbers, Laplacian(laplacian.masses[places], laplacian.edge_weights, *lists)
 
 
 def _spread(laplacian: Laplacian) -> csr_array:
@@ -93,15 +110,15 @@ def _spread(laplacian: Laplacian) -> csr_array:
     return csr_array((1 - _DAMPING) * plain + means)
 
 
-def _galerkin(laplacian: Laplacian, spread: csr_array) -> Laplacian:
+def _galerkin(laplacian: Laplacian, spread: csr_array, lower_spread: csr_array) -> Laplacian:
     """S^T L S, and the masses S^T m, so that integrals stay what they are."""
-    weights = _matrix(laplacian)
-    total = np.asarray(weights.sum(axis=1))
-    coarse = csr_array(spread.T @ (diags_array(total) @ spread - weights @ spread))
+    total = np.asarray(_matrix(laplacian).sum(axis=1))
+    half = csr_array(spread.T) @ (lower_spread - diags_array(total / 2) @ spread)
+    coarse = csr_array(half + half.T)
     coarse.sort_indices()
     rows = np.repeat(np.arange(coarse.shape[0]), np.diff(coarse.indptr))
     apart = rows != coarse.indices
-    rows, columns, values = rows[apart], coarse.indices[apart].astype(np.int32), -coarse.data[apart]
+    rows, columns, values = rows[apart], coarse.indices[apart].astype(np.int32), coarse.data[apart]
     offsets = np.append(0, np.cumsum(np.bincount(rows, minlength=coarse.shape[0])))
     return Laplacian(spread.T @ laplacian.masses, values[rows < columns], offsets, columns, values)
 
@@ -111,18 +128,14 @@ def _matrix(laplacian: Laplacian) -> csr_array:
     return csr_array((laplacian.weights, laplacian.neighbors, laplacian.offsets), shape=(n, n))
 
 
-def _with_own(spread: csr_array, start: int, coarse_start: int) -> tuple[Any, Any, Any]:
-    """Offsets, columns and shares of the rows, each with its own unknown at the end."""
-    n, ends = spread.shape[0], spread.indptr[1:]
-    columns = np.insert(spread.indices + coarse_start, ends, start + np.arange(n))
-    return spread.indptr + np.arange(n + 1), columns, np.insert(spread.data, ends, 1.0)
-
-
-def _joined(lists: list[tuple[Any, Any, Any]]) -> tuple[IntArray, NDArray[np.int32], FloatArray]:
-    firsts = [0, *accumulate(len(columns) for _, columns, _ in lists)]
-    offsets = [part[:-1] + first for (part, _, _), first in zip(lists, firsts, strict=False)]
-    columns, shares = (np.concatenate([one[i] for one in lists]) for i in (1, 2))
-    return np.append(np.concatenate(offsets), firsts[-1]).astype(np.int64), columns.astype(np.int32), shares
+def _joined(offsets: list[IntArray], *others: list[IntArray]) -> list[IntArray]:
+    """Offsets of lists that follow each other, and what else counts their entries."""
+    firsts = [0, *accumulate(int(part[-1]) for part in offsets)]
+    joined = np.concatenate([part[:-1] + first for part, first in zip(offsets, firsts, strict=False)])
+    return [
+        np.append(joined, firsts[-1]),
+        *(np.concatenate([part + first for part, first in zip(other, firsts, strict=False)]) for other in others),
+    ]
 
 
 @njit(cache=True, nogil=True)
@@ -158,24 +171,54 @@ def _aggregates(offsets: IntArray, neighbors: NDArray[np.int32], weights: FloatA
 
 
 @njit(cache=True, nogil=True)
-def _rows(
-    offsets: IntArray, neighbors: NDArray[np.int32], weights: FloatArray, start: int, total: int
-) -> tuple[IntArray, IntArray, IntArray, NDArray[np.int32], FloatArray]:
-    """begins, middles, owns, columns and weights of one level, see `Levels`."""
-    n, place = len(offsets) - 1, 0
-    begins, middles, owns = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    columns, values = np.empty(len(neighbors) + 2 * n, np.int32), np.ones(len(neighbors) + 2 * n)
+def _renumbered(
+    places: NDArray[np.int32],
+    numbers: IntArray,
+    offsets: IntArray,
+    neighbors: NDArray[np.int32],
+    weights: FloatArray,
+) -> tuple[IntArray, NDArray[np.int32], FloatArray]:
+    n, place = len(places), 0
+    starts = np.zeros(n + 1, np.int64)
+    columns, values = np.empty_like(neighbors), np.empty_like(weights)
     for i in range(n):
-        begins[i] = place
-        for after in range(2):
-            for p in range(offsets[i], offsets[i + 1]):
-                if (neighbors[p] > i) == (after == 1):
-                    columns[place], values[place] = start + neighbors[p], weights[p]
-                    place += 1
-            columns[place] = start + i if after else start + i + total
+        for p in range(offsets[places[i]], offsets[places[i] + 1]):
+            columns[place], values[place] = numbers[neighbors[p]], weights[p]
             place += 1
-            if after:
-                owns[i] = place - 1
-            else:
-                middles[i] = place
-    return begins, middles, owns, columns, values
+        starts[i + 1] = place
+    return starts, columns, values
+
+
+@njit(cache=True, nogil=True)
+def _rows(
+    offsets: IntArray,
+    neighbors: NDArray[np.int32],
+    weights: FloatArray,
+    coarse_offsets: NDArray[np.int32],
+    coarse_columns: NDArray[np.int32],
+    coarse_weights: FloatArray,
+    start: int,
+) -> tuple[IntArray, IntArray, IntArray, NDArray[np.int32], FloatArray]:
+    """begins, uppers, turns, columns and weights of one level, see `Levels`."""
+    n, place = len(offsets) - 1, 0
+    begins, uppers, turns = np.zeros(n + 1, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    n_entries = len(neighbors) + len(coarse_columns) + n
+    columns, values = np.empty(n_entries, np.int32), np.empty(n_entries)
+    for i in range(n):
+        for p in range(coarse_offsets[i], coarse_offsets[i + 1]):
+            columns[place], values[place] = start + n + coarse_columns[p], coarse_weights[p]
+            place += 1
+        uppers[i], total = place, 0.0
+        for p in range(offsets[i], offsets[i + 1]):
+            total += float(np.float32(weights[p]))
+            if neighbors[p] > i:
+                columns[place], values[place] = start + neighbors[p], weights[p]
+                place += 1
+        columns[place], values[place], turns[i] = start + i, -total, place
+        place += 1
+        for p in range(offsets[i], offsets[i + 1]):
+            if neighbors[p] < i:
+                columns[place], values[place] = start + neighbors[p], weights[p]
+                place += 1
+        begins[i + 1] = place
+    return begins, uppers, turns, columns, values

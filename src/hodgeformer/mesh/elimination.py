@@ -45,7 +45,7 @@ class Laplacian:
         masses = masses / area if area > 0 else np.zeros(len(vertices))
         weights = _cotangents(vertices, faces, face_edges, len(edges))
         masses = np.maximum(masses, SMALLEST_MASS / len(vertices))
-        return cls(masses, weights, *_rows(edges, weights, len(vertices)))
+        return cls(masses, weights, *neighbor_lists(edges, weights, len(vertices)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +238,10 @@ def _cotangents(vertices: FloatArray, faces: IntArray, face_edges: IntArray, n_e
 
 
 @njit(cache=True, nogil=True)
-def _rows(edges: IntArray, weights: FloatArray, n_vertices: int) -> tuple[IntArray, NDArray[np.int32], FloatArray]:
+def neighbor_lists(
+    edges: IntArray, weights: FloatArray, n_vertices: int
+) -> tuple[IntArray, NDArray[np.int32], FloatArray]:
+    """Neighbors of vertex i, edge by edge: neighbors[offsets[i]:offsets[i + 1]], and the weights of these edges."""
     offsets = np.zeros(n_vertices + 1, dtype=np.int64)
     for e in range(len(edges)):
         offsets[edges[e, 0] + 1] += 1

@@ -13,9 +13,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hodgeformer.containers import PerElement
+from hodgeformer.mesh.elimination import neighbor_lists
 from hodgeformer.mesh.geometry import face_centers, face_vectors, norms, opposite_vertices, unit, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray
-from hodgeformer.mesh.topology import MeshComplex, incidence_lists
+from hodgeformer.mesh.topology import MeshComplex
+from hodgeformer.threads import for_row_ranges, thread_count
 
 FeatureGroup = Literal["coords", "normals", "areas", "distances"]
 GROUPS: tuple[FeatureGroup, ...] = ("coords", "normals", "areas", "distances")
@@ -32,6 +34,7 @@ a network that reads coordinates of size one beside them would take long to noti
 
 _BELT, _MOST_BELTS = 0.25, 1000  # of distances that are settled together, in mean edges; in the longest edge
 _NOWHERE = -2
+_WORTH_THREADS = 10_000  # vertices
 
 _WIDTHS: dict[FeatureGroup, PerElement[int]] = {
     "coords": PerElement(3, 12, 9),
@@ -91,23 +94,28 @@ class EdgeGraph:
     """Neighbors of vertex i: indices[offsets[i]:offsets[i + 1]], at `lengths`."""
 
     offsets: IntArray
-    indices: IntArray
+    indices: NDArray[np.int32]
     lengths: FloatArray
 
     @classmethod
     def from_edges(cls, vertices: FloatArray, edges: IntArray) -> EdgeGraph:
         """Edges are pairs of vertices, in any direction; it does no harm to name one twice."""
-        offsets, sides = incidence_lists(edges, len(vertices))
-        owners = np.repeat(np.arange(len(vertices)), np.diff(offsets))
         lengths = norms(vertices[edges[:, 1]] - vertices[edges[:, 0]])
-        return cls(offsets, edges[sides].sum(axis=1) - owners, lengths[sides])
+        return cls(*neighbor_lists(edges, lengths, len(vertices)))
 
     def spread_points(self, start: int, n_points: int) -> tuple[IntArray, FloatArray]:
         """Points as far from each other as can be, beginning with `start`, and the distances from each, (n, n_v).
 
         A part of the surface that no point reaches yet is infinitely far and comes next.
         """
-        return _spread(self.offsets, self.indices, self.lengths, start, n_points)
+        points, nearest = _spread(self.offsets, self.indices, self.lengths, start, n_points)
+        distances = np.empty((n_points, len(nearest)))
+
+        def walk(first: int, last: int) -> None:
+            _walks(self.offsets, self.indices, self.lengths, points[first:last], distances[first:last])
+
+        for_row_ranges(walk, n_points, n_threads=_n_threads(len(nearest)), min_rows=1)
+        return points, distances
 
 
 def distance_features(vertices: FloatArray, edges: IntArray, faces: IntArray) -> FloatArray:
@@ -126,64 +134,102 @@ def distance_features(vertices: FloatArray, edges: IntArray, faces: IntArray) ->
     double_areas = norms(face_vectors(vertices, faces))
     area = double_areas.sum() / 2
     shares = vertex_sums(double_areas[:, None] / 6, faces, len(vertices))[:, 0] / (area or 1.0)
-    summary = _summary(distances / np.sqrt(area or 1.0), shares, np.array(RADII))
+    unit, summary = np.sqrt(area or 1.0), np.zeros((len(vertices), N_DISTANCES))
+    weights, radii = _nearest_shares(distances, shares), np.array(RADII)
+
+    def summarize(first: int, last: int) -> None:
+        _summarize(distances[:, first:last], unit, weights, radii, summary[first:last])
+
+    for_row_ranges(summarize, len(vertices), n_threads=_n_threads(len(vertices)))
     return np.asarray((summary - TYPICAL) / SPREAD, np.float64)
 
 
-@njit(cache=True)
-def _summary(distances: FloatArray, shares: FloatArray, radii: FloatArray) -> FloatArray:
+def _n_threads(n_vertices: int) -> int:
+    return thread_count() if n_vertices > _WORTH_THREADS else 1
+
+
+@njit(cache=True, nogil=True)
+def _nearest_shares(distances: FloatArray, shares: FloatArray) -> FloatArray:
+    """The share of the surface that is nearest to each point."""
     n_points, n_vertices = distances.shape
+    least, nearest = distances[0].copy(), np.zeros(n_vertices, np.int64)
+    for i in range(1, n_points):
+        for j in range(n_vertices):
+            if distances[i, j] < least[j]:
+                least[j], nearest[j] = distances[i, j], i
     weights = np.zeros(n_points)
     for j in range(n_vertices):
-        weights[np.argmin(distances[:, j])] += shares[j]
-    out = np.zeros((n_vertices, 2 + len(radii)))
-    reached = np.zeros(n_vertices)
-    for i in range(n_points):
-        for j in range(n_vertices):
-            d, weight = distances[i, j], weights[i]
+        weights[nearest[j]] += shares[j]
+    return weights
+
+
+@njit(cache=True, nogil=True)
+def _summarize(distances: FloatArray, unit: float, weights: FloatArray, radii: FloatArray, out: FloatArray) -> None:
+    reached = np.zeros(len(out))
+    for i in range(len(weights)):
+        for j in range(len(out)):
+            d, weight = distances[i, j] / unit, weights[i]
             if d < np.inf:
                 reached[j] += weight
                 out[j, 0] += weight * d
                 out[j, 1] = max(out[j, 1], d)
                 for r in range(len(radii)):
                     out[j, 2 + r] += weight * np.exp(-((d / radii[r]) ** 2))
-    for j in range(n_vertices):
+    for j in range(len(out)):
         out[j, 0] /= reached[j] if reached[j] > 0 else 1.0
-    return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _spread(
-    offsets: IntArray, indices: IntArray, lengths: FloatArray, start: int, n_points: int
+    offsets: IntArray, indices: NDArray[np.int32], lengths: FloatArray, start: int, n_points: int
 ) -> tuple[IntArray, FloatArray]:
+    """The points, and the distance of each vertex to the nearest of them.
+
+    A walk from a point goes only as far as it is the nearest one: behind a vertex that another point is nearer to,
+    that point is nearer to everything, to the bit.
+    """
     n = len(offsets) - 1
-    points = np.empty(n_points, dtype=np.int64)
-    distances = np.empty((n_points, n))
-    nearest = np.full(n, np.inf)
+    points, nearest = np.empty(n_points, dtype=np.int64), np.full(n, np.inf)
+    per_belt, first, after, before = _belts(lengths, n)
+    point = start
+    for i in range(n_points):
+        points[i] = point
+        _walk(offsets, indices, lengths, point, per_belt, nearest, first, after, before)
+        farthest = -1.0
+        for j in range(n):
+            # Vertices without a face are no part of the surface.
+            if nearest[j] > farthest and offsets[j] < offsets[j + 1]:
+                farthest, point = nearest[j], j
+    return points, nearest
+
+
+@njit(cache=True, nogil=True)
+def _walks(
+    offsets: IntArray, indices: NDArray[np.int32], lengths: FloatArray, points: IntArray, distances: FloatArray
+) -> None:
+    """Distances from each of the points to all vertices."""
+    per_belt, first, after, before = _belts(lengths, len(offsets) - 1)
+    for i in range(len(points)):
+        distances[i] = np.inf
+        _walk(offsets, indices, lengths, points[i], per_belt, distances[i], first, after, before)
+
+
+@njit(cache=True, nogil=True)
+def _belts(lengths: FloatArray, n: int) -> tuple[float, NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """How many belts there are per length, the first vertex in each, and those after and before each vertex."""
     longest, mean = (lengths.max(), lengths.mean()) if len(lengths) else (0.0, 0.0)
     belt = max(_BELT * mean, longest / _MOST_BELTS)
     per_belt = 1 / belt if belt > 0 else 0.0
     n_belts = 4
     while n_belts < longest * per_belt + 2:
         n_belts *= 2
-    first, after, before = np.empty(n_belts, np.int32), np.empty(n, np.int32), np.full(n, _NOWHERE, np.int32)
-    point = start
-    for i in range(n_points):
-        points[i] = point
-        _walk(offsets, indices, lengths, point, per_belt, distances[i], first, after, before)
-        farthest = -1.0
-        for j in range(n):
-            nearest[j] = min(nearest[j], distances[i, j])
-            # Vertices without a face are no part of the surface.
-            if nearest[j] > farthest and offsets[j] < offsets[j + 1]:
-                farthest, point = nearest[j], j
-    return points, distances
+    return per_belt, np.empty(n_belts, np.int32), np.empty(n, np.int32), np.full(n, _NOWHERE, np.int32)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _walk(
     offsets: IntArray,
-    indices: IntArray,
+    indices: NDArray[np.int32],
     lengths: FloatArray,
     source: int,
     per_belt: float,
@@ -192,13 +238,12 @@ def _walk(
     after: NDArray[np.int32],
     before: NDArray[np.int32],
 ) -> None:
-    """Distances from one vertex, belt by belt.
+    """Distances from one vertex, belt by belt, where they are less than what `out` holds.
 
     The vertices that wait in a belt are a linked list, in any order; whoever comes nearer waits again. The end is what
     Dijkstra's would be, to the bit, for a third of the time: a heap puts into order what needs none. Lists of belts
     that are passed serve again.
     """
-    out[:] = np.inf
     first[:] = -1
     out[source] = 0.0
     first[0], after[source], before[source] = source, -1, -1
@@ -225,7 +270,7 @@ def _walk(
         belt += 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _leave(
     vertex: int, belt: int, first: NDArray[np.int32], after: NDArray[np.int32], before: NDArray[np.int32]
 ) -> None:

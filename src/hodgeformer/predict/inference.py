@@ -33,7 +33,7 @@ _UNLIMITED = 10**9
 _SHARE = 0.6  # of the free memory that a prediction may take
 _SMALL = 20_000  # faces: no estimate is needed for so few
 _WHOLE_BYTES = 1100  # per face, of a view and of the answer, beside their features and classes
-_SOLVER_SHARE = 1.15  # of the activations: measured at 262,144 vertices
+_SOLVER_SHARE = 1.25  # of the activations, with two threads: 1080 bytes per vertex in each while columns are solved
 _LEAST_ROOM = 2000  # faces: smaller patches would say little
 
 
