@@ -13,7 +13,7 @@ from hodgeformer.mesh.elimination import N_TIMES, TIMES
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.laplacians import LAPLACIANS
 from hodgeformer.ops.linear_attention import linear_attention
-from hodgeformer.ops.rows import FeedForward, linear, normalized, product
+from hodgeformer.ops.rows import FeedForward, by_chunks, linear, normalized, product
 from hodgeformer.ops.spreading import spread, with_products
 from hodgeformer.packed.topology import PackedComplex
 
@@ -108,7 +108,10 @@ class Block(nn.Module):
         normal = x.replace(**{kind: normalized(x[kind]) for kind in self.updated})
         change = self.attention(normal, topology)
         x = x.replace(**{kind: x[kind] + change[kind] for kind in self.updated})
-        return x.replace(**{kind: x[kind] + self.feed_forward[kind](normalized(x[kind])) for kind in self.updated})
+        return x.replace(**{kind: by_chunks(self._fed_forward(kind), x[kind]) for kind in self.updated})
+
+    def _fed_forward(self, kind: ElementKind) -> Callable[[Tensor], Tensor]:
+        return lambda rows: rows + self.feed_forward[kind](normalized(rows))
 
 
 class HodgeFormerBlock(Block):

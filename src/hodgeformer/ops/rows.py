@@ -27,6 +27,8 @@ from hodgeformer.containers import PerElement
 from hodgeformer.threads import for_row_ranges
 
 EPSILON = 1e-5
+CHUNK = 4096
+"""Rows that fit into a second-level cache with what is computed of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,6 +224,22 @@ def product(
     """
     result = functional.linear(x, weight, bias)
     return result.to(x.dtype) if x.device.type == "cpu" else result
+
+
+def by_chunks(rows_to_rows: Callable[[Tensor], Tensor], x: Float[Tensor, "n d"]) -> Float[Tensor, "n d_out"]:
+    """rows_to_rows(x); where nothing is kept for a backward pass, a chunk of rows at a time.
+
+    What happens to a chunk happens in the cache and in memory that the one before has used; a million rows would fetch
+    new pages for every step of it.
+    """
+    if torch.is_grad_enabled() or len(x) <= CHUNK or torch.compiler.is_compiling():
+        return rows_to_rows(x)
+    parts = x.split(CHUNK)
+    first = rows_to_rows(parts[0])
+    out = first.new_empty(len(x), first.shape[1])
+    for number, to in enumerate(out.split(CHUNK)):
+        to.copy_(rows_to_rows(parts[number]) if number else first)
+    return out
 
 
 class Linear(nn.Linear):
