@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from numba import njit
 
 from hodgeformer.errors import MeshError
-from hodgeformer.mesh.geometry import face_centers, face_vectors, norms
+from hodgeformer.mesh.geometry import centroid, face_centers, face_vector, face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 PoseName = Literal["file", "frame", "frame_average"]
@@ -53,22 +54,35 @@ def principal_axes(vertices: FloatArray, faces: IntArray, frame: int = 0) -> Flo
     Moments are integrals over the surface, so the frame does not depend on how finely parts are meshed. In frame 0
     the first two axes point to where the surface reaches farther (positive third moment).
     """
-    weights = norms(face_vectors(vertices, faces))
-    if weights.sum() == 0:
-        weights = np.ones(len(faces))
-    weights = weights / weights.sum()
-    centered = vertices - weights @ face_centers(vertices, faces)
-    corners = centered[faces]
-    # Over a triangle, the integral of x xᵀ is area / 12 (sum of corner xᵢ xᵢᵀ + s sᵀ), s the sum of its corners.
-    sums = corners.sum(axis=1)
-    moment = np.einsum("f,fci,fcj->ij", weights, corners, corners) + np.einsum("f,fi,fj->ij", weights, sums, sums)
+    center, moment, weights = _moments(vertices, faces)
     _, axes = np.linalg.eigh(moment)
     axes = axes[:, ::-1]
-    along = face_centers(centered, faces) @ axes[:, :2]
+    along = (face_centers(vertices, faces) - center) @ axes[:, :2]
     skew = weights @ (along * along * along)  # a power would be computed by logarithms
-    signs = np.where(skew < 0, -1.0, 1.0) * _SIGNS[frame]
-    first, second = axes[:, 0] * signs[0], axes[:, 1] * signs[1]
-    return np.stack([first, second, np.cross(first, second)], axis=1)
+    (x, y, z), (u, v, w) = (axes[:, :2] * np.where(skew < 0, -1.0, 1.0) * _SIGNS[frame]).T.tolist()
+    return np.array([[x, u, y * w - z * v], [y, v, z * u - x * w], [z, w, x * v - y * u]])
+
+
+@njit(cache=True, nogil=True)
+def _moments(vertices: FloatArray, faces: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The center of the surface, the second moments about it, and how much each face counts.
+
+    Over a triangle, the integral of x xᵀ is area / 12 (sum of corner xᵢ xᵢᵀ + s sᵀ), s the sum of its corners.
+    """
+    area, center = centroid(vertices, faces)
+    moment, weights, corners = np.zeros((3, 3)), np.empty(len(faces)), np.empty((4, 3))
+    for f in range(len(faces)):
+        x, y, z = face_vector(vertices, faces[f])
+        weights[f] = np.sqrt(x * x + y * y + z * z) / (2 * area) if area > 0 else 1 / len(faces)
+        corners[3] = 0.0
+        for corner in range(3):
+            corners[corner] = vertices[faces[f, corner]] - center
+            corners[3] += corners[corner]
+        for i in range(3):
+            for j in range(3):
+                for corner in range(4):
+                    moment[i, j] += weights[f] * corners[corner, i] * corners[corner, j]
+    return center, moment, weights
 
 
 def asymmetry(vertices: FloatArray, faces: IntArray) -> float:
