@@ -16,7 +16,6 @@ from torch import Tensor
 from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement, SparsityPattern, Transposed
 from hodgeformer.errors import BatchError
 from hodgeformer.mesh.prepare import PreparedMesh
-from hodgeformer.ops.incidence import Incidence, curl, gradient
 from hodgeformer.ops.rows import TensorFields
 from hodgeformer.packed.metric import concatenated, joined_offsets
 from hodgeformer.packed.topology import PackedComplex
@@ -95,21 +94,17 @@ def pack(meshes: Sequence[PreparedMesh], *, transpose: bool = False) -> Batch:
 
 def _pack_topology(meshes: Sequence[PreparedMesh], starts: PerElement[list[int]], transpose: bool) -> PackedComplex:
     def shifted(array: Callable[[PreparedMesh], Array], kind: ElementKind) -> Tensor:
-        return _tensor(concatenated([array(mesh) for mesh in meshes], starts[kind]), torch.int64)
+        return _tensor(concatenated([array(mesh) for mesh in meshes], starts[kind]), torch.int32)
 
-    n = starts.map(lambda numbers: numbers[-1])
-    ends = shifted(lambda mesh: mesh.topology.edges, "v")
-    corners = shifted(lambda mesh: mesh.topology.faces, "v")
-    sides = shifted(lambda mesh: mesh.topology.face_edges, "e")
-    side_signs = _tensor(np.concatenate([mesh.topology.face_signs for mesh in meshes]), torch.int8)
     return PackedComplex(
-        n=n,
+        n=starts.map(lambda numbers: numbers[-1]),
         offsets=starts.map(torch.tensor),
         patterns=PerElement.build(lambda kind: _pack_patterns(meshes, kind, starts[kind], transpose)),
         positions=_tensor(np.concatenate([mesh.positions for mesh in meshes]), torch.float32),
-        gradient=gradient(ends, n.v),
-        curl=curl(sides, side_signs, n.e),
-        face_corners=Incidence.from_rows(corners, torch.ones_like(side_signs), n.v),
+        edges=shifted(lambda mesh: mesh.topology.edges, "v"),
+        faces=shifted(lambda mesh: mesh.topology.faces, "v"),
+        face_edges=shifted(lambda mesh: mesh.topology.face_edges, "e"),
+        face_signs=_tensor(np.concatenate([mesh.topology.face_signs for mesh in meshes]), torch.int8),
     )
 
 
