@@ -92,27 +92,35 @@ def deformed(
 ) -> tuple[Mesh, NDArray[Any]]:
     """The mesh in another shape, before its pose is taken, and its target.
 
-    Every draw is made whether it is used or not, so that one setting does not change the draws of another.
+    Every change has a stream of its own, so that one setting does not change the draws of another.
     """
-    bends, warps, slides, noise = rng.spawn(4)
+    stream = np.random.default_rng
+    bends, warps, slides, noises = _seeds_below(rng, 4)
     swells, cuts, grows = slides.spawn(3)
-    vertices = mesh.vertices
+    vertices, faces = mesh.vertices, mesh.faces
     if config.bend:
-        vertices = bend(vertices, mesh.faces, config.bend, config.joints, bends)
+        vertices = bend(vertices, faces, config.bend, config.joints, stream(bends))
     if config.grow:
-        vertices = grow(vertices, mesh.faces, config.grow, config.joints, grows)
+        vertices = grow(vertices, faces, config.grow, config.joints, stream(grows))
     if config.warp:
-        vertices = warp(vertices, config.warp, warps)
+        vertices = warp(vertices, config.warp, stream(warps))
     if config.swell:
-        vertices = swell(vertices, mesh.faces, config.swell, swells)
+        vertices = swell(vertices, faces, config.swell, stream(swells))
     if config.slide:
-        vertices = slide_along_edges(vertices, mesh.faces, config.slide, slides, back=config.slide_back)
+        vertices = slide_along_edges(vertices, faces, config.slide, stream(slides), back=config.slide_back)
     if config.noise:
-        vertices = add_noise(vertices, mesh.faces, noise.uniform(0, config.noise), noise)
+        noise = stream(noises)
+        vertices = add_noise(vertices, faces, noise.uniform(0, config.noise), noise)
     mesh = mesh.with_vertices(vertices)
-    if config.cut and cuts.random() < config.cut_chance:
-        return _cut(mesh, target, beyond_plane(vertices, mesh.faces, config.cut, cuts), kind)
+    if config.cut and (cut := stream(cuts)).random() < config.cut_chance:
+        return _cut(mesh, target, beyond_plane(vertices, faces, config.cut, cut), kind)
     return mesh, target
+
+
+def _seeds_below(rng: np.random.Generator, n: int) -> list[np.random.SeedSequence]:
+    """The seeds of rng.spawn(n); a stream costs as much as some changes, and many a setting is zero."""
+    seed: Any = rng.bit_generator.seed_seq
+    return list(seed.spawn(n))
 
 
 def _cut(
@@ -143,16 +151,17 @@ def augmented(
     swapped: IntArray | None = None,
 ) -> tuple[Mesh, NDArray[Any]]:
     """A mesh seen otherwise and its target; `kind` is the element kind of the target, None for the whole mesh."""
-    scales, mirror, turn = rng.spawn(3)
+    stream = np.random.default_rng
+    scales, mirrors, turns = _seeds_below(rng, 3)
     vertices, faces = mesh.vertices, mesh.faces
     if config.scale:
-        vertices = vertices * scales.uniform(1 - config.scale, 1 + config.scale, 3)
-    if config.mirror and mirror.random() < config.mirror:
+        vertices = vertices * stream(scales).uniform(1 - config.scale, 1 + config.scale, 3)
+    if config.mirror and stream(mirrors).random() < config.mirror:
         vertices = vertices * np.where(np.arange(3) == "xyz".index(config.mirror_axis), -1.0, 1.0)
         faces = faces[:, [0, 2, 1]]
         target = target if swapped is None else swapped[target]
         target = target[mirrored_edge_order(mesh)] if kind == "e" else target
-    vertices = vertices @ _rotation(config, turn).T
+    vertices = vertices @ _rotation(config, stream(turns)).T
     return replace(mesh, vertices=vertices, faces=faces), target
 
 
@@ -267,7 +276,7 @@ def _from_tips(vertices: FloatArray, faces: IntArray, n_parts: int, rng: np.rand
     """
     graph = EdgeGraph.from_edges(vertices, unique_edges(faces, len(vertices)))
     tips = graph.spread_points(int(rng.integers(len(vertices))), 1 + _TIPS)[1][1:]
-    return rng.permutation(tips)[:n_parts]
+    return tips[rng.permutation(_TIPS)[:n_parts]]
 
 
 @njit(cache=True, nogil=True)

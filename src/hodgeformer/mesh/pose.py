@@ -65,23 +65,24 @@ def principal_axes(vertices: FloatArray, faces: IntArray, frame: int = 0) -> Flo
 
 @njit(cache=True, nogil=True)
 def _moments(vertices: FloatArray, faces: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The center of the surface, the second moments about it, and how much each face counts.
+    """The center of the surface, the second moments about it (lower half), and how much each face counts.
 
     Over a triangle, the integral of x xᵀ is area / 12 (sum of corner xᵢ xᵢᵀ + s sᵀ), s the sum of its corners.
     """
     area, center = centroid(vertices, faces)
-    moment, weights, corners = np.zeros((3, 3)), np.empty(len(faces)), np.empty((4, 3))
+    moment, weights, points = np.zeros((3, 3)), np.empty(len(faces)), np.empty((4, 3))
     for f in range(len(faces)):
         x, y, z = face_vector(vertices, faces[f])
         weights[f] = np.sqrt(x * x + y * y + z * z) / (2 * area) if area > 0 else 1 / len(faces)
-        corners[3] = 0.0
-        for corner in range(3):
-            corners[corner] = vertices[faces[f, corner]] - center
-            corners[3] += corners[corner]
+        for axis in range(3):
+            points[3, axis] = 0.0
+            for corner in range(3):
+                points[corner, axis] = vertices[faces[f, corner], axis] - center[axis]
+                points[3, axis] += points[corner, axis]
         for i in range(3):
-            for j in range(3):
-                for corner in range(4):
-                    moment[i, j] += weights[f] * corners[corner, i] * corners[corner, j]
+            for j in range(i + 1):
+                for point in range(4):
+                    moment[i, j] += weights[f] * points[point, i] * points[point, j]
     return center, moment, weights
 
 

@@ -155,9 +155,10 @@ def prepare(
     if not kept.size:
         raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")
     faces = mesh.faces[kept]
+    vertices = _moderate(mesh.vertices, faces)
     if config.winding == "outward":
-        faces = outward(_moderate(mesh.vertices, faces), faces)
-    vertices, faces, order_v, face_order = _canonical(mesh, faces, config, frame)
+        faces = outward(vertices, faces)
+    vertices, faces, order_v, face_order = _canonical(vertices, faces, config, frame)
     vertices = to_size(vertices, faces, config.size)
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
     order_f = kept[face_order]
@@ -203,14 +204,13 @@ def to_size(vertices: FloatArray, faces: IntArray, size: SizeName) -> FloatArray
 
 
 def _canonical(
-    mesh: Mesh, faces: IntArray, config: PrepareConfig, frame: int
+    vertices: FloatArray, faces: IntArray, config: PrepareConfig, frame: int
 ) -> tuple[FloatArray, IntArray, IntArray, IntArray]:
     """Vertices and faces in canonical order, and the two orders that lead there.
 
     Every sum is taken in an order that does not depend on the file; else rounding would. That is why a frame, whose
     moments are sums, needs an order before it and another one after it.
     """
-    vertices = _moderate(mesh.vertices, faces)
     order_v, face_order = np.arange(len(vertices)), np.arange(len(faces))
     poses: tuple[PoseName, ...] = ("file",) if config.pose == "file" else ("file", config.pose)
     for pose in poses:
@@ -226,9 +226,19 @@ def _moderate(vertices: FloatArray, faces: IntArray) -> FloatArray:
 
     The coordinates of the surface decide; a vertex that no face uses may be anywhere and is brought within reach.
     """
-    _, exponent = np.frexp(np.abs(vertices[faces]).max())
+    _, exponent = np.frexp(_largest(vertices, faces))
     reach = np.ldexp(1.0, min(int(exponent) + _REACH, 1023))
     return np.ldexp(np.clip(vertices, -reach, reach), -int(exponent))
+
+
+@njit(cache=True, nogil=True)
+def _largest(vertices: FloatArray, faces: IntArray) -> float:
+    largest = 0.0
+    for f in range(len(faces)):
+        for corner in faces[f]:
+            for axis in range(3):
+                largest = max(largest, abs(vertices[corner, axis]))
+    return largest
 
 
 @njit(cache=True, nogil=True)

@@ -13,7 +13,7 @@ from jaxtyping import Float, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement, SparsityPattern, Transposed
+from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement, SparsityPattern
 from hodgeformer.errors import BatchError
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.ops.rows import TensorFields
@@ -112,19 +112,13 @@ def _pack_patterns(
     meshes: Sequence[PreparedMesh], kind: ElementKind, starts: list[int], transpose: bool
 ) -> SparsityPattern[Tensor]:
     patterns = [mesh.patterns[kind] for mesh in meshes]
-    entries = [0, *accumulate(pattern.nnz for pattern in patterns)]
     packed = SparsityPattern.from_csr(
-        _tensor(joined_offsets([pattern.offsets for pattern in patterns]), torch.int64),
-        _tensor(concatenated([pattern.indices for pattern in patterns], starts), torch.int32),
+        joined_offsets([pattern.offsets for pattern in patterns]),
+        concatenated([pattern.indices for pattern in patterns], starts),
     )
-    if transpose or all("transposed" in pattern.__dict__ for pattern in patterns):
-        columns = [pattern.transposed for pattern in patterns]
-        packed.__dict__["transposed"] = Transposed(  # the slot of the cached property
-            offsets=_tensor(joined_offsets([column.offsets for column in columns]), torch.int64),
-            rows=_tensor(concatenated([column.rows for column in columns], starts), torch.int32),
-            entries=_tensor(concatenated([column.entries for column in columns], entries), torch.int64),
-        )
-    return packed
+    if transpose:
+        _ = packed.transposed  # which goes along
+    return packed.map(torch.from_numpy)
 
 
 def _pack_features(meshes: Sequence[PreparedMesh], kind: ElementKind) -> Tensor:
