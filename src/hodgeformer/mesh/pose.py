@@ -54,26 +54,45 @@ def principal_axes(vertices: FloatArray, faces: IntArray, frame: int = 0) -> Flo
     Moments are integrals over the surface, so the frame does not depend on how finely parts are meshed. In frame 0
     the first two axes point to where the surface reaches farther (positive third moment).
     """
-    center, moment, weights = _moments(vertices, faces)
-    _, axes = np.linalg.eigh(moment)
-    axes = axes[:, ::-1]
-    along = (face_centers(vertices, faces) - center) @ axes[:, :2]
-    skew = weights @ (along * along * along)  # a power would be computed by logarithms
-    (x, y, z), (u, v, w) = (axes[:, :2] * np.where(skew < 0, -1.0, 1.0) * _SIGNS[frame]).T.tolist()
+    area, center = centroid(vertices, faces)
+    _, axes = np.linalg.eigh(_moment(vertices, faces, area, center))
+    widest = axes[:, :0:-1].copy()
+    skew = _skew(vertices, faces, area, center, widest)
+    (x, y, z), (u, v, w) = (widest * np.where(skew < 0, -1.0, 1.0) * _SIGNS[frame]).T.tolist()
     return np.array([[x, u, y * w - z * v], [y, v, z * u - x * w], [z, w, x * v - y * u]])
 
 
 @njit(cache=True, nogil=True)
-def _moments(vertices: FloatArray, faces: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The center of the surface, the second moments about it (lower half), and how much each face counts.
+def _weight(vertices: FloatArray, corners: IntArray, area: float) -> float:
+    """The share of a face in the area; where there is none, all faces count alike."""
+    x, y, z = face_vector(vertices, corners)
+    return np.sqrt(x * x + y * y + z * z) / (2 * area) if area > 0 else 1.0
+
+
+@njit(cache=True, nogil=True)
+def _skew(vertices: FloatArray, faces: IntArray, area: float, center: FloatArray, axes: FloatArray) -> FloatArray:
+    """The third moment of the centers of faces along each axis."""
+    skew = np.zeros(axes.shape[1])
+    for f in range(len(faces)):
+        weight = _weight(vertices, faces[f], area)
+        for axis in range(axes.shape[1]):
+            along = 0.0
+            for i in range(3):
+                a, b, c = vertices[faces[f, 0], i], vertices[faces[f, 1], i], vertices[faces[f, 2], i]
+                along += ((a + b + c) / 3 - center[i]) * axes[i, axis]
+            skew[axis] += weight * along * along * along
+    return skew
+
+
+@njit(cache=True, nogil=True)
+def _moment(vertices: FloatArray, faces: IntArray, area: float, center: FloatArray) -> FloatArray:
+    """The second moments of the surface about its center, lower half.
 
     Over a triangle, the integral of x xᵀ is area / 12 (sum of corner xᵢ xᵢᵀ + s sᵀ), s the sum of its corners.
     """
-    area, center = centroid(vertices, faces)
-    moment, weights, points = np.zeros((3, 3)), np.empty(len(faces)), np.empty((4, 3))
+    moment, points = np.zeros((3, 3)), np.empty((4, 3))
     for f in range(len(faces)):
-        x, y, z = face_vector(vertices, faces[f])
-        weights[f] = np.sqrt(x * x + y * y + z * z) / (2 * area) if area > 0 else 1 / len(faces)
+        weight = _weight(vertices, faces[f], area)
         for axis in range(3):
             points[3, axis] = 0.0
             for corner in range(3):
@@ -82,8 +101,8 @@ def _moments(vertices: FloatArray, faces: IntArray) -> tuple[FloatArray, FloatAr
         for i in range(3):
             for j in range(i + 1):
                 for point in range(4):
-                    moment[i, j] += weights[f] * points[point, i] * points[point, j]
-    return center, moment, weights
+                    moment[i, j] += weight * points[point, i] * points[point, j]
+    return moment
 
 
 def asymmetry(vertices: FloatArray, faces: IntArray) -> float:
