@@ -13,13 +13,14 @@ from pydantic import Field, field_validator
 from hodgeformer.containers import KINDS, ElementKind, PerElement, SparsityPattern
 from hodgeformer.errors import BatchError, MeshError
 from hodgeformer.mesh.features import GROUPS, PAPER_GROUPS, FeatureGroup, feature_widths, input_features
-from hodgeformer.mesh.geometry import face_centers, outward, to_disk_area, to_unit_sphere
+from hodgeformer.mesh.geometry import face_centers, to_disk_area, to_unit_sphere
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import OrderName, canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.patterns import pattern_sizes, sparsity_pattern
 from hodgeformer.mesh.pose import PoseName, posed
 from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
+from hodgeformer.mesh.winding import outward
 from hodgeformer.settings import Settings
 from hodgeformer.threads import thread_count
 
