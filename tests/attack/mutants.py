@@ -82,14 +82,14 @@ MUTANTS = (
     ),
     Mutant(
         "left and right of an edge exchanged",
-        "    return left_at, right_at",
-        "    return right_at, left_at",
+        "quad[2 + side] = vertices[opposite[e, side]]",
+        "quad[3 - side] = vertices[opposite[e, side]]",
         "tests/mesh/test_geometry.py::test_left_is_the_face_that_walks_the_edge_forward",
     ),
     Mutant(
         "not scaled to the unit sphere",
-        "scaled: FloatArray = centered / norms(centered[used]).max()",
-        "scaled: FloatArray = centered",
+        "shifted /= np.sqrt(farthest)",
+        "shifted /= 1.0",
         "tests/mesh/test_geometry.py::test_unit_sphere_holds_every_used_vertex",
     ),
     Mutant(
@@ -119,8 +119,8 @@ MUTANTS = (
     ),
     Mutant(
         "patterns that point into another mesh",
-        "_tensor(concatenated([pattern.indices for pattern in patterns], starts), torch.int32)",
-        "_tensor(np.concatenate([pattern.indices for pattern in patterns]), torch.int32)",
+        "concatenated([pattern.indices for pattern in patterns], starts)",
+        "np.concatenate([pattern.indices for pattern in patterns])",
         "tests/packed/test_pack.py::test_patterns_are_the_block_diagonal_of_the_single_ones",
     ),
     Mutant(

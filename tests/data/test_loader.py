@@ -101,10 +101,12 @@ def test_training_batches_carry_transposed_patterns(two_epochs: list[Batch]) -> 
     assert "transposed" in two_epochs[0].topology.patterns.e.__dict__
 
 
-def test_a_model_that_spreads_gets_the_surface_and_no_patterns(figures: DataSet) -> None:
-    with training(figures, n_workers=1, patterned=(), spreads=True) as loader:
+def test_a_model_that_spreads_gets_the_surface_and_nothing_that_it_does_not_read(figures: DataSet) -> None:
+    with training(figures, n_workers=1, embedded=("v",), patterned=(), spreads=True) as loader:
         batch = next(iter(loader.batches(0)))
     assert batch.topology.patterns.e.nnz == 0
+    assert torch.isnan(batch.x_in.e).all() and torch.isfinite(batch.x_in.v).all()
+    assert {"gradient", "curl", "face_corners"} & set(batch.topology.__dict__) == {"face_corners"}
     found, topology = batch.topology.__dict__.pop("surface"), batch.topology
     assert torch.equal(found.factor.values, topology.surface.factor.values)
 

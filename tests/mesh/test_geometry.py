@@ -10,9 +10,9 @@ from hypothesis import given
 import meshes
 from hodgeformer.mesh.features import input_features
 from hodgeformer.mesh.geometry import (
+    edge_quads,
     face_vectors,
     norms,
-    opposite_vertices,
     to_disk_area,
     to_unit_sphere,
     unit,
@@ -76,8 +76,8 @@ def quad(winding: str) -> tuple[np.ndarray, MeshComplex]:
 
 def sides_of_edge_01(vertices: np.ndarray, topology: MeshComplex) -> tuple[np.ndarray, np.ndarray]:
     areas = norms(face_vectors(vertices, topology.faces))
-    left, right = opposite_vertices(vertices, topology, areas)
-    return left[0], right[0]
+    points, _ = edge_quads(vertices, topology, areas)
+    return points[0, 2], points[0, 3]
 
 
 def test_left_is_the_face_that_walks_the_edge_forward() -> None:

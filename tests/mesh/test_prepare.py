@@ -242,3 +242,18 @@ def test_every_real_mesh_prepares(real_data) -> None:
         prepared = prepare(mesh)
         assert len(prepared.face_source) == mesh.n_faces
         assert all(np.isfinite(x).all() for x in prepared.x_in), path
+
+
+@pytest.mark.parametrize("embedded", [("v",), ("v", "e"), ("f",)])
+def test_what_a_model_does_not_read_changes_nothing_of_what_it_reads(embedded) -> None:
+    config = PrepareConfig(features=("coords", "normals", "areas", "distances"), n_neighbors=4)
+    whole = prepare(meshes.open_grid(), config)
+    part = prepare(meshes.open_grid(), config, embedded=embedded, patterned=embedded)
+    for kind in KINDS:
+        assert part.x_in[kind].shape == whole.x_in[kind].shape
+        if kind in embedded:
+            np.testing.assert_array_equal(part.x_in[kind], whole.x_in[kind])
+            np.testing.assert_array_equal(part.patterns[kind].indices, whole.patterns[kind].indices)
+        else:
+            assert np.isnan(part.x_in[kind]).all()
+            assert part.patterns[kind].nnz == 0

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -16,7 +17,7 @@ from hodgeformer.containers import ElementKind
 from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.elements import file_edges, mirrored_edge_order
 from hodgeformer.mesh.features import EdgeGraph
-from hodgeformer.mesh.geometry import face_centers, face_vectors, norms, unit, vertex_sums
+from hodgeformer.mesh.geometry import around_vertices, face_centers, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import random_rotation, rotation_about
 from hodgeformer.mesh.topology import unique_edges
@@ -91,27 +92,35 @@ def deformed(
 ) -> tuple[Mesh, NDArray[Any]]:
     """The mesh in another shape, before its pose is taken, and its target.
 
-    Every draw is made whether it is used or not, so that one setting does not change the draws of another.
+    Every change has a stream of its own, so that one setting does not change the draws of another.
     """
-    bends, warps, slides, noise = rng.spawn(4)
+    stream = np.random.default_rng
+    bends, warps, slides, noises = _seeds_below(rng, 4)
     swells, cuts, grows = slides.spawn(3)
-    vertices = mesh.vertices
+    vertices, faces = mesh.vertices, mesh.faces
     if config.bend:
-        vertices = bend(vertices, mesh.faces, config.bend, config.joints, bends)
+        vertices = bend(vertices, faces, config.bend, config.joints, stream(bends))
     if config.grow:
-        vertices = grow(vertices, mesh.faces, config.grow, config.joints, grows)
+        vertices = grow(vertices, faces, config.grow, config.joints, stream(grows))
     if config.warp:
-        vertices = warp(vertices, config.warp, warps)
+        vertices = warp(vertices, config.warp, stream(warps))
     if config.swell:
-        vertices = swell(vertices, mesh.faces, config.swell, swells)
+        vertices = swell(vertices, faces, config.swell, stream(swells))
     if config.slide:
-        vertices = slide_along_edges(vertices, mesh.faces, config.slide, slides, back=config.slide_back)
+        vertices = slide_along_edges(vertices, faces, config.slide, stream(slides), back=config.slide_back)
     if config.noise:
-        vertices = add_noise(vertices, mesh.faces, noise.uniform(0, config.noise), noise)
+        noise = stream(noises)
+        vertices = add_noise(vertices, faces, noise.uniform(0, config.noise), noise)
     mesh = mesh.with_vertices(vertices)
-    if config.cut and cuts.random() < config.cut_chance:
-        return _cut(mesh, target, beyond_plane(vertices, mesh.faces, config.cut, cuts), kind)
+    if config.cut and (cut := stream(cuts)).random() < config.cut_chance:
+        return _cut(mesh, target, beyond_plane(vertices, faces, config.cut, cut), kind)
     return mesh, target
+
+
+def _seeds_below(rng: np.random.Generator, n: int) -> list[np.random.SeedSequence]:
+    """The seeds of rng.spawn(n); a stream costs as much as some changes, and many a setting is zero."""
+    seed: Any = rng.bit_generator.seed_seq
+    return list(seed.spawn(n))
 
 
 def _cut(
@@ -142,16 +151,17 @@ def augmented(
     swapped: IntArray | None = None,
 ) -> tuple[Mesh, NDArray[Any]]:
     """A mesh seen otherwise and its target; `kind` is the element kind of the target, None for the whole mesh."""
-    scales, mirror, turn = rng.spawn(3)
+    stream = np.random.default_rng
+    scales, mirrors, turns = _seeds_below(rng, 3)
     vertices, faces = mesh.vertices, mesh.faces
     if config.scale:
-        vertices = vertices * scales.uniform(1 - config.scale, 1 + config.scale, 3)
-    if config.mirror and mirror.random() < config.mirror:
+        vertices = vertices * stream(scales).uniform(1 - config.scale, 1 + config.scale, 3)
+    if config.mirror and stream(mirrors).random() < config.mirror:
         vertices = vertices * np.where(np.arange(3) == "xyz".index(config.mirror_axis), -1.0, 1.0)
         faces = faces[:, [0, 2, 1]]
         target = target if swapped is None else swapped[target]
         target = target[mirrored_edge_order(mesh)] if kind == "e" else target
-    vertices = vertices @ _rotation(config, turn).T
+    vertices = vertices @ _rotation(config, stream(turns)).T
     return replace(mesh, vertices=vertices, faces=faces), target
 
 
@@ -171,21 +181,40 @@ def slide_along_edges(
     vertices: FloatArray, faces: IntArray, share: float, rng: np.random.Generator, *, back: bool = False
 ) -> FloatArray:
     """Each vertex moves towards (with `back` also from) a random neighbor by up to `share` of the edge between them."""
-    start, end = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
-    start, end = np.concatenate([start, end]), np.concatenate([end, start])
-    neighbor = np.arange(len(vertices))
-    order = rng.permutation(len(start))
-    neighbor[start[order]] = end[order]  # the last write wins, which after a shuffle is any neighbor
+    neighbor = _last_neighbors(faces, rng.permutation(2 * faces.size), len(vertices))  # after a shuffle that is any
     amount = rng.uniform(-share if back else 0.0, share, (len(vertices), 1))
     return vertices + amount * (vertices[neighbor] - vertices)
 
 
+@njit(cache=True, nogil=True)
+def _last_neighbors(faces: IntArray, order: IntArray, n_vertices: int) -> IntArray:
+    """For each vertex its neighbor in the last of its sides, which are numbered forward, then backward."""
+    neighbor = np.arange(n_vertices)
+    for place in order:
+        f, side = place % faces.size // 3, place % 3
+        start, end = faces[f, side], faces[f, (side + 1) % 3]
+        if place < faces.size:
+            neighbor[start] = end
+        else:
+            neighbor[end] = start
+    return neighbor
+
+
 def add_noise(vertices: FloatArray, faces: IntArray, deviation: float, rng: np.random.Generator) -> FloatArray:
     """Gaussian noise with a standard deviation in mean edge lengths."""
-    sides = vertices[np.roll(faces, -1, axis=1)] - vertices[faces]
-    mean_edge = norms(sides.reshape(-1, 3)).mean()
-    noisy: FloatArray = vertices + deviation * mean_edge * rng.standard_normal(vertices.shape)
-    return noisy
+    return vertices + deviation * _mean_side(vertices, faces) * rng.standard_normal(vertices.shape)
+
+
+@njit(cache=True, nogil=True)
+def _mean_side(vertices: FloatArray, faces: IntArray) -> float:
+    total = 0.0
+    for f in range(len(faces)):
+        for side in range(3):
+            square = 0.0
+            for axis in range(3):
+                square += (vertices[faces[f, (side + 1) % 3], axis] - vertices[faces[f, side], axis]) ** 2
+            total += np.sqrt(square)
+    return total / faces.size
 
 
 def warp(vertices: FloatArray, strength: float, rng: np.random.Generator) -> FloatArray:
@@ -211,7 +240,7 @@ def swell(vertices: FloatArray, faces: IntArray, strength: float, rng: np.random
     waves = 2 * np.pi / (size * lengths) * directions / norms(directions)[:, None]
     phases, amplitudes = rng.uniform(0, 2 * np.pi, _FOLDS), rng.standard_normal(_FOLDS)
     height = np.sqrt(2 / _FOLDS) * np.sin(vertices @ waves.T + phases) @ amplitudes
-    normals = unit(vertex_sums(face_vectors(vertices, faces), faces, len(vertices)))
+    _, _, normals = around_vertices(vertices, faces)
     swollen: FloatArray = vertices + rng.uniform(0, strength) * size * height[:, None] * normals
     return swollen
 
@@ -226,23 +255,17 @@ def beyond_plane(vertices: FloatArray, faces: IntArray, share: float, rng: np.ra
 def bend(vertices: FloatArray, faces: IntArray, degrees: float, n_joints: int, rng: np.random.Generator) -> FloatArray:
     """Parts turn about joints by up to `degrees`; the turn fades out over the belt at the end of the part."""
     for distance in _from_tips(vertices, faces, n_joints, rng):
-        reach = rng.uniform(*_REACH) * distance[np.isfinite(distance)].max()
-        axis = rng.standard_normal(3)
+        reach, axis = rng.uniform(*_REACH), rng.standard_normal(3)
         angle = np.radians(rng.uniform(0, degrees))
-        share, pivot = _part(vertices, distance, reach)
-        if pivot is not None:
-            vertices = pivot + _turned(vertices - pivot, axis / np.linalg.norm(axis), angle * share)
+        vertices = _with_part_moved(vertices, distance, reach, axis / np.linalg.norm(axis), angle, 1.0)
     return vertices
 
 
 def grow(vertices: FloatArray, faces: IntArray, strength: float, n_parts: int, rng: np.random.Generator) -> FloatArray:
     """Parts grow or shrink about their joints by up to a factor exp(strength): other proportions, another person."""
     for distance in _from_tips(vertices, faces, n_parts, rng):
-        reach = rng.uniform(*_REACH) * distance[np.isfinite(distance)].max()
-        factor = np.exp(rng.uniform(-strength, strength))
-        share, pivot = _part(vertices, distance, reach)
-        if pivot is not None:
-            vertices = pivot + (1 + (factor - 1) * share)[:, None] * (vertices - pivot)
+        reach, factor = rng.uniform(*_REACH), np.exp(rng.uniform(-strength, strength))
+        vertices = _with_part_moved(vertices, distance, reach, np.zeros(3), 0.0, factor)
     return vertices
 
 
@@ -253,26 +276,43 @@ def _from_tips(vertices: FloatArray, faces: IntArray, n_parts: int, rng: np.rand
     """
     graph = EdgeGraph.from_edges(vertices, unique_edges(faces, len(vertices)))
     tips = graph.spread_points(int(rng.integers(len(vertices))), 1 + _TIPS)[1][1:]
-    return rng.permutation(tips)[:n_parts]
+    return tips[rng.permutation(_TIPS)[:n_parts]]
 
 
-def _part(vertices: FloatArray, distance: FloatArray, reach: float) -> tuple[FloatArray, FloatArray | None]:
-    """How much each vertex belongs to the part within `reach` of a tip, a hand, an arm or a tail, and its joint.
+@njit(cache=True, nogil=True)
+def _with_part_moved(
+    vertices: FloatArray, distance: FloatArray, reach: float, axis: FloatArray, angle: float, factor: float
+) -> FloatArray:
+    """A part, a hand, an arm or a tail, turned about an axis through its joint and scaled from it.
 
-    The joint is the middle of the belt at its end; None where the mesh is too coarse for one.
+    The part are the vertices within `reach` of its tip, a share of the farthest distance. Its joint is the middle of
+    the belt at its end, in which the change sets in; nothing moves where the mesh is too coarse for one.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.clip((reach - distance) / (_JOINT * reach), 0, 1)
-    share = share * share * (3 - 2 * share)
-    belt = share * (1 - share)
-    return share, belt @ vertices / belt.sum() if belt.sum() > 0 else None
-
-
-def _turned(points: FloatArray, axis: FloatArray, angles: FloatArray) -> FloatArray:
-    """Each point turned about an axis through the origin by its own angle (Rodrigues)."""
-    cosine, sine = np.cos(angles)[:, None], np.sin(angles)[:, None]
-    along = (points @ axis)[:, None] * axis
-    return along + cosine * (points - along) + sine * np.cross(axis, points)
+    farthest = 0.0
+    for d in distance:
+        farthest = max(farthest, d) if d < np.inf else farthest
+    share, pivot, total = np.zeros(len(vertices)), np.zeros(3), 0.0
+    for v in range(len(vertices)):
+        if distance[v] < reach * farthest:
+            x = min((reach * farthest - distance[v]) / (_JOINT * reach * farthest), 1.0)
+            share[v] = x * x * (3 - 2 * x)
+            belt = share[v] * (1 - share[v])
+            pivot += belt * vertices[v]
+            total += belt
+    if total == 0:
+        return vertices
+    pivot /= total
+    moved = vertices.copy()
+    for v in range(len(vertices)):
+        if share[v] == 0:
+            continue
+        cosine, sine, scale = np.cos(angle * share[v]), np.sin(angle * share[v]), 1 + (factor - 1) * share[v]
+        x, y, z = vertices[v, 0] - pivot[0], vertices[v, 1] - pivot[1], vertices[v, 2] - pivot[2]
+        across = axis[1] * z - axis[2] * y, axis[2] * x - axis[0] * z, axis[0] * y - axis[1] * x
+        along = (x * axis[0] + y * axis[1] + z * axis[2]) * (1 - cosine)
+        for i, at in enumerate((x, y, z)):  # Rodrigues
+            moved[v, i] = pivot[i] + scale * (cosine * at + along * axis[i] + sine * across[i])
+    return moved
 
 
 def _size(vertices: FloatArray) -> float:

@@ -30,8 +30,9 @@ class Loader:
     Every epoch is shuffled, augmented and gets new random connections. No mesh is ever left out. With several
     processes, `rank` prepares only its share of every batch; the shares of all ranks together are the batch of a single
     process. A batch has at most `batch_size` meshes and at most `batch_faces` faces; a mesh with more faces makes a
-    batch of its own. `n_faces` are the sizes of the meshes of the split. Patterns are made for the
-    kinds that the model reads them of (`patterned`), the surface for one that spreads, both ready with the batch.
+    batch of its own. `n_faces` are the sizes of the meshes of the split. Features and
+    patterns are made for the kinds that the model reads them of (`embedded`, `patterned`), the surface for one that
+    spreads, all ready with the batch.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Loader:
         batch_faces: int | None = None,
         n_faces: Sequence[int],
         seed: int = 0,
+        embedded: tuple[ElementKind, ...] = KINDS,
         patterned: tuple[ElementKind, ...] = KINDS,
         spreads: bool = False,
         n_workers: int = 0,
@@ -62,6 +64,7 @@ class Loader:
             prepare=prepare,
             augment=augment,
             seed=seed,
+            embedded=embedded,
             patterned=patterned,
             spreads=spreads,
         )

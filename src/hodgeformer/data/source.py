@@ -63,14 +63,16 @@ class BatchSource:
         prepare: PrepareConfig,
         augment: AugmentConfig | None,
         seed: int,
+        embedded: tuple[ElementKind, ...] = KINDS,
         patterned: tuple[ElementKind, ...] = KINDS,
         spreads: bool = False,
     ) -> None:
         self.samples = samples
-        self._patterned, self._spreads = patterned, spreads
+        self._embedded, self._patterned, self._spreads = embedded, patterned, spreads
         self._dataset = dataset
         self._prepare = prepare
         self._augment = augment
+        self._in_frame = prepare if augment is None else prepare.replace(pose="file")
         self._swapped = None if augment is None else augment.swapped(dataset.classes)
         self._seed = seed
         self._memory: dict[tuple[int, int | None], tuple[Mesh, NDArray[Any]]] = {}
@@ -82,8 +84,10 @@ class BatchSource:
     def packed(self, meshes: list[PreparedMesh]) -> Batch:
         """With what the model will ask for: in a worker it costs the model no time."""
         batch = pack(meshes, transpose=True)
-        if self._spreads:
-            _ = batch.topology.surface
+        read = {"surface": self._spreads, "gradient": "e" in self._embedded, "curl": "f" in self._embedded}
+        read["face_corners"] = self._dataset.kind == "f"
+        for name in (name for name, is_read in read.items() if is_read):
+            getattr(batch.topology, name)
         return batch
 
     def prepared(self, position: int, epoch: int, *, n_threads: int | None) -> PreparedMesh:
@@ -93,15 +97,22 @@ class BatchSource:
         place = (self._seed, epoch, position)
         rng = np.random.default_rng(stream_seed("shape", *place))
         seed = int(stream_seed("connections", *place).generate_state(1, np.uint64)[0])
-        config, frame = self._prepare, int(rng.integers(n_frames(self._prepare.pose)))
+        config, frame = self._in_frame, int(rng.integers(n_frames(self._prepare.pose)))
         if self._augment is not None:
             # Shapes change before the frame, which follows them as it will follow unseen shapes. Turns come in it:
             # a frame would undo every rotation.
             mesh, target = deformed(mesh, target, self._augment, rng, kind=kind)
-            mesh = mesh.with_vertices(posed(mesh.vertices, mesh.faces, config.pose, frame))
-            config = config.replace(pose="file")
+            mesh = mesh.with_vertices(posed(mesh.vertices, mesh.faces, self._prepare.pose, frame))
             mesh, target = augmented(mesh, target, self._augment, rng, kind=kind, swapped=self._swapped)
-        prepared = prepare(mesh, config, seed=seed, frame=frame, patterned=self._patterned, n_threads=n_threads)
+        prepared = prepare(
+            mesh,
+            config,
+            seed=seed,
+            frame=frame,
+            embedded=self._embedded,
+            patterned=self._patterned,
+            n_threads=n_threads,
+        )
         if self._dataset.hide is not None:
             rng = np.random.default_rng(stream_seed("patches", *place))
             return with_hidden_patches(prepared, config.features, self._dataset.hide, rng)

@@ -73,7 +73,7 @@ def with_hidden_patches(
 
     offsets = positions - centers
     size = float(np.sqrt((offsets[hidden] ** 2).mean())) or 1.0
-    truth = input_features(positions, topology, ("normals", "distances")).v
+    truth = input_features(positions, topology, ("normals", "distances"), ("v",)).v
     target = np.full((n.v, N_RECONSTRUCTED), np.nan, dtype=np.float32)
     target[hidden] = np.concatenate([offsets[hidden] / size, truth[hidden]], axis=1)
 

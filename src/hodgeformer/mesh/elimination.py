@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
-from hodgeformer.mesh.geometry import face_vectors, norms, vertex_sums
+from hodgeformer.mesh.geometry import around_vertices, face_vector
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 TIMES = np.geomspace(3e-4, 1.0, 8)
@@ -39,12 +39,10 @@ class Laplacian:
 
     @classmethod
     def from_surface(cls, vertices: FloatArray, faces: IntArray, edges: IntArray, face_edges: IntArray) -> Laplacian:
-        double_areas = norms(face_vectors(vertices, faces))
+        double_areas, masses, _ = around_vertices(vertices, faces)
         area = double_areas.sum() / 2
-        masses = vertex_sums(double_areas[:, None] / 6, faces, len(vertices))[:, 0]
-        masses = masses / area if area > 0 else np.zeros(len(vertices))
+        masses = np.maximum(masses / area if area > 0 else 0 * masses, SMALLEST_MASS / len(vertices))
         weights = _cotangents(vertices, faces, face_edges, len(edges))
-        masses = np.maximum(masses, SMALLEST_MASS / len(vertices))
         return cls(masses, weights, *neighbor_lists(edges, weights, len(vertices)))
 
 
@@ -228,11 +226,13 @@ def _cotangents(vertices: FloatArray, faces: IntArray, face_edges: IntArray, n_e
     """Half the sum of the cotangents of the angles that face each edge, not below zero."""
     weights = np.zeros(n_edges)
     for f in range(len(faces)):
+        x, y, z = face_vector(vertices, faces[f])
+        sine = np.sqrt(x * x + y * y + z * z)
         for side in range(3):
-            corner = vertices[faces[f, (side + 2) % 3]]
-            a, b = vertices[faces[f, side]] - corner, vertices[faces[f, (side + 1) % 3]] - corner
-            x, y, z = a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
-            sine, cosine = np.sqrt(x * x + y * y + z * z), a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+            corner, cosine = faces[f, (side + 2) % 3], 0.0
+            for axis in range(3):
+                at = vertices[corner, axis]
+                cosine += (vertices[faces[f, side], axis] - at) * (vertices[faces[f, (side + 1) % 3], axis] - at)
             weights[face_edges[f, side]] += 0.5 * cosine / max(sine, abs(cosine) / STEEPEST, TINY)
     return np.maximum(weights, 0.0)
 

@@ -12,9 +12,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hodgeformer.containers import PerElement
+from hodgeformer.containers import KINDS, ElementKind, PerElement
 from hodgeformer.mesh.elimination import neighbor_lists
-from hodgeformer.mesh.geometry import face_centers, face_vectors, norms, opposite_vertices, unit, vertex_sums
+from hodgeformer.mesh.geometry import around_vertices, edge_quads, face_centers, face_vectors, norms, unit
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex
 from hodgeformer.threads import for_row_ranges, thread_count
@@ -50,43 +50,42 @@ def feature_widths(groups: tuple[FeatureGroup, ...]) -> PerElement[int]:
 
 
 def input_features(
-    vertices: FloatArray, topology: MeshComplex, groups: tuple[FeatureGroup, ...] = PAPER_GROUPS
+    vertices: FloatArray,
+    topology: MeshComplex,
+    groups: tuple[FeatureGroup, ...] = PAPER_GROUPS,
+    kinds: tuple[ElementKind, ...] = KINDS,
 ) -> PerElement[NDArray[np.float32]]:
     """x_in, with the columns of the groups in the order coords, normals, areas, distances.
 
     vertex: position, unit normal, a third of its faces' area. edge: tail, head, left and right opposite vertex; mean
     of the two vertex normals; the six distances between those four points. face: its corners in winding order, unit
     normal, area. Beyond the paper: distances along the surface of a vertex, and their means over the corners of an edge
-    or face.
+    or face. Rows of kinds that are left out are no numbers, so that nobody reads them by mistake,
+    and take no memory.
     """
-    faces, edges = topology.faces, topology.edges
-    vectors = face_vectors(vertices, faces)
-    double_areas = norms(vectors)
-    columns: dict[FeatureGroup, PerElement[list[FloatArray]]] = {}
-    if "normals" in groups:
-        vertex_normals = unit(vertex_sums(vectors, faces, topology.n.v))
-        edge_normals = unit(vertex_normals[edges[:, 0]] + vertex_normals[edges[:, 1]])
-        columns["normals"] = PerElement([vertex_normals], [edge_normals], [unit(vectors)])
-    if "coords" in groups or "areas" in groups:
-        tail, head = vertices[edges[:, 0]], vertices[edges[:, 1]]
-        quad = (tail, head, *opposite_vertices(vertices, topology, double_areas))
-        corners = vertices[faces].reshape(-1, 9)
-        columns["coords"] = PerElement([vertices], list(quad), [corners])
-    if "areas" in groups:
-        vertex_areas = vertex_sums(double_areas[:, None] / 6, faces, topology.n.v)
-        lengths = [norms(quad[i] - quad[j])[:, None] for i in range(4) for j in range(i + 1, 4)]
-        columns["areas"] = PerElement([vertex_areas], lengths, [double_areas[:, None] / 2])
-    if "distances" in groups:
-        within = distance_features(vertices, edges, faces)
-        edge_means = (within[edges[:, 0]] + within[edges[:, 1]]) / 2
-        columns["distances"] = PerElement([within], [edge_means], [face_centers(within, faces)])
-    return PerElement.build(
-        lambda kind: np.concatenate(
-            [column for group in GROUPS if group in groups for column in columns[group][kind]],
-            axis=1,
-            dtype=np.float32,
-        )
-    )
+    faces, (tails, heads) = topology.faces, topology.edges.T
+    double_areas, vertex_areas, normals = around_vertices(vertices, faces)
+    within = distance_features(vertices, topology.edges, faces) if "distances" in groups else np.empty((0, 0))
+
+    def columns(kind: ElementKind) -> dict[FeatureGroup, FloatArray]:
+        if kind == "v":
+            return {"coords": vertices, "normals": normals, "areas": vertex_areas[:, None], "distances": within}
+        if kind == "e":
+            points, lengths = edge_quads(vertices, topology, double_areas)
+            found: dict[FeatureGroup, FloatArray] = {"coords": points.reshape(-1, 12), "areas": lengths}
+            found["normals"] = unit(normals[tails] + normals[heads])
+            return found if not within.size else found | {"distances": (within[tails] + within[heads]) / 2}
+        found = {"coords": vertices[faces].reshape(-1, 9), "areas": double_areas[:, None] / 2}
+        found["normals"] = unit(face_vectors(vertices, faces))
+        return found if not within.size else found | {"distances": face_centers(within, faces)}
+
+    def features(kind: ElementKind) -> NDArray[np.float32]:
+        if kind not in kinds:
+            return np.broadcast_to(np.float32(np.nan), (topology.n[kind], feature_widths(groups)[kind]))
+        found = columns(kind)
+        return np.concatenate([found[group] for group in GROUPS if group in groups], axis=1, dtype=np.float32)
+
+    return PerElement.build(features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,14 +130,14 @@ def distance_features(vertices: FloatArray, edges: IntArray, faces: IntArray) ->
     used = np.diff(graph.offsets) > 0
     start = int(np.argmax(np.where(used, norms(vertices), -1.0)))
     _, distances = graph.spread_points(start, min(N_POINTS, int(used.sum())))
-    double_areas = norms(face_vectors(vertices, faces))
+    double_areas, vertex_areas, _ = around_vertices(vertices, faces)
     area = double_areas.sum() / 2
-    shares = vertex_sums(double_areas[:, None] / 6, faces, len(vertices))[:, 0] / (area or 1.0)
-    unit, summary = np.sqrt(area or 1.0), np.zeros((len(vertices), N_DISTANCES))
+    shares = vertex_areas / (area or 1.0)
+    size, summary = np.sqrt(area or 1.0), np.zeros((len(vertices), N_DISTANCES))
     weights, radii = _nearest_shares(distances, shares), np.array(RADII)
 
     def summarize(first: int, last: int) -> None:
-        _summarize(distances[:, first:last], unit, weights, radii, summary[first:last])
+        _summarize(distances[:, first:last], size, weights, radii, summary[first:last])
 
     for_row_ranges(summarize, len(vertices), n_threads=_n_threads(len(vertices)))
     return np.asarray((summary - TYPICAL) / SPREAD, np.float64)

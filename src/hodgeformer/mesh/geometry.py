@@ -1,4 +1,4 @@
-"""Areas, normals, lengths, opposite vertices, unit sphere, winding: pure functions of positions and connectivity."""
+"""Areas, normals, lengths, opposite vertices, unit sphere: pure functions of positions and connectivity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex
 
 _FARTHEST_UNUSED = 4.0  # in sizes of the surface
-_HOLLOW = 1e-3  # volume over area ** 1.5 below which a piece has no inside
 
 
 def face_vectors(vertices: FloatArray, faces: IntArray) -> FloatArray:
@@ -48,6 +47,51 @@ def vertex_sums(face_values: FloatArray, faces: IntArray, n_vertices: int) -> Fl
     return np.stack(columns, axis=1)
 
 
+@njit(cache=True, nogil=True)
+def face_vector(vertices: FloatArray, corners: IntArray) -> tuple[float, float, float]:
+    """Normal times twice the area of one face, for compiled loops."""
+    i, j, k = corners[0], corners[1], corners[2]
+    a0, a1, a2 = vertices[j, 0] - vertices[i, 0], vertices[j, 1] - vertices[i, 1], vertices[j, 2] - vertices[i, 2]
+    b0, b1, b2 = vertices[k, 0] - vertices[i, 0], vertices[k, 1] - vertices[i, 1], vertices[k, 2] - vertices[i, 2]
+    return a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0
+
+
+@njit(cache=True, nogil=True)
+def around_vertices(vertices: FloatArray, faces: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Twice the area of each face; for each vertex a third of the area of its faces, and its unit normal."""
+    double_areas, areas, normals = np.empty(len(faces)), np.zeros(len(vertices)), np.zeros((len(vertices), 3))
+    for f in range(len(faces)):
+        x, y, z = face_vector(vertices, faces[f])
+        double_areas[f] = np.sqrt(x * x + y * y + z * z)
+        for corner in faces[f]:
+            areas[corner] += double_areas[f] / 6
+            normals[corner, 0] += x
+            normals[corner, 1] += y
+            normals[corner, 2] += z
+    for v in range(len(vertices)):
+        x, y, z = normals[v, 0], normals[v, 1], normals[v, 2]
+        length = np.sqrt(x * x + y * y + z * z)
+        if length > 0:
+            normals[v, 0], normals[v, 1], normals[v, 2] = x / length, y / length, z / length
+    return double_areas, areas, normals
+
+
+@njit(cache=True, nogil=True)
+def centroid(vertices: FloatArray, faces: IntArray) -> tuple[float, FloatArray]:
+    """The area of the surface and its center; where there is no area, all faces count alike."""
+    area, center, plain = 0.0, np.zeros(3), np.zeros(3)
+    for f in range(len(faces)):
+        x, y, z = face_vector(vertices, faces[f])
+        weight = np.sqrt(x * x + y * y + z * z)
+        area += weight
+        i, j, k = faces[f, 0], faces[f, 1], faces[f, 2]
+        for axis in range(3):
+            middle = (vertices[i, axis] + vertices[j, axis] + vertices[k, axis]) / 3
+            center[axis] += weight * middle
+            plain[axis] += middle
+    return area / 2, center / area if area > 0 else plain / len(faces)
+
+
 def face_centers(vertices: FloatArray, faces: IntArray) -> FloatArray:
     corners = vertices[faces]
     return (corners[:, 0] + corners[:, 1] + corners[:, 2]) / 3
@@ -77,19 +121,31 @@ def to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
     The centroid of the surface, unlike the mean of the vertices, does not move when a part is meshed more finely.
     Vertices that no face uses decide nothing; those far outside come near, so that no number is large.
     """
-    shifted = vertices - vertices[faces[0, 0]]  # far from the origin, squares lose what matters
-    used = is_used(faces, len(vertices))
-    extent = float(np.abs(shifted[used]).max())
+    return _to_unit_sphere(vertices, faces)
+
+
+@njit(cache=True, nogil=True)
+def _to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
+    shifted: FloatArray = vertices - vertices[faces[0, 0]]  # far from the origin, squares lose what matters
+    extent = 0.0
+    for f in range(len(faces)):
+        for corner in faces[f]:
+            for axis in range(3):
+                extent = max(extent, abs(shifted[corner, axis]))
     if extent == 0:
-        return np.zeros_like(vertices)
+        return np.zeros_like(shifted)
     # Neither overflow nor underflow below, whatever the unit.
-    shifted = np.clip(shifted, -_FARTHEST_UNUSED * extent, _FARTHEST_UNUSED * extent) / extent
-    areas = norms(face_vectors(shifted, faces))
-    total = areas.sum()
-    centers = face_centers(shifted, faces)
-    centered = shifted - (areas @ centers / total if total > 0 else centers.mean(axis=0))
-    scaled: FloatArray = centered / norms(centered[used]).max()
-    return scaled
+    for v in range(len(shifted)):
+        for axis in range(3):
+            shifted[v, axis] = min(max(shifted[v, axis] / extent, -_FARTHEST_UNUSED), _FARTHEST_UNUSED)
+    shifted -= centroid(shifted, faces)[1]
+    farthest = 0.0
+    for f in range(len(faces)):
+        for corner in faces[f]:
+            x, y, z = shifted[corner, 0], shifted[corner, 1], shifted[corner, 2]
+            farthest = max(farthest, x * x + y * y + z * z)
+    shifted /= np.sqrt(farthest)
+    return shifted
 
 
 def to_disk_area(vertices: FloatArray, faces: IntArray) -> FloatArray:
@@ -97,34 +153,58 @@ def to_disk_area(vertices: FloatArray, faces: IntArray) -> FloatArray:
 
     A body that stretches its arms leaves a sphere around it but keeps its area, so parts keep their size.
     """
-    area = norms(face_vectors(vertices, faces)).sum() / 2
-    return vertices * np.sqrt(np.pi / area) if area > 0 else vertices
+    area = centroid(vertices, faces)[0]
+    scaled: FloatArray = vertices * np.sqrt(np.pi / area) if area > 0 else vertices
+    return scaled
 
 
-def opposite_vertices(
-    vertices: FloatArray, topology: MeshComplex, double_areas: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Positions of the vertices left and right of each edge, (n_e, 3) each.
+def edge_quads(vertices: FloatArray, topology: MeshComplex, double_areas: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Tail, head, left and right opposite vertex of each edge, (n_e, 4, 3), and the six distances between these four.
 
     Left is the corner opposite the edge in the face that walks it from tail to head. Of three or more faces the two
     largest count. A missing one is the mirror image of the present one in the edge.
     """
-    left, right = _opposite_corners(
-        topology.faces, topology.face_edges, topology.face_signs, double_areas, topology.n.e
-    )
-    tail, head = (vertices[topology.edges[:, i]] for i in range(2))
-    left_at, right_at = vertices[left], vertices[right]
-    no_left, no_right = left < 0, right < 0
-    left_at[no_left] = _mirrored(right_at[no_left], tail[no_left], head[no_left])
-    right_at[no_right] = _mirrored(left_at[no_right], tail[no_right], head[no_right])
-    return left_at, right_at
+    return _quads(vertices, topology.edges, topology.faces, topology.face_edges, topology.face_signs, double_areas)
 
 
-def _mirrored(points: FloatArray, tail: FloatArray, head: FloatArray) -> FloatArray:
-    along = unit(head - tail)
-    offset = points - tail
-    mirrored: FloatArray = tail + 2 * np.einsum("ij,ij->i", offset, along)[:, None] * along - offset
-    return mirrored
+@njit(cache=True, nogil=True)
+def _quads(
+    vertices: FloatArray,
+    edges: IntArray,
+    faces: IntArray,
+    face_edges: IntArray,
+    face_signs: NDArray[np.int8],
+    double_areas: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    opposite = _opposite_corners(faces, face_edges, face_signs, double_areas, len(edges))
+    points, distances = np.empty((len(edges), 4, 3)), np.empty((len(edges), 6))
+    for e in range(len(edges)):
+        quad = points[e]
+        for side in range(2):
+            quad[side] = vertices[edges[e, side]]
+            quad[2 + side] = vertices[opposite[e, side]]
+        for side in range(2):
+            if opposite[e, side] < 0:
+                _mirror(quad[3 - side], quad[0], quad[1], quad[2 + side])
+        pair = 0
+        for i in range(4):
+            for j in range(i + 1, 4):
+                x, y, z = quad[i, 0] - quad[j, 0], quad[i, 1] - quad[j, 1], quad[i, 2] - quad[j, 2]
+                distances[e, pair] = np.sqrt(x * x + y * y + z * z)
+                pair += 1
+    return points, distances
+
+
+@njit(cache=True, nogil=True)
+def _mirror(point: FloatArray, tail: FloatArray, head: FloatArray, out: FloatArray) -> None:
+    """The point mirrored in the line through tail and head."""
+    length, along = 0.0, 0.0
+    for axis in range(3):
+        length += (head[axis] - tail[axis]) ** 2
+        along += (head[axis] - tail[axis]) * (point[axis] - tail[axis])
+    share = along / length if length > 0 else 0.0
+    for axis in range(3):
+        out[axis] = 2 * (tail[axis] + share * (head[axis] - tail[axis])) - point[axis]
 
 
 @njit(cache=True, nogil=True)
@@ -134,8 +214,8 @@ def _opposite_corners(
     face_signs: NDArray[np.int8],
     double_areas: FloatArray,
     n_edges: int,
-) -> tuple[IntArray, IntArray]:
-    """Corner numbers left and right of each edge, -1 where there is none."""
+) -> IntArray:
+    """Corner numbers left and right of each edge, (n_e, 2), -1 where there is none."""
     best = np.full((n_edges, 2), -1)  # the two largest faces at each edge, largest first
     for f in range(len(faces)):
         for side in range(3):
@@ -157,69 +237,4 @@ def _opposite_corners(
                     if sides[e, place] >= 0:  # both faces walk the edge the same way: the larger keeps its side
                         place = 1 - place
                     sides[e, place] = faces[f, (side + 2) % 3]
-    return sides[:, 0].copy(), sides[:, 1].copy()
-
-
-def outward(vertices: FloatArray, faces: IntArray) -> IntArray:
-    """Faces turned so that neighbors agree and normals point outward, piece by piece, over edges with two faces.
-
-    Outward is where the volume about the center of the piece is positive, also for one that is cut open. A piece that
-    encloses nothing keeps the winding of most of its area; one that cannot be oriented keeps the file's.
-    """
-    topology = MeshComplex.from_faces(faces, len(vertices))
-    piece, turned, orientable = _agreeing(topology.face_edges, topology.face_signs, topology.n.e)
-    vectors = face_vectors(vertices, faces) * np.where(turned, -1.0, 1.0)[:, None]
-    areas, centers, n = norms(vectors) / 2, face_centers(vertices, faces), len(orientable)
-
-    def sums(values: FloatArray) -> FloatArray:
-        return np.bincount(piece, weights=values, minlength=n).astype(np.float64)
-
-    area = sums(areas)
-    safe = np.where(area > 0, area, 1.0)
-    middle = np.stack([sums(areas * centers[:, axis]) / safe for axis in range(3)], axis=1)
-    volume = sums(np.einsum("fi,fi->f", centers - middle[piece], vectors) / 6)
-    hollow = np.abs(volume) > _HOLLOW * area**1.5
-    inside_out = np.where(hollow, volume < 0, sums(areas * turned) > area / 2)
-    turned = (turned ^ inside_out[piece]) & orientable[piece]
-    return np.where(turned[:, None], faces[:, [0, 2, 1]], faces)
-
-
-@njit(cache=True, nogil=True)
-def _agreeing(
-    face_edges: IntArray, face_signs: NDArray[np.int8], n_edges: int
-) -> tuple[IntArray, NDArray[np.bool_], NDArray[np.bool_]]:
-    """The piece of each face, whether it must turn to agree with the first face of it, and which pieces can agree."""
-    n = len(face_edges)
-    count, pair = np.zeros(n_edges, dtype=np.int64), np.zeros((n_edges, 2), dtype=np.int64)
-    for f in range(n):
-        for side in range(3):
-            e = face_edges[f, side]
-            if count[e] < 2:
-                pair[e, count[e]] = 3 * f + side
-            count[e] += 1
-    piece, turned = np.full(n, -1), np.zeros(n, dtype=np.bool_)
-    orientable, stack = np.ones(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
-    n_pieces = 0
-    for start in range(n):
-        if piece[start] >= 0:
-            continue
-        piece[start] = n_pieces
-        stack[0], height = start, 1
-        while height > 0:
-            height -= 1
-            f = stack[height]
-            for side in range(3):
-                e = face_edges[f, side]
-                if count[e] != 2:
-                    continue
-                other = pair[e, 0] if pair[e, 1] == 3 * f + side else pair[e, 1]
-                g = other // 3
-                turn = turned[f] ^ (face_signs[f, side] == face_signs[g, other % 3])
-                if piece[g] < 0:
-                    piece[g], turned[g] = n_pieces, turn
-                    stack[height] = g
-                    height += 1
-                elif turned[g] != turn:
-                    orientable[n_pieces] = False
-        n_pieces += 1
-    return piece, turned, orientable[:n_pieces]
+    return sides

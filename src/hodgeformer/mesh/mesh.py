@@ -44,14 +44,14 @@ class Mesh:
         faces = _array(self.faces, np.int64, "faces", self.name)
         if len(faces) == 0:
             raise MeshError(f"{self.name}: the mesh has no faces; a surface made of triangles is needed")
-        bad = np.flatnonzero(~np.isfinite(vertices).all(axis=1))
-        if bad.size:
+        if not np.isfinite(vertices).all():
+            bad = np.flatnonzero(~np.isfinite(vertices).all(axis=1))
             raise MeshError(
                 f"{self.name}: vertex {bad[0]} has coordinates {vertices[bad[0]].tolist()} that are not finite "
                 f"({bad.size} such vertices); repair or remove them"
             )
-        bad = np.flatnonzero(((faces < 0) | (faces >= len(vertices))).any(axis=1))
-        if bad.size:
+        if faces.min() < 0 or faces.max() >= len(vertices):
+            bad = np.flatnonzero(((faces < 0) | (faces >= len(vertices))).any(axis=1))
             raise MeshError(
                 f"{self.name}: face {bad[0]} refers to vertices {faces[bad[0]].tolist()}, but the mesh has "
                 f"{len(vertices)} vertices, numbered from 0 ({bad.size} such faces)"
@@ -98,5 +98,7 @@ def _array(values: ArrayLike, dtype: type, what: str, name: str) -> NDArray[Any]
         raise MeshError(f"{name}: {what} must have shape (n, 3), got {array.shape}")
     if array.dtype.kind not in ("iu" if what == "faces" else "iufb"):
         raise MeshError(f"{name}: {what} must be {'integers' if what == 'faces' else 'numbers'}, got {array.dtype}")
+    if array.dtype == dtype and array.flags.c_contiguous and array.flags.owndata and not array.flags.writeable:
+        return array  # of another mesh
     # A private copy, so that freezing it does not freeze the caller's array.
     return np.array(array, dtype=dtype, order="C")

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from hodgeformer.mesh.geometry import is_used
 from hodgeformer.mesh.mesh import FloatArray, IntArray
-from hodgeformer.mesh.topology import pieces
+from hodgeformer.mesh.topology import pieces, sorted_by
 
 OrderName = Literal["morton", "rcm"]
 
@@ -34,11 +34,19 @@ def canonical_order(vertices: FloatArray, faces: IntArray, name: OrderName = "mo
 
 def canonical_faces(faces: IntArray) -> tuple[IntArray, IntArray]:
     """Faces turned so that the smallest corner leads, winding kept, and sorted; with the order that sorts them."""
-    turn = faces.argmin(axis=1)
-    turned = faces[np.arange(len(faces))[:, None], (turn[:, None] + np.arange(3)) % 3]
-    n = int(faces.max()) + 1
-    order = np.lexsort((turned[:, 2], turned[:, 0] * n + turned[:, 1]))
-    return np.ascontiguousarray(turned[order]), order
+    return _canonical_faces(faces, int(faces.max()) + 1)
+
+
+@njit(cache=True, nogil=True)
+def _canonical_faces(faces: IntArray, n_vertices: int) -> tuple[IntArray, IntArray]:
+    turned, order = np.empty_like(faces), np.arange(len(faces))
+    for f in range(len(faces)):
+        first = np.argmin(faces[f])
+        for corner in range(3):
+            turned[f, corner] = faces[f, (first + corner) % 3]
+    for corner in range(2, -1, -1):
+        order = order[sorted_by(turned[order, corner], n_vertices)[1]]
+    return turned[order], order
 
 
 def inverse(order: IntArray) -> IntArray:
@@ -50,7 +58,7 @@ def inverse(order: IntArray) -> IntArray:
 
 def _morton_order(vertices: FloatArray, faces: IntArray) -> IntArray:
     codes = morton_codes(vertices, faces)
-    order = np.argsort(codes, kind="stable")
+    order = np.argsort(codes)
     sorted_codes = codes[order]
     if (sorted_codes[1:] != sorted_codes[:-1]).all():
         return order
@@ -65,18 +73,29 @@ def _morton_order(vertices: FloatArray, faces: IntArray) -> IntArray:
 
 def morton_codes(vertices: FloatArray, faces: IntArray) -> NDArray[np.uint64]:
     """Position along the space-filling curve of the bounding box of all used vertices."""
-    used = vertices[is_used(faces, len(vertices))]
-    low = used.min(axis=0)
-    extent = (used.max(axis=0) - low).max()
-    scaled = (vertices - low) / (extent if extent > 0 else 1.0)
-    # The grid is shifted by an odd amount so that planes of symmetry do not fall on its cell borders, where rounding
-    # would decide on which side a vertex lies.
-    cells = np.clip((0.0618034 + 0.9 * scaled) * (1 << _BITS), 0, (1 << _BITS) - 1).astype(np.uint64)
-    x, y, z = (_spread(cells[:, axis]) for axis in range(3))
-    return np.asarray(x | (y << np.uint64(1)) | (z << np.uint64(2)), np.uint64)
+    return _morton_codes(vertices, faces)
 
 
-def _spread(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+@njit(cache=True, nogil=True)
+def _morton_codes(vertices: FloatArray, faces: IntArray) -> NDArray[np.uint64]:
+    low, high = np.full(3, np.inf), np.full(3, -np.inf)
+    for f in range(len(faces)):
+        for corner in faces[f]:
+            for axis in range(3):
+                low[axis], high[axis] = min(low[axis], vertices[corner, axis]), max(high[axis], vertices[corner, axis])
+    extent, codes = (high - low).max(), np.zeros(len(vertices), np.uint64)
+    for v in range(len(vertices)):
+        for axis in range(3):
+            scaled = (vertices[v, axis] - low[axis]) / (extent if extent > 0 else 1.0)
+            # The grid is shifted by an odd amount so that planes of symmetry do not fall on its cell borders, where
+            # rounding would decide on which side a vertex lies.
+            cell = min(max((0.0618034 + 0.9 * scaled) * (1 << _BITS), 0.0), (1 << _BITS) - 1.0)
+            codes[v] |= _spread(np.uint64(cell)) << np.uint64(axis)
+    return codes
+
+
+@njit(cache=True, nogil=True)
+def _spread(bits: np.uint64) -> np.uint64:
     """Two empty bits after each of 21 bits."""
     for shift, mask in (
         (32, 0x1F00000000FFFF),

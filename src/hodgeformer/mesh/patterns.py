@@ -145,9 +145,9 @@ def _search(
                     seen[j] = i
     if end > n_local:  # the last ring overflows: the nearer center wins, then the smaller number
         for at in range(ring, end):
-            distance[at] = 0.0
-            for axis in range(3):
-                distance[at] += (centers[queue[at], axis] - centers[i, axis]) ** 2
+            j = np.uint64(queue[at])
+            x, y, z = centers[j, 0] - centers[i, 0], centers[j, 1] - centers[i, 1], centers[j, 2] - centers[i, 2]
+            distance[at] = x * x + y * y + z * z
         _select_nearest(queue, distance, ring, end, n_local)
         for at in range(n_local, end):
             seen[queue[at]] = -1  # may come back as a random connection
@@ -156,27 +156,27 @@ def _search(
 
 
 @njit(cache=True, nogil=True)
-def _select_nearest(queue: Int32Array, distance: FloatArray, low: int, high: int, n_keep: int) -> None:
-    """Quickselect: reorder queue[low:high] so that its first n_keep - low entries are the nearest ones."""
-    high -= 1
+def _select_nearest(queue: Int32Array, distance: FloatArray, first: int, end: int, n_keep: int) -> None:
+    """Quickselect: reorder queue[first:end] so that its first n_keep - first entries are the nearest ones.
+
+    Entries are swapped whether they must or not: no processor can predict which.
+    """
+    one, low, high, kept = np.uint64(1), np.uint64(first), np.uint64(end), np.uint64(n_keep)  # as above
     while low < high:
-        middle = (low + high) // 2
+        middle, last, left = (low + high) >> one, high - one, low
         pivot_distance, pivot = distance[middle], queue[middle]
-        left, right = low, high
-        while left <= right:
-            while distance[left] < pivot_distance or (distance[left] == pivot_distance and queue[left] < pivot):
-                left += 1
-            while distance[right] > pivot_distance or (distance[right] == pivot_distance and queue[right] > pivot):
-                right -= 1
-            if left <= right:
-                queue[left], queue[right] = queue[right], queue[left]
-                distance[left], distance[right] = distance[right], distance[left]
-                left += 1
-                right -= 1
-        if n_keep <= right:
-            high = right
-        elif n_keep >= left:
-            low = left
+        distance[middle], queue[middle] = distance[last], queue[last]
+        for at in range(low, last):
+            d, j = distance[at], queue[at]
+            distance[at], queue[at] = distance[left], queue[left]
+            distance[left], queue[left] = d, j
+            left += np.uint64((d < pivot_distance) | ((d == pivot_distance) & (j < pivot)))
+        distance[last], queue[last] = distance[left], queue[left]
+        distance[left], queue[left] = pivot_distance, pivot
+        if left > kept:
+            high = left
+        elif left + one < kept:
+            low = left + one
         else:
             return
 

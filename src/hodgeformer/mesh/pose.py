@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from numba import njit
 
 from hodgeformer.errors import MeshError
-from hodgeformer.mesh.geometry import face_centers, face_vectors, norms
+from hodgeformer.mesh.geometry import centroid, face_centers, face_vector, face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 PoseName = Literal["file", "frame", "frame_average"]
@@ -53,22 +54,55 @@ def principal_axes(vertices: FloatArray, faces: IntArray, frame: int = 0) -> Flo
     Moments are integrals over the surface, so the frame does not depend on how finely parts are meshed. In frame 0
     the first two axes point to where the surface reaches farther (positive third moment).
     """
-    weights = norms(face_vectors(vertices, faces))
-    if weights.sum() == 0:
-        weights = np.ones(len(faces))
-    weights = weights / weights.sum()
-    centered = vertices - weights @ face_centers(vertices, faces)
-    corners = centered[faces]
-    # Over a triangle, the integral of x xᵀ is area / 12 (sum of corner xᵢ xᵢᵀ + s sᵀ), s the sum of its corners.
-    sums = corners.sum(axis=1)
-    moment = np.einsum("f,fci,fcj->ij", weights, corners, corners) + np.einsum("f,fi,fj->ij", weights, sums, sums)
-    _, axes = np.linalg.eigh(moment)
-    axes = axes[:, ::-1]
-    along = face_centers(centered, faces) @ axes[:, :2]
-    skew = weights @ (along * along * along)  # a power would be computed by logarithms
-    signs = np.where(skew < 0, -1.0, 1.0) * _SIGNS[frame]
-    first, second = axes[:, 0] * signs[0], axes[:, 1] * signs[1]
-    return np.stack([first, second, np.cross(first, second)], axis=1)
+    area, center = centroid(vertices, faces)
+    _, axes = np.linalg.eigh(_moment(vertices, faces, area, center))
+    widest = axes[:, :0:-1].copy()
+    skew = _skew(vertices, faces, area, center, widest)
+    (x, y, z), (u, v, w) = (widest * np.where(skew < 0, -1.0, 1.0) * _SIGNS[frame]).T.tolist()
+    return np.array([[x, u, y * w - z * v], [y, v, z * u - x * w], [z, w, x * v - y * u]])
+
+
+@njit(cache=True, nogil=True)
+def _weight(vertices: FloatArray, corners: IntArray, area: float) -> float:
+    """The share of a face in the area; where there is none, all faces count alike."""
+    x, y, z = face_vector(vertices, corners)
+    return np.sqrt(x * x + y * y + z * z) / (2 * area) if area > 0 else 1.0
+
+
+@njit(cache=True, nogil=True)
+def _skew(vertices: FloatArray, faces: IntArray, area: float, center: FloatArray, axes: FloatArray) -> FloatArray:
+    """The third moment of the centers of faces along each axis."""
+    skew = np.zeros(axes.shape[1])
+    for f in range(len(faces)):
+        weight = _weight(vertices, faces[f], area)
+        for axis in range(axes.shape[1]):
+            along = 0.0
+            for i in range(3):
+                a, b, c = vertices[faces[f, 0], i], vertices[faces[f, 1], i], vertices[faces[f, 2], i]
+                along += ((a + b + c) / 3 - center[i]) * axes[i, axis]
+            skew[axis] += weight * along * along * along
+    return skew
+
+
+@njit(cache=True, nogil=True)
+def _moment(vertices: FloatArray, faces: IntArray, area: float, center: FloatArray) -> FloatArray:
+    """The second moments of the surface about its center, lower half.
+
+    Over a triangle, the integral of x xᵀ is area / 12 (sum of corner xᵢ xᵢᵀ + s sᵀ), s the sum of its corners.
+    """
+    moment, points = np.zeros((3, 3)), np.empty((4, 3))
+    for f in range(len(faces)):
+        weight = _weight(vertices, faces[f], area)
+        for axis in range(3):
+            points[3, axis] = 0.0
+            for corner in range(3):
+                points[corner, axis] = vertices[faces[f, corner], axis] - center[axis]
+                points[3, axis] += points[corner, axis]
+        for i in range(3):
+            for j in range(i + 1):
+                for point in range(4):
+                    moment[i, j] += weight * points[point, i] * points[point, j]
+    return moment
 
 
 def asymmetry(vertices: FloatArray, faces: IntArray) -> float:

@@ -6,19 +6,21 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from hodgeformer.containers import KINDS, ElementKind, PerElement, SparsityPattern
 from hodgeformer.errors import BatchError, MeshError
 from hodgeformer.mesh.features import GROUPS, PAPER_GROUPS, FeatureGroup, feature_widths, input_features
-from hodgeformer.mesh.geometry import face_centers, outward, to_disk_area, to_unit_sphere
+from hodgeformer.mesh.geometry import face_centers, to_disk_area, to_unit_sphere
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import OrderName, canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.patterns import pattern_sizes, sparsity_pattern
 from hodgeformer.mesh.pose import PoseName, posed
-from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
+from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
+from hodgeformer.mesh.winding import outward
 from hodgeformer.settings import Settings
 from hodgeformer.threads import thread_count
 
@@ -137,14 +139,16 @@ def prepare(
     extra: PerElement[NDArray[Any] | None] | None = None,
     seed: int | None = None,
     frame: int = 0,
+    embedded: tuple[ElementKind, ...] = KINDS,
     patterned: tuple[ElementKind, ...] | bool = True,
     n_threads: int | None = None,
 ) -> PreparedMesh:
     """Pose, canonical order, unit sphere, complex, input features and sparsity patterns of a mesh.
 
     `extra` columns per element, in the file's order, are appended to x_in. `seed` draws the random connections in place
-    of the configured one; `frame` chooses one of the four frames of pose "frame_average". `patterned` names the
-    kinds that get patterns; what has none is for models that read none, or for `patches.patches` to cut up.
+    of the configured one; `frame` chooses one of the four frames of pose "frame_average". `embedded` and `patterned`
+    name the kinds that get features and patterns, for models that read no others; what has no patterns is also for
+    `patches.patches` to cut up.
     """
     mesh, config = as_mesh(mesh), PrepareConfig() if config is None else config
     kinds = (KINDS if patterned else ()) if isinstance(patterned, bool) else patterned
@@ -152,16 +156,18 @@ def prepare(
     if not kept.size:
         raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")
     faces = mesh.faces[kept]
+    vertices = _moderate(mesh.vertices, faces)
     if config.winding == "outward":
-        faces = outward(_moderate(mesh.vertices, faces), faces)
-    vertices, faces, order_v, face_order = _canonical(mesh, faces, config, frame)
+        faces = outward(vertices, faces)
+    vertices, faces, order_v, face_order = _canonical(vertices, faces, config, frame)
     vertices = to_size(vertices, faces, config.size)
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
     order_f = kept[face_order]
-    order = PerElement(order_v, _edge_order(topology, mesh.faces, order_v, order_f), order_f)
+    order_e = _edge_order(faces, topology.face_edges, topology.n.e, mesh.faces, order_v, order_f)
+    order = PerElement(order_v, order_e, order_f)
     prepared = PreparedMesh(
         topology=topology,
-        x_in=input_features(vertices, topology, config.features),
+        x_in=input_features(vertices, topology, config.features, embedded),
         patterns=patterns_of(topology, vertices, config, topology.n, seed, n_threads, kinds),
         positions=vertices,
         order=order,
@@ -199,14 +205,13 @@ def to_size(vertices: FloatArray, faces: IntArray, size: SizeName) -> FloatArray
 
 
 def _canonical(
-    mesh: Mesh, faces: IntArray, config: PrepareConfig, frame: int
+    vertices: FloatArray, faces: IntArray, config: PrepareConfig, frame: int
 ) -> tuple[FloatArray, IntArray, IntArray, IntArray]:
     """Vertices and faces in canonical order, and the two orders that lead there.
 
     Every sum is taken in an order that does not depend on the file; else rounding would. That is why a frame, whose
     moments are sums, needs an order before it and another one after it.
     """
-    vertices = _moderate(mesh.vertices, faces)
     order_v, face_order = np.arange(len(vertices)), np.arange(len(faces))
     poses: tuple[PoseName, ...] = ("file",) if config.pose == "file" else ("file", config.pose)
     for pose in poses:
@@ -222,21 +227,44 @@ def _moderate(vertices: FloatArray, faces: IntArray) -> FloatArray:
 
     The coordinates of the surface decide; a vertex that no face uses may be anywhere and is brought within reach.
     """
-    _, exponent = np.frexp(np.abs(vertices[faces]).max())
+    _, exponent = np.frexp(_largest(vertices, faces))
     reach = np.ldexp(1.0, min(int(exponent) + _REACH, 1023))
     return np.ldexp(np.clip(vertices, -reach, reach), -int(exponent))
 
 
-def _edge_order(topology: MeshComplex, file_faces: IntArray, order_v: IntArray, order_f: IntArray) -> IntArray:
+@njit(cache=True, nogil=True)
+def _largest(vertices: FloatArray, faces: IntArray) -> float:
+    largest = 0.0
+    for f in range(len(faces)):
+        for corner in faces[f]:
+            for axis in range(3):
+                largest = max(largest, abs(vertices[corner, axis]))
+    return largest
+
+
+@njit(cache=True, nogil=True)
+def _edge_order(
+    faces: IntArray, face_edges: IntArray, n_edges: int, file_faces: IntArray, order_v: IntArray, order_f: IntArray
+) -> IntArray:
     """The file's number, by first appearance, of each edge here."""
-    # The sides of face order_f[i] in the file start at another corner than those of face i here, and where it was
-    # turned outward they come in the other direction.
-    corners, rows = file_faces[order_f], np.arange(topology.n.f)
-    turn = (corners == order_v[topology.faces[:, :1]]).argmax(axis=1)
-    ahead = corners[rows, (turn + 1) % 3] == order_v[topology.faces[:, 1]]
-    steps, turn = np.arange(3), turn[:, None]
-    sides = topology.face_edges[rows[:, None], np.where(ahead[:, None], steps - turn, turn - 1 - steps) % 3]
-    return inverse(edges_by_first_appearance(sides[np.argsort(order_f, kind="stable")], topology.n.e))
+    here = np.full(len(file_faces), -1)
+    here[order_f] = np.arange(len(order_f))
+    numbers, n_met = np.full(n_edges, -1), 0
+    for f in here:
+        if f < 0:
+            continue
+        corners, turn = file_faces[order_f[f]], 0
+        # Its sides in the file start at another corner than here, and where it was turned outward they come in the
+        # other direction.
+        while corners[turn] != order_v[faces[f, 0]]:
+            turn += 1
+        ahead = corners[(turn + 1) % 3] == order_v[faces[f, 1]]
+        for step in range(3):
+            edge = face_edges[f, (step - turn if ahead else turn - 1 - step) % 3]
+            if numbers[edge] < 0:
+                numbers[edge] = n_met
+                n_met += 1
+    return numbers
 
 
 def _face_source(topology: MeshComplex, vertices: FloatArray, mesh: Mesh, order: PerElement[IntArray]) -> IntArray:

@@ -104,12 +104,23 @@ def unique_edges(faces: IntArray, n_vertices: int) -> IntArray:
 
 def incidence_lists(members: IntArray, n_targets: int) -> tuple[IntArray, NDArray[Any]]:
     """CSR lists of the rows of `members` (n, k) that contain each target: (offsets, rows), rows ascending."""
-    offsets, places = _sorted_by(members.ravel(), n_targets)
+    offsets, places = sorted_by(members.ravel(), n_targets)
     return offsets, (places // members.shape[1]).astype(np.int32)
 
 
 @njit(cache=True, nogil=True)
-def _sorted_by(keys: IntArray, n_keys: int) -> tuple[IntArray, IntArray]:
+def opposite_sides(faces: NDArray[np.int32], n_vertices: int) -> tuple[IntArray, NDArray[np.int32]]:
+    """For each vertex the sides (a, b) of its faces (i, a, b): where they begin, and the sides."""
+    offsets, places = sorted_by(faces.ravel(), n_vertices)
+    sides = np.empty((len(places), 2), dtype=faces.dtype)
+    for i in range(len(places)):
+        f, corner = places[i] // 3, places[i] % 3
+        sides[i, 0], sides[i, 1] = faces[f, (corner + 1) % 3], faces[f, (corner + 2) % 3]
+    return offsets, sides
+
+
+@njit(cache=True, nogil=True)
+def sorted_by(keys: IntArray | NDArray[np.int32], n_keys: int) -> tuple[IntArray, IntArray]:
     """Where each of the keys 0 ... n_keys - 1 begins, and the places of all keys sorted by key; stable, by counting."""
     offsets = np.zeros(n_keys + 1, dtype=np.int64)
     for key in keys:
@@ -133,8 +144,8 @@ def _sides(faces: IntArray, n_vertices: int) -> tuple[IntArray, IntArray, NDArra
             start, end = faces[f, side], faces[f, (side + 1) % 3]
             tails[3 * f + side], heads[3 * f + side] = min(start, end), max(start, end)
             signs[f, side] = 1 if start < end else -1
-    by_head = _sorted_by(heads, n_vertices)[1]
-    places = by_head[_sorted_by(tails[by_head], n_vertices)[1]]
+    by_head = sorted_by(heads, n_vertices)[1]
+    places = by_head[sorted_by(tails[by_head], n_vertices)[1]]
     edges, face_edges, n_edges = np.empty((3 * n, 2), dtype=np.int64), np.empty((n, 3), dtype=np.int64), 0
     for place in places:
         if n_edges == 0 or edges[n_edges - 1, 0] != tails[place] or edges[n_edges - 1, 1] != heads[place]:

@@ -17,6 +17,7 @@ from hodgeformer.containers import PerElement
 from hodgeformer.errors import BatchError
 from hodgeformer.mesh.coarsening import EXACT, Levels, coarsened
 from hodgeformer.mesh.elimination import TIMES, Elimination, Laplacian
+from hodgeformer.mesh.topology import opposite_sides
 from hodgeformer.ops.multilevel import Multilevel
 from hodgeformer.ops.rows import TensorFields
 from hodgeformer.ops.spreading import Apart, Factor, Rings
@@ -145,7 +146,7 @@ class Surface(TensorFields):
             strict=True,
         )
         laplacians = [Laplacian.from_surface(*part) for part in parts]
-        corner_offsets, corners = _corners(faces.cpu().numpy(), len(positions))
+        corner_offsets, corners = opposite_sides(faces.cpu().numpy(), len(positions))
 
         def real(arrays: Sequence[NDArray[Any]]) -> Tensor:
             return torch.from_numpy(np.concatenate(arrays)).to(positions)
@@ -224,14 +225,6 @@ def _parts(values: Tensor, bounds: list[int], shifts: list[int]) -> list[NDArray
     """The rows of each mesh, counted as if it were alone."""
     array = values.cpu().numpy()
     return [array[start:end] - shift for start, end, shift in zip(bounds, bounds[1:], shifts, strict=False)]
-
-
-def _corners(faces: NDArray[np.int32], n_vertices: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """For each vertex the sides (a, b) of its faces (i, a, b): where they begin, and the sides."""
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(faces.ravel(), minlength=n_vertices))])
-    place = np.argsort(faces.ravel(), kind="stable")
-    far = np.stack([np.roll(faces, -1, axis=1).ravel(), np.roll(faces, -2, axis=1).ravel()], axis=1)
-    return offsets, np.ascontiguousarray(far[place])
 
 
 def concatenated(arrays: list[NDArray[Any]], shifts: list[int]) -> NDArray[Any]:

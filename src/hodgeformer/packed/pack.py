@@ -13,10 +13,9 @@ from jaxtyping import Float, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement, SparsityPattern, Transposed
+from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement, SparsityPattern
 from hodgeformer.errors import BatchError
 from hodgeformer.mesh.prepare import PreparedMesh
-from hodgeformer.ops.incidence import Incidence, curl, gradient
 from hodgeformer.ops.rows import TensorFields
 from hodgeformer.packed.metric import concatenated, joined_offsets
 from hodgeformer.packed.topology import PackedComplex
@@ -95,21 +94,17 @@ def pack(meshes: Sequence[PreparedMesh], *, transpose: bool = False) -> Batch:
 
 def _pack_topology(meshes: Sequence[PreparedMesh], starts: PerElement[list[int]], transpose: bool) -> PackedComplex:
     def shifted(array: Callable[[PreparedMesh], Array], kind: ElementKind) -> Tensor:
-        return _tensor(concatenated([array(mesh) for mesh in meshes], starts[kind]), torch.int64)
+        return _tensor(concatenated([array(mesh) for mesh in meshes], starts[kind]), torch.int32)
 
-    n = starts.map(lambda numbers: numbers[-1])
-    ends = shifted(lambda mesh: mesh.topology.edges, "v")
-    corners = shifted(lambda mesh: mesh.topology.faces, "v")
-    sides = shifted(lambda mesh: mesh.topology.face_edges, "e")
-    side_signs = _tensor(np.concatenate([mesh.topology.face_signs for mesh in meshes]), torch.int8)
     return PackedComplex(
-        n=n,
+        n=starts.map(lambda numbers: numbers[-1]),
         offsets=starts.map(torch.tensor),
         patterns=PerElement.build(lambda kind: _pack_patterns(meshes, kind, starts[kind], transpose)),
         positions=_tensor(np.concatenate([mesh.positions for mesh in meshes]), torch.float32),
-        gradient=gradient(ends, n.v),
-        curl=curl(sides, side_signs, n.e),
-        face_corners=Incidence.from_rows(corners, torch.ones_like(side_signs), n.v),
+        edges=shifted(lambda mesh: mesh.topology.edges, "v"),
+        faces=shifted(lambda mesh: mesh.topology.faces, "v"),
+        face_edges=shifted(lambda mesh: mesh.topology.face_edges, "e"),
+        face_signs=_tensor(np.concatenate([mesh.topology.face_signs for mesh in meshes]), torch.int8),
     )
 
 
@@ -117,19 +112,13 @@ def _pack_patterns(
     meshes: Sequence[PreparedMesh], kind: ElementKind, starts: list[int], transpose: bool
 ) -> SparsityPattern[Tensor]:
     patterns = [mesh.patterns[kind] for mesh in meshes]
-    entries = [0, *accumulate(pattern.nnz for pattern in patterns)]
     packed = SparsityPattern.from_csr(
-        _tensor(joined_offsets([pattern.offsets for pattern in patterns]), torch.int64),
-        _tensor(concatenated([pattern.indices for pattern in patterns], starts), torch.int32),
+        joined_offsets([pattern.offsets for pattern in patterns]),
+        concatenated([pattern.indices for pattern in patterns], starts),
     )
-    if transpose or all("transposed" in pattern.__dict__ for pattern in patterns):
-        columns = [pattern.transposed for pattern in patterns]
-        packed.__dict__["transposed"] = Transposed(  # the slot of the cached property
-            offsets=_tensor(joined_offsets([column.offsets for column in columns]), torch.int64),
-            rows=_tensor(concatenated([column.rows for column in columns], starts), torch.int32),
-            entries=_tensor(concatenated([column.entries for column in columns], entries), torch.int64),
-        )
-    return packed
+    if transpose:
+        _ = packed.transposed  # which goes along
+    return packed.map(torch.from_numpy)
 
 
 def _pack_features(meshes: Sequence[PreparedMesh], kind: ElementKind) -> Tensor:
@@ -140,6 +129,8 @@ def _pack_features(meshes: Sequence[PreparedMesh], kind: ElementKind) -> Tensor:
             f"{ELEMENT_NAMES[kind]} features of '{meshes[other].name}' have {widths[other]} columns, "
             f"those of '{meshes[0].name}' {widths[0]}; prepare all meshes with the same features and extra columns"
         )
+    if all(mesh.x_in[kind].strides == (0, 0) for mesh in meshes):  # left out
+        return torch.tensor(torch.nan).expand(sum(mesh.n[kind] for mesh in meshes), widths[0])
     return _tensor(np.concatenate([mesh.x_in[kind] for mesh in meshes]), torch.float32)
 
 

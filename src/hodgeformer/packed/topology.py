@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from hodgeformer.containers import ElementKind, PerElement, SparsityPattern
-from hodgeformer.ops.incidence import Incidence
+from hodgeformer.containers import KINDS, ElementKind, PerElement, SparsityPattern
+from hodgeformer.ops.incidence import Incidence, curl, gradient
 from hodgeformer.ops.rows import TensorFields, repeated_indices, repeated_offsets
 from hodgeformer.packed.metric import Metric, Surface
 
@@ -19,17 +19,34 @@ from hodgeformer.packed.metric import Metric, Surface
 class PackedComplex(TensorFields):
     """One block-diagonal complex: mesh b owns the elements `offsets[kind][b] : offsets[kind][b + 1]`.
 
-    `gradient` is d0 (n_e, n_v) and `curl` is d1 (n_f, n_e), with signs; `face_corners` is a face from its three
-    vertices, without. `positions` are read by the classical stars and by D blocks only.
+    `edges` are (tail, head); `face_edges` are the sides of `faces`, whose `face_signs` are +1 where a face walks them
+    from tail to head, else -1. Incidences are computed once, on first use: few models read all of them. `positions` are
+    read by the classical stars and by D blocks only.
     """
 
     n: PerElement[int]
     offsets: PerElement[Int[Tensor, " meshes_and_one"]]
     patterns: PerElement[SparsityPattern[Tensor]]
     positions: Float[Tensor, "n_v 3"]
-    gradient: Incidence
-    curl: Incidence
-    face_corners: Incidence
+    edges: Int[Tensor, "n_e 2"]
+    faces: Int[Tensor, "n_f 3"]
+    face_edges: Int[Tensor, "n_f 3"]
+    face_signs: Int[Tensor, "n_f 3"]
+
+    @cached_property
+    def gradient(self) -> Incidence:
+        """d0 (n_e, n_v), with signs."""
+        return gradient(self.edges, self.n.v)
+
+    @cached_property
+    def curl(self) -> Incidence:
+        """d1 (n_f, n_e), with signs."""
+        return curl(self.face_edges, self.face_signs, self.n.e)
+
+    @cached_property
+    def face_corners(self) -> Incidence:
+        """A face from its three vertices, without signs."""
+        return Incidence.from_rows(self.faces, torch.ones_like(self.face_signs), self.n.v)
 
     @cached_property
     def edge_ends(self) -> Incidence:
@@ -63,11 +80,12 @@ class PackedComplex(TensorFields):
         """For each target element the mean of x over the incident source elements; zero where none is."""
         if source == target:
             return x
-        incidences = {"ve": self.edge_ends, "vf": self.face_corners, "ef": self.face_sides}
-        if upward := incidences.get(source + target):
-            return upward.apply(x) / (2 if target == "e" else 3)
-        downward = incidences[target + source]
-        return downward.apply_t(x) / _counts(downward, x).clamp(min=1)
+        upward = KINDS.index(source) < KINDS.index(target)
+        names = {"ve": "edge_ends", "vf": "face_corners", "ef": "face_sides"}
+        incidence: Incidence = getattr(self, names[source + target if upward else target + source])
+        if upward:
+            return incidence.apply(x) / (2 if target == "e" else 3)
+        return incidence.apply_t(x) / _counts(incidence, x).clamp(min=1)
 
     def neighbor_mean(self, x: Float[Tensor, "n d"], kind: ElementKind) -> Float[Tensor, "n d"]:
         """For each element the mean of x over the adjacent ones; zero where there is none.
@@ -91,10 +109,10 @@ class PackedComplex(TensorFields):
         """Lengths and areas of these positions; computed once, on first use."""
         return Metric.measure(
             positions=self.positions,
-            edges=self.edge_ends.indices.long(),
-            faces=self.face_corners.indices.long(),
-            face_edges=self.face_sides.indices.long(),
-            face_signs=self.curl.signs,
+            edges=self.edges.long(),
+            faces=self.faces.long(),
+            face_edges=self.face_edges.long(),
+            face_signs=self.face_signs,
             mesh_of_vertex=self.mesh_of("v"),
         )
 
@@ -103,9 +121,9 @@ class PackedComplex(TensorFields):
         """What D blocks read of these positions; computed once, on first use."""
         return Surface.measure(
             self.positions,
-            edges=self.edge_ends.indices,
-            faces=self.face_corners.indices,
-            face_edges=self.face_sides.indices,
+            edges=self.edges,
+            faces=self.faces,
+            face_edges=self.face_edges,
             offsets=self.offsets,
         )
 
@@ -121,9 +139,10 @@ class PackedComplex(TensorFields):
             offsets=self.offsets.map(lambda offsets: repeated_offsets(offsets, copies)),
             patterns=PerElement.build(lambda kind: patterns(self.patterns[kind], self.n[kind])),
             positions=self.positions.repeat(copies, 1),
-            gradient=self.gradient.repeated(copies),
-            curl=self.curl.repeated(copies),
-            face_corners=self.face_corners.repeated(copies),
+            edges=repeated_indices(self.edges, self.n.v, copies),
+            faces=repeated_indices(self.faces, self.n.v, copies),
+            face_edges=repeated_indices(self.face_edges, self.n.e, copies),
+            face_signs=self.face_signs.repeat(copies, 1),
         )
         if "surface" in self.__dict__:
             complexes.__dict__["surface"] = self.surface.repeated(copies)  # the slot of the cached property

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.containers import ElementKind, PerElement
+from hodgeformer.containers import KINDS, ElementKind, PerElement
 from hodgeformer.errors import MeshError
 from hodgeformer.memory import GIGABYTE, free_memory, held_memory
 from hodgeformer.mesh.coarsening import EXACT
@@ -163,11 +163,11 @@ def see(
     meshes = [way.mesh for way in sized] or [mesh]
     sights = sights if reads_order else [sight for sight in sights for _ in meshes]
     space = room(meshes[0])
-    patterned = reads_order and meshes[0].n_faces <= space
+    patterned, embedded = reads_order and meshes[0].n_faces <= space, KINDS if reads_order else ("v",)
 
     def look(working: Mesh, turn: FloatArray | None, frame: int) -> PreparedMesh:
         turned = working if turn is None else working.with_vertices(working.vertices @ turn.T)
-        return prepare(turned, config, frame=frame, patterned=patterned, n_threads=n_threads)
+        return prepare(turned, config, frame=frame, embedded=embedded, patterned=patterned, n_threads=n_threads)
 
     makers = [partial(look, working, *sight) for working, sight in zip(cycle(meshes), sights, strict=False)]
     fits = len(makers) * meshes[0].n_faces <= space

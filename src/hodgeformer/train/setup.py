@@ -129,6 +129,7 @@ class Setup:
             batch_faces=train.batch_faces,
             n_faces=self.working_faces,
             seed=train.seed,
+            embedded=model.embedded,
             patterned=model.patterned,
             spreads="D" in model.blocks,
             n_workers=(train.workers or 0) if workers is None else workers,
