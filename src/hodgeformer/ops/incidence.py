@@ -19,8 +19,6 @@ from hodgeformer.ops.rows import (
     TensorFields,
     TensorFunction,
     compiled_for,
-    repeated_indices,
-    repeated_offsets,
     run_rows,
 )
 
@@ -117,17 +115,6 @@ class Incidence(TensorFields):
     def unsigned(self) -> Incidence:
         """The same rows and columns with all signs +1."""
         return replace(self, signs=torch.ones_like(self.signs), t_signs=torch.ones_like(self.t_signs))
-
-    def repeated(self, copies: int) -> Incidence:
-        """The incidence of so many complexes that are alike, one after another."""
-        return Incidence(
-            indices=repeated_indices(self.indices, self.n_in, copies),
-            signs=self.signs.repeat(copies, 1),
-            offsets=repeated_offsets(self.offsets, copies),
-            t_indices=repeated_indices(self.t_indices, self.n_out, copies),
-            t_signs=self.t_signs.repeat(copies),
-            t_offsets=repeated_offsets(self.t_offsets, copies),
-        )
 
     def _check(self, x: Tensor, n: int, name: str) -> None:
         if x.ndim < 1 or x.shape[0] != n:

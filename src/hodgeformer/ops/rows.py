@@ -27,7 +27,7 @@ from hodgeformer.containers import PerElement
 from hodgeformer.threads import for_row_ranges
 
 EPSILON = 1e-5
-CHUNK = 4096
+CHUNK = 1024
 """Rows that fit into a second-level cache with what is computed of them."""
 
 
@@ -53,16 +53,6 @@ class TensorFields:
             if name not in names and isinstance(value, TensorFields):
                 moved.__dict__[name] = value.map(fn)
         return moved
-
-
-def repeated_offsets(offsets: Tensor, copies: int) -> Tensor:
-    """Offsets of so many lists that are alike, one after another."""
-    return torch.cat([offsets[:1], *(offsets[1:] + copy * offsets[-1] for copy in range(copies))])
-
-
-def repeated_indices(indices: Tensor, n: int, copies: int) -> Tensor:
-    """Indices of rows, among so many copies of n rows."""
-    return torch.cat([indices + copy * n for copy in range(copies)])
 
 
 class TensorFunction(torch.autograd.Function):
@@ -234,10 +224,10 @@ def by_chunks(rows_to_rows: Callable[[Tensor], Tensor], x: Float[Tensor, "n d"])
     """
     if torch.is_grad_enabled() or len(x) <= CHUNK or torch.compiler.is_compiling():
         return rows_to_rows(x)
-    parts = x.split(CHUNK)
+    parts = torch.split(x, CHUNK)
     first = rows_to_rows(parts[0])
     out = first.new_empty(len(x), first.shape[1])
-    for number, to in enumerate(out.split(CHUNK)):
+    for number, to in enumerate(torch.split(out, CHUNK)):
         to.copy_(rows_to_rows(parts[number]) if number else first)
     return out
 

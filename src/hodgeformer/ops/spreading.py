@@ -11,8 +11,8 @@ commutes with d.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -26,8 +26,6 @@ from hodgeformer.ops.rows import (
     TensorFunction,
     compiled_for,
     kernels,
-    repeated_indices,
-    repeated_offsets,
     run_compiled,
     run_rows,
 )
@@ -38,8 +36,7 @@ class Factor(TensorFields):
     """M and the L D L^T of M + t L for every time, in the order of elimination.
 
     `order[i]` is the row of x that is eliminated as number i. Column j of the triangle, below its diagonal of ones:
-    rows[offsets[j]:offsets[j + 1]] with one value per time; `pivots` are one over D. x may hold several `copies` of the
-    rows, one after another: channels of the same surface, which are solved side by side.
+    rows[offsets[j]:offsets[j + 1]] with one value per time; `pivots` are one over D.
     """
 
     masses: Float[Tensor, " n"]
@@ -48,27 +45,21 @@ class Factor(TensorFields):
     rows: Int[Tensor, " nnz"]
     values: Float[Tensor, "nnz times"]
     pivots: Float[Tensor, "n times"]
-    copies: int = 1
 
     @property
     def n_times(self) -> int:
         return self.pivots.shape[1]
 
-    def repeated(self, copies: int) -> Self:
-        return replace(self, masses=self.masses.repeat(copies), copies=copies)
-
     def solved(self, right: Float[Tensor, "n times d"]) -> Float[Tensor, "n times d"]:
         """(M + t L)^-1 right, in float32 or float64."""
         dtype = torch.float64 if right.dtype == torch.float64 else torch.float32
-        n, width = len(self.order), self.copies * right.shape[2]
-        given = right.detach().to("cpu", dtype).reshape(self.copies, n, self.n_times, -1)
-        given = given.permute(1, 2, 0, 3).reshape(n, -1)
+        given = right.detach().to("cpu", dtype).flatten(1).contiguous()
         out, work = torch.empty_like(given), torch.empty_like(given)
         lists = [tensor.cpu() for tensor in (self.order, self.offsets, self.rows)]
         reals = [tensor.to("cpu", dtype).contiguous() for tensor in (self.values, self.pivots)]
-        kernel = kernels("spreading").solve(self.n_times, width, 8 * given.element_size())
+        kernel = kernels("spreading").solve(self.n_times, right.shape[2], 8 * given.element_size())
         run_compiled(kernel, self.n_times, *lists, *reals, given, work, out, min_rows=1)
-        return out.view(n, self.n_times, self.copies, -1).permute(2, 0, 1, 3).reshape(right.shape).to(right)
+        return out.view(right.shape).to(right)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,19 +113,6 @@ class Rings(TensorFields):
     face_offsets: Int[Tensor, " n_and_one"]
     sides: Int[Tensor, "corners 2"]
     inverse_masses: Float[Tensor, " n"]
-
-    def repeated(self, copies: int) -> Self:
-        """The rings of so many surfaces that are alike, one after another."""
-        n = len(self.inverse_masses)
-        return replace(
-            self,
-            edge_offsets=repeated_offsets(self.edge_offsets, copies),
-            neighbors=repeated_indices(self.neighbors, n, copies),
-            weights=self.weights.repeat(copies),
-            face_offsets=repeated_offsets(self.face_offsets, copies),
-            sides=repeated_indices(self.sides, n, copies),
-            inverse_masses=self.inverse_masses.repeat(copies),
-        )
 
 
 def with_products(

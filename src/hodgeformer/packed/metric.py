@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import accumulate
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hodgeformer.containers import PerElement
-from hodgeformer.errors import BatchError
 from hodgeformer.mesh.coarsening import EXACT, Levels, coarsened
 from hodgeformer.mesh.elimination import TIMES, Elimination, Laplacian
 from hodgeformer.mesh.topology import opposite_sides
@@ -165,12 +164,6 @@ class Surface(TensorFields):
                 inverse_masses=real([1 / laplacian.masses for laplacian in laplacians]),
             ),
         )
-
-    def repeated(self, copies: int) -> Self:
-        """So many surfaces that are alike, one after another; what was eliminated once serves them all."""
-        if isinstance(self.factor, Apart):
-            raise BatchError("surfaces that are too large to eliminate go through one at a time")
-        return replace(self, factor=self.factor.repeated(copies), rings=self.rings.repeated(copies))
 
 
 def _factor(laplacians: list[Laplacian], like: Tensor) -> Factor | Apart:

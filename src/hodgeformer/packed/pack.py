@@ -54,15 +54,6 @@ class Batch(TensorFields):
             )
         return list(torch.split(values, [size[kind] for size in self.sizes]))
 
-    def repeated(self, copies: int) -> Batch:
-        """The batch so many times, one after another; what was computed of its complex is shared."""
-        return Batch(
-            topology=self.topology.repeated(copies),
-            x_in=self.x_in.map(lambda x: x.repeat(copies, 1)),
-            sizes=self.sizes * copies,
-            names=self.names * copies,
-        )
-
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Batch:
         """Move to a device; dtype casts the floating tensors and leaves integers alone."""
         if dtype is None and device is not None and self.x_in.v.device == torch.device(device):

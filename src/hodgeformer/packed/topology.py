@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hodgeformer.containers import KINDS, ElementKind, PerElement, SparsityPattern
 from hodgeformer.ops.incidence import Incidence, curl, gradient
-from hodgeformer.ops.rows import TensorFields, repeated_indices, repeated_offsets
+from hodgeformer.ops.rows import TensorFields
 from hodgeformer.packed.metric import Metric, Surface
 
 
@@ -126,27 +126,6 @@ class PackedComplex(TensorFields):
             face_edges=self.face_edges,
             offsets=self.offsets,
         )
-
-    def repeated(self, copies: int) -> PackedComplex:
-        """So many complexes that are alike, one after another; their surface is that of one, measured once."""
-
-        def patterns(one: SparsityPattern[Tensor], n: int) -> SparsityPattern[Tensor]:
-            indices = repeated_indices(one.indices, n, copies)
-            return SparsityPattern.from_csr(repeated_offsets(one.offsets, copies), indices)
-
-        complexes = PackedComplex(
-            n=self.n.map(lambda n: copies * n),
-            offsets=self.offsets.map(lambda offsets: repeated_offsets(offsets, copies)),
-            patterns=PerElement.build(lambda kind: patterns(self.patterns[kind], self.n[kind])),
-            positions=self.positions.repeat(copies, 1),
-            edges=repeated_indices(self.edges, self.n.v, copies),
-            faces=repeated_indices(self.faces, self.n.v, copies),
-            face_edges=repeated_indices(self.face_edges, self.n.e, copies),
-            face_signs=self.face_signs.repeat(copies, 1),
-        )
-        if "surface" in self.__dict__:
-            complexes.__dict__["surface"] = self.surface.repeated(copies)  # the slot of the cached property
-        return complexes
 
     def mesh_of(self, kind: ElementKind) -> Int[Tensor, " n"]:
         """The number, within the batch, of the mesh that each element belongs to."""

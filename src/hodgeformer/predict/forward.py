@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +15,6 @@ from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.ops.linear_attention import segment_mean
-from hodgeformer.ops.spreading import Factor
 from hodgeformer.packed.pack import Batch, pack
 from hodgeformer.packed.topology import PackedComplex
 from hodgeformer.predict.inference import Output, Seen
@@ -24,7 +22,7 @@ from hodgeformer.predict.inference import Output, Seen
 
 @dataclass(frozen=True, eq=False)
 class Forward:
-    """A `Network`: all views, and all frames that they stand for, in one packed pass where there is room.
+    """A `Network`: all views in one packed pass, once for every frame that they stand for.
 
     `values` makes values of the outputs of a regression that are not in the units of the data.
     """
@@ -45,8 +43,7 @@ class Forward:
             rows = self.rows(x, batch.topology).float()
             means = [[part.mean(dim=0) for part in batch.split(cast(Tensor, x[k]), k)] for k in self.config.updated]
             features = torch.stack([torch.cat(each) for each in zip(*means, strict=True)]).float()
-            n_frames = len(batch) // len(views)
-            passes += zip(rows.chunk(n_frames), features.chunk(n_frames), strict=True)
+            passes.append((rows, features))
         rows, features = (sum(parts[1:], parts[0]) / len(parts) for parts in zip(*passes, strict=True))
         outputs = rows.unsqueeze(1) if kind is None else rows.split([view.n[kind] for view in views])
         return [(part.cpu().numpy(), mean.cpu().numpy()) for part, mean in zip(outputs, features, strict=True)]
@@ -61,19 +58,10 @@ class Forward:
     def _in_frames(self, batch: Batch, seen: Seen) -> Iterator[Batch]:
         """The batch in every frame that it stands for; they share the complex and all that was computed for it.
 
-        All frames go through the model at once where there is room for them and the surface is eliminated, else one
-        after the other.
+        One after the other: side by side they would not fit into the cache, and take as long.
         """
-        signs = torch.from_numpy(np.stack(seen.column_signs)).to(batch.x_in.v)
-        n_frames = len(signs)
-        spreads = "D" in self.config.blocks
-        if n_frames * batch.n.f <= seen.room and (not spreads or isinstance(batch.topology.surface.factor, Factor)):
-            whole = batch.repeated(n_frames) if n_frames > 1 else batch
-            turned = (batch.x_in.v * signs[:, None]).flatten(0, 1)
-            yield replace(whole, x_in=whole.x_in.replace(v=turned))
-            return
-        for sign in signs:
-            yield replace(batch, x_in=batch.x_in.replace(v=batch.x_in.v * sign))
+        for sign in seen.column_signs:
+            yield replace(batch, x_in=batch.x_in.replace(v=batch.x_in.v * torch.from_numpy(sign).to(batch.x_in.v)))
 
 
 @dataclass(frozen=True, eq=False)
