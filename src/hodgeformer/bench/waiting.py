@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from hodgeformer.bench.yardsticks import bumpy_torus, human_sized_mesh, median_seconds
+from hodgeformer.memory import GIGABYTE, peak_memory
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.inference import see
@@ -29,6 +28,8 @@ _VERBS: dict[str, tuple[str, ...]] = {
         "--set", "train.epochs=1", "--set", "train.workers=0", "--out", "run",
     ),
 }  # fmt: skip
+
+_FEW = 10_000  # vertices of a mesh on which a prediction is worth repeating
 
 
 def verb_costs(first: int | None = None, repeat: int = 5) -> list[dict[str, Any]]:
@@ -54,6 +55,7 @@ def waiting_costs(model: str, n_vertices: tuple[int, ...]) -> list[dict[str, Any
     """Seconds of `predict MODEL scan.ply` at full resolution: until the model is there, then step by step.
 
     The cold start is a process of its own; the steps come after one prediction, so that nothing is compiled in them.
+    `frames` is a prediction (prepare and model) over one with a single frame; `peak` is that of the process so far.
     """
     words = f"from hodgeformer.predict.predictor import Predictor; Predictor.load({model!r})"
     repeat = 3 if n_vertices else 1
@@ -61,23 +63,32 @@ def waiting_costs(model: str, n_vertices: tuple[int, ...]) -> list[dict[str, Any
         partial(subprocess.run, [sys.executable, "-c", words], check=True), repeat, warm_up=repeat // 2
     )
     predictor = Predictor.load(model)
-    predictor.predict(human_sized_mesh(), faces="original")
-    config, rows = predictor.checkpoint.at("original"), []
-    meshes = [human_sized_mesh(), *map(bumpy_torus, n_vertices)]
+    checkpoint = predictor.checkpoint
+    single = Predictor.from_model(predictor.model, prepare=checkpoint.prepare.replace(pose="frame"))
+    for either in (predictor, single):
+        either.predict(human_sized_mesh(), faces="original")
+    rows = []
     with TemporaryDirectory() as folder:
-        for mesh in meshes:
-            file = Path(folder) / "scan.ply"
+        file = Path(folder) / "scan.ply"
+        for mesh in (human_sized_mesh(), *map(bumpy_torus, n_vertices)):
             save_mesh(mesh, file)
-            times = [time.perf_counter()]
-            scan = load_mesh(file)
-            times.append(time.perf_counter())
-            see(scan, config, reads_order=predictor.checkpoint.model.reads_order)
-            times.append(time.perf_counter())
-            result = predictor.predict(scan, faces="original")
-            times.append(time.perf_counter())
-            result.save(Path(folder) / "answer.ply")
-            times.append(time.perf_counter())
-            load, prepared, both, write = np.diff(times)
-            steps = {"cold_start": start, "load": load, "prepare": prepared, "model": both - prepared, "write": write}
-            rows.append({"n_vertices": mesh.n_vertices, **steps, "total_seconds": start + load + both + write})
+            timed = partial(_timed, repeat=7 if mesh.n_vertices < _FEW else 1)
+            load, scan = timed(partial(load_mesh, file))
+            prepare, _ = timed(partial(see, scan, checkpoint.at("original"), reads_order=checkpoint.model.reads_order))
+            one, _ = timed(partial(single.predict, scan, faces="original"))
+            both, answer = timed(partial(predictor.predict, scan, faces="original"))
+            write, _ = timed(partial(answer.save, Path(folder) / "answer.ply"))
+            steps = {"cold_start": start, "load": load, "prepare": prepare, "model": both - prepare, "write": write}
+            total, peak = start + load + both + write, (peak_memory() or 0) / GIGABYTE
+            rows.append({"n_vertices": mesh.n_vertices, **steps, "total": total, "frames": both / one, "peak": peak})
     return rows
+
+
+def _timed(work: Callable[[], Any], repeat: int) -> tuple[float, Any]:
+    """Median seconds of a call, and what it gives."""
+    last: list[Any] = [None]
+
+    def call() -> None:
+        last[0] = work()
+
+    return median_seconds(call, repeat, warm_up=0), last[0]

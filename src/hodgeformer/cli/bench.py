@@ -53,8 +53,13 @@ def _verbs(quick: bool) -> list[dict[str, Any]]:
 
 def _predict(quick: bool) -> list[dict[str, Any]]:
     from hodgeformer.bench.waiting import waiting_costs
+    from hodgeformer.study.efficiency import growth
 
-    return waiting_costs("human", () if quick else (1 << 14, 1 << 16))
+    if quick:
+        return waiting_costs("human", ())
+    rows = waiting_costs("human", (1 << 14, 1 << 16, 1 << 18, 1 << 20))
+    exponents = {step: growth(rows, step, 1 << 14) for step in ("load", "prepare", "model", "write", "peak")}
+    return [*rows, {"n_vertices": "growth from 16,384 on", **exponents}]
 
 
 def _prepare(quick: bool) -> list[dict[str, Any]]:
