@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from hodgeformer.containers import ElementKind
 from hodgeformer.mesh.geometry import face_vectors, norms, unit
 from hodgeformer.mesh.mesh import FloatArray, IntArray
-from hodgeformer.mesh.topology import MeshComplex, incidence_lists
+from hodgeformer.mesh.topology import MeshComplex, incidence_lists, sparse_matrix
 from hodgeformer.threads import for_row_ranges, thread_count
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _TILT = 0.1  # how much a face that looks another way counts as farther, in its own size
 _MOST_STEPS = 32
@@ -113,7 +115,7 @@ def _mix(weights: FloatArray, members: IntArray, values: NDArray[Any]) -> NDArra
 
 
 def _rows(weights: FloatArray, members: NDArray[Any], offsets: IntArray, n_columns: int) -> csr_array:
-    return csr_array((weights, members.ravel(), offsets), shape=(len(offsets) - 1, n_columns))
+    return sparse_matrix((weights, members.ravel(), offsets), shape=(len(offsets) - 1, n_columns))
 
 
 def _means(members: IntArray, sizes: FloatArray, n_vertices: int) -> csr_array:

@@ -20,8 +20,6 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from hodgeformer.mesh.elimination import Laplacian
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
-EXACT = 10_000
-"""Vertices up to which a surface is eliminated: from there on levels take less time, for four frames from 5,000 on."""
 _COARSEST = 128  # unknowns: so few are eliminated at once
 _STRONG = 0.25  # of the largest weight at a vertex
 _DAMPING = 2 / 3

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind, PerElement
 from hodgeformer.errors import DataError, MeshError
 from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms, to_unit_sphere, unit
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import inverse
-from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex
+from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex, sparse_matrix
 
 Values = NDArray[Any]
 
@@ -105,7 +104,7 @@ def carry(values: Values, mesh: Mesh, *, source: ElementKind, to: ElementKind) -
         return values
     columns, rows = incidences(mesh, source, to)
     n = element_counts(mesh)
-    incidence = csr_array((np.ones(len(rows)), (rows, columns)), shape=(n[to], n[source]))
+    incidence = sparse_matrix((np.ones(len(rows)), (rows, columns)), shape=(n[to], n[source]))
     counts = np.diff(incidence.indptr)
     carried = (incidence @ values) / np.maximum(counts, 1)[:, None]
     lonely = np.flatnonzero(counts == 0)
@@ -162,7 +161,7 @@ def smoothed(probabilities: Values, mesh: Mesh, *, kind: ElementKind, strength: 
     first, second, weight = _adjacent(mesh, kind)
     rows, columns = np.concatenate([first, second]), np.concatenate([second, first])
     n = len(probabilities)
-    weights = csr_array((np.concatenate([weight, weight]), (rows, columns)), shape=(n, n))
+    weights = sparse_matrix((np.concatenate([weight, weight]), (rows, columns)), shape=(n, n))
     weights.eliminate_zeros()
     totals = np.asarray(weights.sum(axis=1)).ravel()
     weights.data /= np.repeat(totals, np.diff(weights.indptr))

@@ -12,11 +12,9 @@ from typing import Literal
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from hodgeformer.mesh.mesh import FloatArray, IntArray
-from hodgeformer.mesh.topology import pieces, sorted_by
+from hodgeformer.mesh.topology import pieces, sorted_by, sparse_matrix
 
 OrderName = Literal["morton", "rcm"]
 
@@ -157,9 +155,11 @@ def _dense_rank(first: IntArray, second: NDArray[np.int64] | NDArray[np.uint64])
 
 
 def _cuthill_mckee(faces: IntArray, n_vertices: int) -> IntArray:
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
     start, end = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
     pairs = np.concatenate([start, end]), np.concatenate([end, start])
-    graph = csr_array((np.ones(2 * len(start), dtype=np.int8), pairs), shape=(n_vertices, n_vertices))
+    graph = sparse_matrix((np.ones(2 * len(start), dtype=np.int8), pairs), shape=(n_vertices, n_vertices))
     graph.sum_duplicates()
     graph.sort_indices()
     return np.asarray(reverse_cuthill_mckee(graph, symmetric_mode=True), np.int64)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
 
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.errors import MeshError
@@ -20,7 +19,7 @@ from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
-from hodgeformer.mesh.topology import MeshComplex, corner_fans, repeats_a_vertex
+from hodgeformer.mesh.topology import MeshComplex, corner_fans, repeats_a_vertex, sparse_matrix
 
 EVENNESS = (1e-2, 1e-4)
 """Triangles of much the same size, or larger ones where the surface is flat. What models were trained on lies between;
@@ -281,7 +280,7 @@ def _at_size_one(vertices: FloatArray, low: FloatArray, scale: float) -> FloatAr
 def _means(values: NDArray[Any], source: IntArray, target: IntArray, weights: FloatArray, n: int) -> NDArray[Any]:
     """For each of n targets the mean of the rows that speak for it, by their weights."""
     shares = weights / np.bincount(target, weights, n)[target]
-    mean: NDArray[Any] = csr_array((shares, (target, source)), shape=(n, len(values))) @ values
+    mean: NDArray[Any] = sparse_matrix((shares, (target, source)), shape=(n, len(values))) @ values
     return mean
 
 

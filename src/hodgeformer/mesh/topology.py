@@ -7,17 +7,18 @@ with the larger (head).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from hodgeformer.containers import PerElement
 from hodgeformer.errors import MeshError
 from hodgeformer.mesh.mesh import IntArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +50,19 @@ class MeshComplex:
         """d_0 (n_e, n_v): -1 at the tail of an edge, +1 at its head."""
         rows = np.repeat(np.arange(self.n.e), 2)
         signs = np.tile(np.array([-1, 1], dtype=np.int8), self.n.e)
-        return csr_array((signs, (rows, self.edges.ravel())), shape=(self.n.e, self.n.v))
+        return sparse_matrix((signs, (rows, self.edges.ravel())), shape=(self.n.e, self.n.v))
 
     def d1_matrix(self) -> csr_array:
         """d_1 (n_f, n_e): +1 where a face walks an edge from tail to head, -1 where it walks it back."""
         rows = np.repeat(np.arange(self.n.f), 3)
-        return csr_array((self.face_signs.ravel(), (rows, self.face_edges.ravel())), shape=(self.n.f, self.n.e))
+        return sparse_matrix((self.face_signs.ravel(), (rows, self.face_edges.ravel())), shape=(self.n.f, self.n.e))
+
+
+def sparse_matrix(entries: tuple[Any, ...], shape: tuple[int, int]) -> csr_array:
+    """One of SciPy, which takes long to import and which few meshes have a use for."""
+    from scipy.sparse import csr_array
+
+    return csr_array(entries, shape=shape)
 
 
 def repeats_a_vertex(faces: IntArray) -> NDArray[np.bool_]:
@@ -64,9 +72,31 @@ def repeats_a_vertex(faces: IntArray) -> NDArray[np.bool_]:
 
 def pieces(links: IntArray, n_vertices: int) -> IntArray:
     """For each vertex the number of its piece: faces or edges (n, k) hang their vertices together."""
-    first, others = np.broadcast_arrays(links[:, :1], links[:, 1:])
-    graph = csr_array((np.ones(first.size, dtype=np.int8), (first.ravel(), others.ravel())), shape=(n_vertices,) * 2)
-    return np.asarray(connected_components(graph, directed=False)[1], np.int64)
+    return _numbered_pieces(links, n_vertices)
+
+
+@njit(cache=True, nogil=True)
+def _numbered_pieces(links: IntArray, n_vertices: int) -> IntArray:
+    """Each vertex points to an earlier one of its piece; the first ones of pieces are numbered as they come."""
+    parent = np.arange(n_vertices)
+    for row in range(len(links)):
+        for column in range(1, links.shape[1]):
+            a, b = links[row, 0], links[row, column]
+            while parent[a] != a:
+                parent[a] = parent[parent[a]]
+                a = parent[a]
+            while parent[b] != b:
+                parent[b] = parent[parent[b]]
+                b = parent[b]
+            parent[max(a, b)] = min(a, b)
+    number, n_pieces = np.empty(n_vertices, dtype=np.int64), 0
+    for vertex in range(n_vertices):
+        if parent[vertex] == vertex:
+            number[vertex] = n_pieces
+            n_pieces += 1
+        else:
+            number[vertex] = number[parent[vertex]]
+    return number
 
 
 def corner_fans(faces: IntArray) -> IntArray:

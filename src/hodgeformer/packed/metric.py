@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hodgeformer.containers import PerElement
-from hodgeformer.mesh.coarsening import EXACT, Levels, coarsened
-from hodgeformer.mesh.elimination import TIMES, Elimination, Laplacian
+from hodgeformer.mesh.elimination import EXACT, TIMES, Elimination, Laplacian
 from hodgeformer.mesh.topology import opposite_sides
 from hodgeformer.ops.multilevel import Multilevel
 from hodgeformer.ops.rows import TensorFields
@@ -201,10 +200,12 @@ def _eliminated(laplacians: list[Laplacian], like: Tensor) -> Factor:
 
 
 def _multilevel(laplacian: Laplacian, like: Tensor) -> Multilevel:
+    from hodgeformer.mesh.coarsening import coarsened  # imports what small surfaces have no use for
+
     levels, coarsest = coarsened(laplacian)
     last = Elimination.of(coarsest, TIMES, np.float32)
 
-    def tensors(source: Levels | Elimination) -> dict[str, Tensor]:
+    def tensors(source: Any) -> dict[str, Tensor]:
         arrays = {field.name: getattr(source, field.name) for field in fields(source)}
         single = {
             name: array.astype(np.float32) if array.dtype.kind == "f" else array for name, array in arrays.items()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hodgeformer.containers import KINDS, ElementKind, PerElement
 from hodgeformer.errors import MeshError
 from hodgeformer.memory import GIGABYTE, free_memory, held_memory
-from hodgeformer.mesh.coarsening import EXACT
+from hodgeformer.mesh.elimination import EXACT
 from hodgeformer.mesh.features import feature_widths
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.patches import patches
