@@ -25,6 +25,8 @@ from hodgeformer.packed.pack import Batch, pack
 from hodgeformer.runtime import GraphInputs
 
 Inputs = dict[str, Tensor]
+_INCIDENCES = ("gradient", "curl", "face_corners")
+_UNREAD = ("offsets_", "positions", "edges", "faces", "face_edges", "face_signs")
 
 
 def torch_program(model: HodgeFormer, example: PreparedMesh) -> ExportedProgram:
@@ -109,6 +111,8 @@ class _Program(nn.Module):
 
 def _packed(mesh: PreparedMesh, config: ModelConfig) -> Batch:
     batch = pack([mesh])
+    for name in _INCIDENCES:
+        getattr(batch.topology, name)
     if "D" in config.blocks:
         surface = batch.topology.surface
         swept = Surface(cast(Any, _SweptFactor.of(mesh)), surface.rings)
@@ -120,12 +124,12 @@ def _inputs(batch: Batch, config: ModelConfig) -> Inputs:
     """The tensors that a model reads."""
     found: Inputs = {}
     _walked(batch, found.setdefault)
-    unread = ("offsets_", "positions") if "H" in config.blocks else ("offsets_", "positions", "patterns_")
+    unread = _UNREAD if "H" in config.blocks else (*_UNREAD, "patterns_")
     return {name: tensor for name, tensor in found.items() if not name.startswith(unread)}
 
 
 def _walked(value: Any, act: Callable[[str, Tensor], Tensor], name: str = "") -> Any:
-    """The same with `act(name, tensor)` in the place of every tensor, however deep, also of a surface."""
+    """The same with `act(name, tensor)` in the place of every tensor, however deep, also of what a complex computed."""
     if isinstance(value, Tensor):
         return act(name, value)
     if isinstance(value, PerElement):
@@ -135,8 +139,9 @@ def _walked(value: Any, act: Callable[[str, Tensor], Tensor], name: str = "") ->
     parts = {field.name: getattr(value, field.name) for field in fields(value)}
     names = {key: key if key == "topology" else f"{name}_{key}".removeprefix("topology_").strip("_") for key in parts}
     walked = replace(value, **{key: _walked(part, act, names[key]) for key, part in parts.items()})
-    if "surface" in getattr(value, "__dict__", {}):
-        walked.__dict__["surface"] = _walked(value.__dict__["surface"], act)
+    computed = getattr(value, "__dict__", {})
+    for key in computed.keys() & {"surface", *_INCIDENCES}:  # the slots of cached properties
+        walked.__dict__[key] = _walked(computed[key], act, "" if key == "surface" else key)
     return walked
 
 
