@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.containers import PerElement
 from hodgeformer.errors import MeshError
-from hodgeformer.mesh.mesh import IntArray
+from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -130,6 +130,26 @@ def edges_by_first_appearance(face_edges: IntArray, n_edges: int) -> IntArray:
 def unique_edges(faces: IntArray, n_vertices: int) -> IntArray:
     """(n_e, 2) the edges of faces, sorted; a face may repeat a vertex, and then has an edge of no length."""
     return _sides(np.ascontiguousarray(faces), n_vertices)[0]
+
+
+@njit(cache=True, nogil=True)
+def neighbor_lists(
+    edges: IntArray, weights: FloatArray, n_vertices: int
+) -> tuple[IntArray, NDArray[np.int32], FloatArray]:
+    """Neighbors of vertex i, edge by edge: neighbors[offsets[i]:offsets[i + 1]], and the weights of these edges."""
+    offsets = np.zeros(n_vertices + 1, dtype=np.int64)
+    for e in range(len(edges)):
+        offsets[edges[e, 0] + 1] += 1
+        offsets[edges[e, 1] + 1] += 1
+    offsets = np.cumsum(offsets)
+    free = offsets[:-1].copy()
+    neighbors, sorted_weights = np.empty(2 * len(edges), dtype=np.int32), np.empty(2 * len(edges))
+    for e in range(len(edges)):
+        for side in range(2):
+            place = free[edges[e, side]]
+            neighbors[place], sorted_weights[place] = edges[e, 1 - side], weights[e]
+            free[edges[e, side]] += 1
+    return offsets, neighbors, sorted_weights
 
 
 def incidence_lists(members: IntArray, n_targets: int) -> tuple[IntArray, NDArray[Any]]:
