@@ -61,8 +61,9 @@ def meshes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content(out: Path) -> dict[str, bytes]:
-    """All files, the records of what is done included."""
-    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    """All files, the records of what is done included; not the draft of a worker that was killed while it wrote."""
+    files = (path for path in out.rglob("*") if path.is_file() and path.suffix != ".tmp")
+    return {str(path.relative_to(out)): path.read_bytes() for path in files}
 
 
 def workers() -> list[psutil.Process]:
