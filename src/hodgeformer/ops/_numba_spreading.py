@@ -141,9 +141,7 @@ def _multiply(builder, i, neighbors, weights, begin, end, sides, begin_f, end_f,
         return [_more(builder, sums[0], change, builder.fsub(at(p, z_step, j), mine_p))]
 
     def face(t, sums):
-        a, b = (
-            builder.zext(load(builder, sides, builder.add(builder.mul(t, I64(2)), I64(k)), I32), I64) for k in (0, 1)
-        )
+        a, b = _side(builder, sides, t)
         (y_a, q_a), (y_b, q_b) = (
             (builder.fsub(at(y, y_step, j), mine_y), builder.fsub(at(q, z_step, j), mine_q)) for j in (a, b)
         )
@@ -180,9 +178,7 @@ def _multiply_back(builder, i, neighbors, weights, begin, end, sides, begin_f, e
         ]
 
     def face(t, sums):
-        a, b = (
-            builder.zext(load(builder, sides, builder.add(builder.mul(t, I64(2)), I64(k)), I32), I64) for k in (0, 1)
-        )
+        a, b = _side(builder, sides, t)
         all_three = builder.fadd(builder.fadd(mine, at(grad, y_step, a)), at(grad, y_step, b))
         return [
             _more(builder, sums[0], all_three, builder.fsub(at(q, z_step, a), at(q, z_step, b))),
