@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hodgeformer.ops.rows import FeedForward, dropout, normalized, normalized_parts, relu_dropout
+from hodgeformer.ops.linear import FeedForward
+from hodgeformer.ops.rows import dropout, normalized, normalized_parts, relu_dropout
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:

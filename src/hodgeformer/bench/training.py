@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.ops import linear
 from hodgeformer.packed.pack import Batch, pack
 from hodgeformer.threads import thread_count
 from hodgeformer.train.setup import Setup, set_up
@@ -56,16 +57,37 @@ def training_step(model: HodgeFormer, batch: Batch) -> Callable[[], None]:
 
 
 class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records the matrix products of what runs under it, and can repeat them alone, on the same operands in turn."""
+    """Records the matrix products of what runs under it, and can repeat them alone, on the same operands in turn.
+
+    They are repeated as they were computed, by PyTorch or by our own code; `by_torch` gives all of them to PyTorch.
+    """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operands: list[tuple[Tensor, Tensor]] = []
+        self._own: list[bool] = []
+
+    def __enter__(self) -> Self:
+        self._multiply_into = linear.multiply_into
+        linear.multiply_into = self._record_own
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        linear.multiply_into = self._multiply_into
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+
+    def _record_own(self, out: Tensor, a: Tensor, b: Tensor, *, start: Tensor | None = None) -> None:
+        self._record(a, b, own=True)
+        self._multiply_into(out, a, b, start=start)
+
+    def _record(self, a: Tensor, b: Tensor, *, own: bool) -> None:
+        self.operands.append((a.detach(), b.detach()))
+        self._own.append(own)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.bmm.default):
-            a, b = args[-2:]
-            self.operands.append((a.detach(), b.detach()))
+            self._record(*args[-2:], own=False)
         return func(*args, **(kwargs or {}))
 
     @property
@@ -73,6 +95,13 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return sum(2 * a.numel() * b.shape[-1] for a, b in self.operands)
 
     def repeat(self) -> None:
+        for (a, b), own in zip(self.operands, self._own, strict=True):
+            if own:
+                linear.multiply_into(a.new_empty(a.shape[0], b.shape[1]), a, b)
+            else:
+                torch.matmul(a, b)
+
+    def by_torch(self) -> None:
         for a, b in self.operands:
             torch.matmul(a, b)
 
@@ -85,20 +114,23 @@ def step_cost(name: str, n_meshes: int, repeat: int = 5) -> dict[str, Any]:
     step, products = training_step(model, batch), Products()
     with products:
         step()
-    seconds: dict[str, list[float]] = {"step": [], "products": []}
+    parts = {"step": step, "products": products.repeat, "products by torch": products.by_torch}
+    seconds: dict[str, list[float]] = {part: [] for part in parts}
     for _ in range(repeat):
-        for part, work in (("step", step), ("products", products.repeat)):
+        for part, work in parts.items():
             start = time.perf_counter()
             work()
             seconds[part].append(time.perf_counter() - start)
-    step_seconds, product_seconds = (statistics.median(seconds[part]) for part in ("step", "products"))
+    step_seconds, product_seconds, torch_seconds = (statistics.median(seconds[part]) for part in parts)
     return {
         "model": name,
         "meshes": n_meshes,
         "threads": torch.get_num_threads(),
         "step_seconds": step_seconds,
         "product_seconds": product_seconds,
+        "torch_product_seconds": torch_seconds,
         "ratio": step_seconds / product_seconds,
+        "ratio_to_torch": step_seconds / torch_seconds,
         "ratio_of_best": min(seconds["step"]) / min(seconds["products"]),
         "gigaflops_of_products": products.flops / 1e9,
         "target": 1.5,

@@ -22,7 +22,8 @@ from hodgeformer.nn.blocks import LinearAttention, Spreading
 from hodgeformer.nn.heads import MeshHead
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.ops.rows import EPSILON, FeedForward
+from hodgeformer.ops.linear import FeedForward
+from hodgeformer.ops.rows import EPSILON
 from hodgeformer.runtime import SWEEP
 
 Features = dict[ElementKind, str]

@@ -12,8 +12,9 @@ from hodgeformer.containers import ElementKind, PerElement
 from hodgeformer.mesh.elimination import N_TIMES, TIMES
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.laplacians import LAPLACIANS
+from hodgeformer.ops.linear import FeedForward, by_chunks, linear, product
 from hodgeformer.ops.linear_attention import linear_attention
-from hodgeformer.ops.rows import FeedForward, by_chunks, linear, normalized, product
+from hodgeformer.ops.rows import normalized
 from hodgeformer.ops.spreading import spread, with_products
 from hodgeformer.packed.topology import PackedComplex
 
@@ -53,8 +54,8 @@ class LinearAttention(nn.Module):
         self.n_heads = config.n_heads
 
     def forward(self, x: Float[Tensor, "n d"], offsets: Int[Tensor, " meshes_and_one"]) -> Float[Tensor, "n d"]:
-        weight = torch.cat([self.query.weight, self.key.weight, self.value.weight])
-        q, k, value = product(x, weight).view(x.shape[0], 3, self.n_heads, -1).unbind(1)
+        all_three = product(x, self.query.weight, self.key.weight, self.value.weight)
+        q, k, value = all_three.view(x.shape[0], 3, self.n_heads, -1).unbind(1)
         return self.out(linear_attention(q=q, k=k, v=value, offsets=offsets).flatten(1))
 
 
@@ -81,7 +82,7 @@ class Spreading(nn.Module):
     def forward(self, x: PerElement[Tensor], topology: PackedComplex) -> dict[str, Tensor]:
         surface = topology.surface
         y = spread(self.value(x.v).view(x.v.shape[0], N_TIMES, -1), surface.factor).flatten(1)
-        mixed = product(y, torch.cat([self.inner.weight, self.wedge.weight])).view(y.shape[0], 2, -1)
+        mixed = product(y, self.inner.weight, self.wedge.weight).view(y.shape[0], 2, -1)
         return {"v": self.out(with_products(y, mixed, self.times * self.log_scale.exp(), surface.rings))}
 
 

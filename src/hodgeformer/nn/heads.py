@@ -11,8 +11,9 @@ from torch.nn import functional
 
 from hodgeformer.containers import ElementKind, PerElement
 from hodgeformer.nn.config import ModelConfig
+from hodgeformer.ops.linear import linear
 from hodgeformer.ops.linear_attention import segment_mean
-from hodgeformer.ops.rows import dropout, linear
+from hodgeformer.ops.rows import dropout
 from hodgeformer.packed.topology import PackedComplex
 
 

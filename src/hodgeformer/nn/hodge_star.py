@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from hodgeformer.nn.config import STAR_KIND, ModelConfig, StarName
-from hodgeformer.ops.rows import drawn_seed, linear, normalized_parts, product
+from hodgeformer.ops.linear import linear, product
+from hodgeformer.ops.rows import drawn_seed, normalized_parts
 from hodgeformer.ops.star_attention import star_attention
 from hodgeformer.packed.metric import Metric, inverse
 from hodgeformer.packed.topology import PackedComplex
@@ -45,7 +45,7 @@ class HodgeStar(nn.Module):
 
     def queries_and_keys(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n h d_head"], ...]:
         """Both by one matrix product: fewer and larger ones run faster."""
-        both = product(x, torch.cat([self.query.weight, self.key.weight]))
+        both = product(x, self.query.weight, self.key.weight)
         return normalized_parts(both.view(x.shape[0], 2, self.n_heads, -1))
 
 

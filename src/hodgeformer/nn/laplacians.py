@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from hodgeformer.containers import ElementKind, PerElement
 from hodgeformer.nn.config import OPERATOR_STARS, ModelConfig
 from hodgeformer.nn.hodge_star import FixedStar, HodgeStar, star_for
-from hodgeformer.ops.rows import linear
+from hodgeformer.ops.linear import linear
 from hodgeformer.packed.topology import PackedComplex
 
 Star = HodgeStar | FixedStar

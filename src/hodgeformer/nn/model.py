@@ -18,7 +18,8 @@ from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.blocks import BLOCKS
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.heads import head_for
-from hodgeformer.ops.rows import FeedForward, normalized
+from hodgeformer.ops.linear import FeedForward
+from hodgeformer.ops.rows import normalized
 from hodgeformer.packed.pack import Batch
 from hodgeformer.packed.topology import PackedComplex
 

@@ -1,5 +1,5 @@
 """What works on each row by itself: compiled loops over the rows of tensors, LayerNorm without scale and bias, as in
-the paper, ReLU and dropout, linear layers and the feed-forward network.
+the paper, ReLU and dropout.
 
 The gradient of LayerNorm needs only its output, which the next layer keeps anyway:
 dx = (g - mean(g) - y mean(g y)) / deviation. So it costs no memory of its own, where the usual one keeps its input as
@@ -13,13 +13,13 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Literal, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
@@ -27,8 +27,6 @@ from hodgeformer.containers import PerElement
 from hodgeformer.threads import for_row_ranges
 
 EPSILON = 1e-5
-CHUNK = 1024
-"""Rows that fit into a second-level cache with what is computed of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,67 +200,3 @@ def _pass_back(first, last, grad, out, result, scale):  # type: ignore[no-untype
         g, y, target = grad[i], out[i], result[i]
         for c in range(g.size):
             target[c] = zero if y[c] == zero else g[c] * factor
-
-
-def product(
-    x: Float[Tensor, "n d_in"], weight: Float[Tensor, "d_out d_in"], bias: Float[Tensor, " d_out"] | None = None
-) -> Float[Tensor, "n d_out"]:
-    """x W^T + b.
-
-    Autocast multiplies in bfloat16. Processors do that two to three times as fast where they do it at all, but the
-    kernels around it read float32, so there only the factors are rounded and the result is not left as it is.
-    """
-    result = functional.linear(x, weight, bias)
-    return result.to(x.dtype) if x.device.type == "cpu" else result
-
-
-def by_chunks(rows_to_rows: Callable[[Tensor], Tensor], x: Float[Tensor, "n d"]) -> Float[Tensor, "n d_out"]:
-    """rows_to_rows(x); where nothing is kept for a backward pass, a chunk of rows at a time.
-
-    What happens to a chunk happens in the cache and in memory that the one before has used; a million rows would fetch
-    new pages for every step of it.
-    """
-    if torch.is_grad_enabled() or torch.compiler.is_compiling() or len(x) <= CHUNK:
-        return rows_to_rows(x)
-    parts = torch.split(x, CHUNK)
-    first = rows_to_rows(parts[0])
-    out = first.new_empty(len(x), first.shape[1])
-    for number, to in enumerate(torch.split(out, CHUNK)):
-        to.copy_(rows_to_rows(parts[number]) if number else first)
-    return out
-
-
-class Linear(nn.Linear):
-    """torch's, by `product`."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return cast(Tensor, super().__call__(x))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return product(x, self.weight, self.bias)
-
-
-class FeedForward(nn.Module):
-    """FF(x) = W_2 dropout(relu(W_1 x + b_1)) + b_2."""
-
-    def __init__(self, d_in: int, d_hidden: int, d_out: int, *, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.expand = linear(d_in, d_hidden, init="he")
-        self.contract = linear(d_hidden, d_out)
-        self.dropout = dropout
-
-    def forward(self, x: Float[Tensor, "n d_in"]) -> Float[Tensor, "n d_out"]:
-        hidden = self.expand(x)
-        return self.contract(relu_dropout(hidden, self.dropout if self.training else 0.0))
-
-
-def linear(d_in: int, d_out: int, *, bias: bool = True, init: Literal["he", "xavier"] = "xavier") -> Linear:
-    """A linear layer with zero bias: He weights before a ReLU, Xavier weights elsewhere."""
-    layer = Linear(d_in, d_out, bias=bias)
-    if init == "he":
-        nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
-    else:
-        nn.init.xavier_uniform_(layer.weight)
-    if bias:
-        nn.init.zeros_(layer.bias)
-    return layer
