@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse.csgraph import dijkstra
 
+from hodgeformer.mesh import features
 from hodgeformer.mesh.features import N_DISTANCES, RADII, SPREAD, TYPICAL, EdgeGraph, distance_features
 from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
@@ -35,6 +36,17 @@ def test_distances_are_those_of_another_implementation(mesh: Mesh) -> None:
     expected = dense_distances(mesh)
     points, distances = graph_of(mesh).spread_points(0, mesh.n_vertices)
     assert np.allclose(distances, expected[points], rtol=1e-12)
+
+
+@pytest.mark.parametrize("mesh", [*all_kinds(), icosphere(4)], ids=lambda mesh: mesh.name)
+def test_side_by_side_and_one_after_the_other_are_the_same_to_the_bit(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_points = min(48, mesh.n_vertices)
+    points, together = graph_of(mesh).spread_points(0, n_points)
+    monkeypatch.setattr(features, "_SIDE_BY_SIDE", 0)
+    again, apart = graph_of(mesh).spread_points(0, n_points)
+    assert np.array_equal(points, again) and np.array_equal(together, apart)
 
 
 def test_each_point_is_the_farthest_from_those_before_it() -> None:
