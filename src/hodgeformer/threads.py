@@ -25,9 +25,9 @@ def thread_count() -> int:
 
 
 def for_row_ranges(work: Callable[[int, int], object], n_rows: int, *, n_threads: int, min_rows: int = 256) -> None:
-    """Call work(first, last) on ranges that cover range(n_rows), in up to n_threads threads.
+    """Call work(first, last) on ranges that cover range(n_rows), in up to n_threads threads, of which this is one.
 
-    Four ranges per thread even out rows of different cost.
+    Four ranges per thread even out rows of different cost: whoever is done takes the next.
     """
     n_threads = max(1, min(n_threads, n_rows // min_rows))
     if n_threads == 1:
@@ -35,11 +35,19 @@ def for_row_ranges(work: Callable[[int, int], object], n_rows: int, *, n_threads
         return
     n_ranges = 4 * n_threads
     bounds = [n_rows * i // n_ranges for i in range(n_ranges + 1)]
-    futures = [
-        _pool(os.getpid(), n_threads).submit(work, first, last) for first, last in pairwise(bounds) if first < last
-    ]
-    for future in futures:
-        future.result()
+    ranges = iter([(first, last) for first, last in pairwise(bounds) if first < last])
+
+    def take() -> None:
+        for first, last in ranges:
+            work(first, last)
+
+    others = [_pool(os.getpid(), n_threads - 1).submit(take) for _ in range(n_threads - 1)]
+    try:
+        take()
+    finally:
+        for other in others:
+            if not other.cancel():  # it has begun
+                other.result()
 
 
 @lru_cache(maxsize=8)
