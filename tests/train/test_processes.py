@@ -111,9 +111,9 @@ SHARED = [*SETTINGS, "--set", "train.epochs=8", "--set", "model.dropout=0.0", "-
 
 
 @pytest.fixture(scope="module")
-def undisturbed(folder: Path) -> Path:
-    """A run of two processes."""
-    run = folder.parent / "two"
+def undisturbed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two processes. Its folder is new each time: a worker may come back to these tests after others."""
+    run = tmp_path_factory.mktemp("two") / "run"
     both = torchrun(folder, "--out", run, *SHARED)
     told, errors = both.communicate(timeout=120)
     assert both.returncode == 0, errors
