@@ -52,8 +52,8 @@ def test_rows_are_the_same_to_the_bit_alone_and_in_company():
 
 
 def test_threads_change_no_bit():
-    x, weight = random(5000, 128), random(256, 128)
-    grad, before, found = random(5000, 256, seed=1).detach(), torch.get_num_threads(), []
+    x, weight = random(20_000, 128), random(256, 128)
+    grad, before, found = random(20_000, 256, seed=1).detach(), torch.get_num_threads(), []
     try:
         for n_threads in (1, 3):
             torch.set_num_threads(n_threads)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hodgeformer.ops import _numba
+from hodgeformer.ops import _numba, rows
 from star_problems import Problem, largest_difference
 
 
@@ -26,9 +26,11 @@ def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def two_threads() -> Iterator[None]:
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two threads, also for little work."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
+    monkeypatch.setattr(rows, "_THREAD_WORTH", 1)
     yield
     torch.set_num_threads(before)
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from hodgeformer.ops.linear import FeedForward
-from hodgeformer.ops.rows import dropout, normalized, normalized_parts, relu_dropout
+from hodgeformer.ops.rows import dropout, few_threads, normalized, normalized_parts, relu_dropout, threads_for
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -116,3 +116,18 @@ def test_bfloat16_rounds_factors_and_leaves_float32_to_the_kernels():
     (found,), (wanted,) = torch.autograd.grad(out.sum(), x), torch.autograd.grad(expected.sum(), x)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, wanted, rtol=0, atol=0.1)
+
+
+def test_small_work_wakes_no_threads_and_the_number_comes_back():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert [threads_for(numbers) for numbers in (0, 1e6, 2.2e6, 1e9)] == [1, 1, 2, 3]
+        with pytest.raises(KeyError), few_threads(1e6):
+            assert torch.get_num_threads() == 1
+            raise KeyError
+        assert torch.get_num_threads() == 3
+        with few_threads(1e9):
+            assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

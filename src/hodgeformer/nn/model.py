@@ -105,6 +105,10 @@ class HodgeFormer(nn.Module):
         """Write the network into a folder that is a model for every verb; `prepare` is how its meshes are prepared."""
         return hodgeformer.Predictor.from_model(self, prepare=prepare, classes=classes).save_pretrained(folder)
 
+    def numbers_of(self, batch: Batch) -> int:
+        """How many numbers the widest layer holds of a batch: what it pays to share among threads."""
+        return max(batch.n[kind] for kind in self.config.embedded) * self.config.d_hidden
+
     @property
     def n_parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())

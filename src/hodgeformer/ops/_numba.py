@@ -18,10 +18,9 @@ from numba import njit
 from torch import Tensor
 
 from hodgeformer.ops._numba_ir import GROUP, dot_rows, softmax_gradient, softmax_terms, sum_rows
+from hodgeformer.ops.rows import run_compiled
 from hodgeformer.ops.star_attention import HEAD_STEP, MIX_A, MIX_B, StarProblem, rows_in_order, weights_are_kept
-from hodgeformer.threads import for_row_ranges
 
-MIN_ROWS = 64
 _compiled = njit(nogil=True, cache=True, error_model="numpy")
 
 
@@ -61,7 +60,15 @@ def _run_forward(problem: StarProblem, *, out: Tensor | None, weights: Tensor, f
     pattern, dropout = problem.pattern, problem.dropout
     rows = _addresses_and_steps(problem.q, problem.k, problem.y, out)
     numbers = (first_head, problem.scale, dropout.key, dropout.threshold, dropout.keep_scale)
-    _run(_forward(*_shape(problem, weights)), pattern.offsets, pattern.indices, *rows, weights.flatten(), *numbers)
+    _run(
+        problem,
+        _forward(*_shape(problem, weights)),
+        pattern.offsets,
+        pattern.indices,
+        *rows,
+        weights.flatten(),
+        *numbers,
+    )
 
 
 def _run_backward(
@@ -72,20 +79,20 @@ def _run_backward(
     shape, flat = _shape(problem, weights), weights.flatten()
     shared = (flat, torch.empty_like(flat), first_head, problem.scale, problem.dropout.keep_scale)
     rows = _addresses_and_steps(grad, problem.k, problem.y, dq)
-    _run(_by_row(*shape), pattern.offsets, pattern.indices, *rows, *shared)
+    _run(problem, _by_row(*shape), pattern.offsets, pattern.indices, *rows, *shared)
     rows = _addresses_and_steps(grad, problem.q, dk, dy)
-    _run(_by_column(*shape), columns.offsets, columns.rows, columns.entries, *rows, *shared)
+    _run(problem, _by_column(*shape), columns.offsets, columns.rows, columns.entries, *rows, *shared)
 
 
 def _shape(problem: StarProblem, weights: Tensor) -> tuple[int, int, int, int]:
     return problem.q.shape[-1], problem.y.shape[-1], weights.shape[1], 8 * weights.element_size()
 
 
-def _run(kernel: Callable[..., None], offsets: Tensor, *arguments: Tensor | float) -> None:
+def _run(problem: StarProblem, kernel: Callable[..., None], offsets: Tensor, *arguments: Tensor | float) -> None:
     """The kernel over all rows of the pattern (or columns), with tensors as arrays."""
-    given = [x.numpy() if isinstance(x, Tensor) else x for x in (offsets, *arguments)]
-    n, n_threads = len(offsets) - 1, torch.get_num_threads()
-    for_row_ranges(lambda first, last: kernel(first, last, *given), n, n_threads=n_threads, min_rows=MIN_ROWS)
+    (_, h, d_head), d_y = problem.k.shape, problem.y.shape[2]
+    read = problem.pattern.nnz * h * (d_head + d_y)
+    run_compiled(kernel, len(offsets) - 1, offsets, *arguments, numbers=read / 3)  # from the cache, most of them
 
 
 def _addresses_and_steps(*tensors: Tensor | None) -> list[int]:

@@ -144,7 +144,8 @@ def _signed_gather(x: Tensor, a: Incidence, transposed: bool) -> Tensor:
     if out.numel() == 0:
         return out
     if compiled_for(x) and x.numel():
-        run_rows(_add_rows, len(out), offsets, indices, signs, *_flat(x.detach()), out.reshape(len(out), -1))
+        given = offsets, indices, signs, *_flat(x.detach()), out.reshape(len(out), -1)
+        run_rows(_add_rows, len(out), *given, numbers=indices.numel() * (x.numel() // max(1, len(x))))
         return out
     lengths = offsets[1:] - offsets[:-1]
     rows = torch.repeat_interleave(torch.arange(out.shape[0], device=x.device), lengths, output_size=indices.shape[0])

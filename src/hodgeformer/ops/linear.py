@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from hodgeformer.ops.rows import TensorFunction, compiled_for, kernels, relu_dropout
+from hodgeformer.ops.rows import TensorFunction, compiled_for, kernels, relu_dropout, threads_for
 from hodgeformer.threads import for_row_ranges
 
 CHUNK = 1024
 """Rows that fit into a second-level cache with what is computed of them."""
-_THREAD_WORTH = 2**24  # multiplications
+_MULTIPLICATIONS = 24  # that take as long as reading a number of what is not in the cache
 
 
 def product(
@@ -104,8 +104,8 @@ def multiply_into(out: Tensor, a: Tensor, b: Tensor, *, start: Tensor | None = N
     for_row_ranges(
         lambda first, last: kernel.multiply(first, last, *given),
         -(-rows // kernel.TILE_ROWS),
-        n_threads=torch.get_num_threads(),
-        min_rows=1 + _THREAD_WORTH // max(1, kernel.TILE_ROWS * columns * inner),
+        n_threads=threads_for(rows * columns * inner / _MULTIPLICATIONS),
+        min_rows=1,
     )
 
 

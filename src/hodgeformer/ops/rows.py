@@ -8,7 +8,8 @@ well. Dropout keeps no mask either.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from importlib import import_module
@@ -27,6 +28,7 @@ from hodgeformer.containers import PerElement
 from hodgeformer.threads import for_row_ranges
 
 EPSILON = 1e-5
+_THREAD_WORTH = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,20 +71,39 @@ def compiled_for(x: Tensor) -> bool:
 
 
 def run_rows(
-    loop: Callable[..., None], n_rows: int, *arguments: Any, fastmath: tuple[str, ...] = (), min_rows: int = 256
+    loop: Callable[..., None], n_rows: int, *arguments: Any, numbers: float, fastmath: tuple[str, ...] = ()
 ) -> None:
-    """loop(first, last, *arguments) over all rows, compiled, in torch's number of threads.
-
-    `fastmath` are the liberties of LLVM's floating-point flags that the loop may take. A thread is worth `min_rows`.
-    """
-    run_compiled(_compiled(loop, fastmath), n_rows, *arguments, min_rows=min_rows)
+    """loop(first, last, *arguments) over all rows, compiled; `fastmath` are the liberties of LLVM that it may take."""
+    run_compiled(_compiled(loop, fastmath), n_rows, *arguments, numbers=numbers)
 
 
-def run_compiled(kernel: Callable[..., None], n_rows: int, *arguments: Any, min_rows: int = 256) -> None:
-    """kernel(first, last, *arguments) over all rows in torch's number of threads, with tensors as arrays."""
+def run_compiled(kernel: Callable[..., None], n_rows: int, *arguments: Any, numbers: float) -> None:
+    """kernel(first, last, *arguments) over all rows, tensors as arrays, in as many threads as `numbers` are worth."""
     arrays = [_array(value) if isinstance(value, Tensor) else value for value in arguments]
-    threads = torch.get_num_threads()
-    for_row_ranges(lambda first, last: kernel(first, last, *arrays), n_rows, n_threads=threads, min_rows=min_rows)
+    n_threads = threads_for(numbers)
+    for_row_ranges(lambda first, last: kernel(first, last, *arrays), n_rows, n_threads=n_threads, min_rows=1)
+
+
+def threads_for(numbers: float) -> int:
+    """How many of torch's threads are worth to wake for work that takes as long as reading so many numbers.
+
+    A million take about 0.15 ms, and waking another thread, which may sleep, 0.05.
+    """
+    return max(1, min(torch.get_num_threads(), int(numbers) // _THREAD_WORTH))
+
+
+@contextmanager
+def few_threads(numbers: float) -> Iterator[None]:
+    """Within it torch uses no more threads than are worth to wake for operations on so many numbers.
+
+    Its own operations go to all threads for a few ten thousand, so that two threads took 20 ms where one took 14.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads_for(numbers))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _array(x: Tensor) -> NDArray[Any]:
@@ -122,7 +143,7 @@ class _Normalized(torch.autograd.Function):
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
         scale = torch.empty(len(x), x.shape[1] * x.shape[2], dtype=x.dtype)
         kernel = kernels("norm").normalize(x.shape[3], 8 * x.element_size())
-        run_compiled(kernel, len(x), x.contiguous(), out, scale)
+        run_compiled(kernel, len(x), x.contiguous(), out, scale, numbers=x.numel())
         ctx.save_for_backward(out, scale)
         return out.unbind(1)
 
@@ -133,7 +154,8 @@ class _Normalized(torch.autograd.Function):
         result, n_heads = torch.empty_like(out), out.shape[2]
         kernel = kernels("norm").differentiate(out.shape[3], 8 * out.element_size())
         for part, grad in enumerate(grads):
-            run_compiled(kernel, len(out), part * n_heads, grad.contiguous(), out, scale, result)
+            given = part * n_heads, grad.contiguous(), out, scale, result
+            run_compiled(kernel, len(out), *given, numbers=grad.numel())
         return result
 
 
@@ -162,7 +184,7 @@ class _ReluDropout(TensorFunction):
         ctx.mark_dirty(x)
         ctx.scale = 1 / (1 - p)
         key, threshold = np.uint32(seed & 0xFFFFFFFF), np.uint32(round(p * 2**32))
-        run_rows(_drop, len(x), x, key, threshold, ctx.scale)
+        run_rows(_drop, len(x), x, key, threshold, ctx.scale, numbers=x.numel())
         ctx.save_for_backward(x)
         return x
 
@@ -171,7 +193,7 @@ class _ReluDropout(TensorFunction):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (out,) = ctx.saved_tensors
         result = torch.empty_like(out)
-        run_rows(_pass_back, len(out), grad.contiguous(), out, result, ctx.scale)
+        run_rows(_pass_back, len(out), grad.contiguous(), out, result, ctx.scale, numbers=out.numel())
         return result, None, None
 
 

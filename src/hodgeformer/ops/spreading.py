@@ -58,7 +58,8 @@ class Factor(TensorFields):
         lists = [tensor.cpu() for tensor in (self.order, self.offsets, self.rows)]
         reals = [tensor.to("cpu", dtype).contiguous() for tensor in (self.values, self.pivots)]
         kernel = kernels("spreading").solve(self.n_times, right.shape[2], 8 * given.element_size())
-        run_compiled(kernel, self.n_times, *lists, *reals, given, work, out, min_rows=1)
+        numbers = 2 * self.values.numel() * right.shape[2]
+        run_compiled(kernel, self.n_times, *lists, *reals, given, work, out, numbers=numbers)
         return out.view(right.shape).to(right)
 
 
@@ -152,7 +153,7 @@ class _WithProducts(TensorFunction):
         (n, d), kept = y.shape, any(ctx.needs_input_grad)
         out, change = y.new_empty(n, 2 * d), y.new_empty(n if kept else 1, d)
         kernel = kernels("spreading").multiply(d, 8 * y.element_size())
-        run_compiled(kernel, n, *lists, half, scale, y, z, out, change)
+        run_compiled(kernel, n, *lists, half, scale, y, z, out, change, numbers=_numbers(lists, d))
         ctx.save_for_backward(y, z, scale, half, out, change)
         ctx.lists = lists
         return out
@@ -163,10 +164,16 @@ class _WithProducts(TensorFunction):
         y, z, scale, half, out, change = ctx.saved_tensors
         grad, d = grad.contiguous(), y.shape[1]
         inner, grad_scale, grad_y, grad_z = *(torch.empty_like(y) for _ in range(3)), torch.empty_like(z)
-        run_rows(_through_tanh, len(y), grad, out, change, half, scale, inner, grad_scale)
+        run_rows(_through_tanh, len(y), grad, out, change, half, scale, inner, grad_scale, numbers=y.numel())
         kernel = kernels("spreading").multiply_back(d, 8 * y.element_size())
-        run_compiled(kernel, len(y), *ctx.lists, inner, y, z, grad, grad_y, grad_z)
+        run_compiled(kernel, len(y), *ctx.lists, inner, y, z, grad, grad_y, grad_z, numbers=2 * _numbers(ctx.lists, d))
         return grad_y, grad_z, grad_scale.sum(0), None, None
+
+
+def _numbers(lists: tuple[Tensor, ...], d: int) -> int:
+    """What is read of the values of neighbors over edges and faces."""
+    _, neighbors, _, _, sides = lists
+    return (neighbors.numel() + sides.numel()) * d
 
 
 def _through_tanh(first, last, grad, out, change, half, scale, inner, along):  # type: ignore[no-untyped-def]

@@ -15,6 +15,7 @@ from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.ops.linear_attention import segment_mean
+from hodgeformer.ops.rows import few_threads
 from hodgeformer.packed.pack import Batch, pack
 from hodgeformer.packed.topology import PackedComplex
 from hodgeformer.predict.inference import Output, Seen
@@ -38,12 +39,14 @@ class Forward:
     def outputs(self, views: Sequence[PreparedMesh], seen: Seen) -> list[tuple[Output, Output]]:
         """Per view its rows, and the means of its features."""
         kind, passes = self.config.target_kind, list[tuple[Tensor, Tensor]]()
-        for batch in self._in_frames(pack(views).to(next(self.model.parameters()).device), seen):
-            x = self.model.forward_features(batch)
-            rows = self.rows(x, batch.topology).float()
-            means = [[part.mean(dim=0) for part in batch.split(cast(Tensor, x[k]), k)] for k in self.config.updated]
-            features = torch.stack([torch.cat(each) for each in zip(*means, strict=True)]).float()
-            passes.append((rows, features))
+        packed = pack(views).to(next(self.model.parameters()).device)
+        with few_threads(self.model.numbers_of(packed)):
+            for batch in self._in_frames(packed, seen):
+                x = self.model.forward_features(batch)
+                rows = self.rows(x, batch.topology).float()
+                means = [[part.mean(dim=0) for part in batch.split(cast(Tensor, x[k]), k)] for k in self.config.updated]
+                features = torch.stack([torch.cat(each) for each in zip(*means, strict=True)]).float()
+                passes.append((rows, features))
         rows, features = (sum(parts[1:], parts[0]) / len(parts) for parts in zip(*passes, strict=True))
         outputs = rows.unsqueeze(1) if kind is None else rows.split([view.n[kind] for view in views])
         return [(part.cpu().numpy(), mean.cpu().numpy()) for part, mean in zip(outputs, features, strict=True)]

@@ -23,6 +23,7 @@ from hodgeformer.mesh.elements import UNLABELLED
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.heads import MeshHead
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.ops.rows import few_threads
 from hodgeformer.packed.pack import Batch
 from hodgeformer.train.config import TrainConfig
 from hodgeformer.train.distributed import Processes, share_statistics
@@ -160,16 +161,17 @@ class Learner:
         if not self.model.training:
             self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        learned = self._gradients(batch.to(self._device))
-        if self._processes.count > 1:
-            self._processes.sum_gradients(self.model.parameters())
-        if self._config.clip is not None:
-            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self._config.clip)
-            if not torch.isfinite(norm):
-                raise DivergedError(f"the gradient became {float(norm)} on a batch with '{batch.names[0]}'")
-        self.optimizer.step()
-        if self.average is not None:
-            self._follow(self.average)
+        with few_threads(self.model.numbers_of(batch)):
+            learned = self._gradients(batch.to(self._device))
+            if self._processes.count > 1:
+                self._processes.sum_gradients(self.model.parameters())
+            if self._config.clip is not None:
+                norm = nn.utils.clip_grad_norm_(self.model.parameters(), self._config.clip)
+                if not torch.isfinite(norm):
+                    raise DivergedError(f"the gradient became {float(norm)} on a batch with '{batch.names[0]}'")
+            self.optimizer.step()
+            if self.average is not None:
+                self._follow(self.average)
         return learned
 
     def _gradients(self, batch: Batch) -> Learned:
