@@ -106,8 +106,8 @@ class HodgeFormer(nn.Module):
         return hodgeformer.Predictor.from_model(self, prepare=prepare, classes=classes).save_pretrained(folder)
 
     def numbers_of(self, batch: Batch) -> int:
-        """How many numbers the widest layer holds of a batch: what it pays to share among threads."""
-        return max(batch.n[kind] for kind in self.config.embedded) * self.config.d_hidden
+        """How many numbers the widest layer reads and writes of a batch: what it pays to share among threads."""
+        return 2 * max(batch.n[kind] for kind in self.config.embedded) * self.config.d_hidden
 
     @property
     def n_parameters(self) -> int:
