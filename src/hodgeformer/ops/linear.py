@@ -6,7 +6,7 @@ that read the same rows are one product, without their weights being put togethe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 import torch
@@ -41,7 +41,9 @@ def _is_ours(x: Tensor, weights: tuple[Tensor, ...]) -> bool:
     if not compiled_for(x) or x.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
         return False
     kernel = kernels("linear")
-    return kernel.faster_than_torch() and all(len(weight) % kernel.LANES == 0 for weight in weights)
+    return kernel.faster_than_torch() and all(
+        len(weight) % kernel.LANES == 0 and weight.dtype == x.dtype and weight.is_contiguous() for weight in weights
+    )
 
 
 class _Product(TensorFunction):
@@ -50,8 +52,9 @@ class _Product(TensorFunction):
         x = x if x.stride(1) == 1 else x.contiguous()
         ctx.save_for_backward(x, *weights)
         out = x.new_empty(len(x), sum(map(len, weights)))
-        for weight, columns in zip(weights, _of_each(out, weights), strict=True):
-            multiply_into(columns, x, weight.t().contiguous(), start=bias)
+        starts = [None for _ in weights] if bias is None else _of_each(bias, weights)
+        for weight, columns, start in zip(weights, _of_each(out, weights), starts, strict=True):
+            multiply_into(columns, x, weight.t().contiguous(), start=start)
         return out
 
     @staticmethod
@@ -67,8 +70,9 @@ class _Product(TensorFunction):
         return grad_x, grad.sum(0) if for_bias else None, *turned
 
 
-def _of_each(columns: Tensor, weights: Any) -> tuple[Tensor, ...]:
-    return torch.split(columns, [len(weight) for weight in weights], dim=1)
+def _of_each(columns: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The last axis, cut into what each of the weights makes."""
+    return torch.split(columns, [len(weight) for weight in weights], dim=-1)
 
 
 def _through(grads: tuple[Tensor, ...], weights: list[Tensor]) -> Tensor:
