@@ -151,7 +151,7 @@ def test_the_time_chooses_model_and_length(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("hodgeformer.train.plan.thread_count", lambda: 2)
     census = scans(60, 13_776)
     widths = [
-        planned(OPEN.replace(train=TrainConfig(minutes=minutes)), census).model["d_model"] for minutes in (30, 1.5, 0.1)
+        planned(OPEN.replace(train=TrainConfig(minutes=minutes)), census).model["d_model"] for minutes in (30, 0.5, 0.1)
     ]
     assert widths == sorted(widths, reverse=True) and len(set(widths)) == 3
     for n in (20, 60, 400):

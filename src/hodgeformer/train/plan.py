@@ -16,6 +16,7 @@ from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.census import Census
 from hodgeformer.mesh.features import GROUPS
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
+from hodgeformer.ops.rows import threads_for
 from hodgeformer.settings import Table
 from hodgeformer.threads import thread_count
 from hodgeformer.train.config import FROM_DATA, RunConfig, TrainConfig
@@ -34,8 +35,9 @@ _MINUTES = 12.0  # of a run that was given no length
 _ENOUGH_EPOCHS = 20
 _STEPS, _EPOCHS = 4000, (20, 150)
 _BATCH_VERTICES = 2400  # eight meshes of 250 vertices, four of 750
-# CPU seconds per vertex, measured on meshes of 1,000 vertices: to change and prepare it, and per block and channel.
-_PREPARING, _LEARNING = 6e-5, 2.7e-7
+# CPU seconds per vertex: to change and prepare it, and per block and channel. Between what one of today's processors
+# takes for the bundled recipes (0.8e-5, and 0.5e-7 of D blocks to 1.4e-7 of H blocks) and one half as fast.
+_PREPARING, _LEARNING = 1.2e-5, 1e-7
 _QUICK = 20_000  # vertices up to which distances along the surface take 0.2 seconds or less
 _TUNING = 3  # by how much a fine-tuned model learns more slowly, and shorter
 
@@ -169,9 +171,12 @@ def _model(config: RunConfig, census: Census, vertices: float) -> Table:
 
 
 def _epoch_minutes(census: Census, vertices: float, blocks: str, d_model: int, n_updated: int = 1) -> float:
-    """About how long an epoch takes on this many cores, all of them busy."""
-    per_vertex = _PREPARING + _LEARNING * len(blocks) * d_model * n_updated
-    return len(census.training) * vertices * per_vertex / thread_count() / 60
+    """About how long an epoch takes: one core learns, or several where batches are large; others prepare meanwhile."""
+    widest = 2 * d_model * (3 if "H" in blocks else 1)  # there are three times as many edges as vertices
+    learning_cores = threads_for(2 * max(vertices, _BATCH_VERTICES) * widest)
+    per_vertex = _LEARNING * len(blocks) * d_model * n_updated / learning_cores
+    per_vertex = max(per_vertex, _PREPARING / (cores - 1)) if (cores := thread_count()) > 1 else per_vertex + _PREPARING
+    return len(census.training) * vertices * per_vertex / 60
 
 
 def _train(config: RunConfig, census: Census, vertices: float, *, tuning: bool) -> TrainConfig:
