@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 import pytest
 import torch
 from torch.nn import functional
@@ -129,5 +131,24 @@ def test_small_work_wakes_no_threads_and_the_number_comes_back():
         assert torch.get_num_threads() == 3
         with few_threads(1e9):
             assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_thread_that_begins_meanwhile_gets_all_threads_back():
+    before, found = torch.get_num_threads(), []
+
+    def work():
+        with few_threads(0):
+            found.append(torch.get_num_threads())
+        found.append(torch.get_num_threads())
+
+    try:
+        torch.set_num_threads(2)
+        with few_threads(0):
+            other = Thread(target=work)
+            other.start()
+            other.join()
+        assert found == [1, 2] and torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

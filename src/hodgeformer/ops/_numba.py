@@ -60,15 +60,8 @@ def _run_forward(problem: StarProblem, *, out: Tensor | None, weights: Tensor, f
     pattern, dropout = problem.pattern, problem.dropout
     rows = _addresses_and_steps(problem.q, problem.k, problem.y, out)
     numbers = (first_head, problem.scale, dropout.key, dropout.threshold, dropout.keep_scale)
-    _run(
-        problem,
-        _forward(*_shape(problem, weights)),
-        pattern.offsets,
-        pattern.indices,
-        *rows,
-        weights.flatten(),
-        *numbers,
-    )
+    kernel = _forward(*_shape(problem, weights))
+    _run(problem, kernel, pattern.offsets, pattern.indices, *rows, weights.flatten(), *numbers)
 
 
 def _run_backward(

@@ -21,6 +21,7 @@ LANES = 16
 TILE_ROWS = 12
 """With two vectors each, these sums, a row of b and a number of a take 27 of 32 registers."""
 _ROWS_AT_ONCE, _DEPTH_AT_ONCE = 8 * TILE_ROWS, 512  # of a and b, which then stay in the second-level cache
+_WITH_LONG_VECTORS = 5  # the generation of Zen; the one before has them too, but splits each in two
 _FLOAT = ir.FloatType()
 _VECTOR = ir.VectorType(_FLOAT, LANES)
 _PAIR = 2 * LANES
@@ -28,9 +29,9 @@ _PAIR = 2 * LANES
 
 @lru_cache
 def faster_than_torch() -> bool:
-    """Whether this processor has vectors of 64 bytes that MKL does not use: those of AMD, from Zen 4 on."""
-    has_long_vectors = binding.get_host_cpu_features().get("avx512f", False)
-    return bool(has_long_vectors) and binding.get_host_cpu_name().startswith("znver")
+    """Whether this processor multiplies long vectors at full speed and MKL does not use them: AMD, from Zen 5 on."""
+    maker, _, generation = binding.get_host_cpu_name().partition("znver")
+    return maker == "" and generation.isdigit() and int(generation) >= _WITH_LONG_VECTORS
 
 
 @vector_code

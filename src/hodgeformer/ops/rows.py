@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from importlib import import_module
+from threading import Lock
 from types import ModuleType
 from typing import Any, Self, cast
 
@@ -98,12 +99,31 @@ def few_threads(numbers: float) -> Iterator[None]:
 
     Its own operations go to all threads for a few ten thousand, so that two threads took 20 ms where one took 14.
     """
-    before = torch.get_num_threads()
+    with _at_it.lock:
+        # A thread that begins now would take the lowered number of another for its own, and keep it.
+        _at_it.full = _at_it.full if _at_it.count else torch.get_num_threads()
+        _at_it.count += 1
+        full = _at_it.full
+    torch.set_num_threads(full)
     torch.set_num_threads(threads_for(numbers))
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _at_it.lock:
+            _at_it.count -= 1
+        torch.set_num_threads(full)
+
+
+@dataclass
+class _AtIt:
+    """How many callers work with few threads, and how many threads torch had before the first of them."""
+
+    count: int = 0
+    full: int = 1
+    lock: Any = field(default_factory=Lock)
+
+
+_at_it = _AtIt()
 
 
 def _array(x: Tensor) -> NDArray[Any]:
