@@ -64,7 +64,7 @@ def test_values_of_the_paper(name: str) -> None:
     slides = (0.0, False) if "chairs" in name else (0.1, True)
     assert (config.augment.slide, config.augment.slide_back) == slides
     assert (config.prepare.n_neighbors == "sqrt") == (not name.endswith("-published"))
-    assert config.data.test_fraction == (0.15 if "coseg" in name else None)
+    assert config.data.test_fraction is None  # the standard parts
 
 
 @pytest.mark.parametrize("name", ROWS)
