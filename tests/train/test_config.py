@@ -21,7 +21,7 @@ from hodgeformer.train.plan import learning_rate, planned, reasons, working_face
 from hodgeformer.train.run_folder import RunFolder
 from hodgeformer.train.setup import Setup
 from tiny_models import tiny_checkpoint
-from tiny_sets import parts, shapes
+from tiny_sets import bodies, parts, shapes
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.toml"))
 
@@ -161,22 +161,62 @@ def test_the_time_chooses_model_and_length(monkeypatch: pytest.MonkeyPatch) -> N
         assert minutes <= 15, told
 
 
-def test_mirror_images_exchange_left_and_right() -> None:
-    def augment(*classes: str) -> AugmentConfig:
-        census = take_census(parts())
-        return planned(OPEN, replace(census, dataset=replace(census.dataset, classes=classes))).augment
+def mirroring(dataset: DataSet, **said: object) -> tuple[AugmentConfig, str]:
+    """What is planned for mirror images, and what is said about them."""
+    census = take_census(dataset)
+    full = planned(OPEN.replace(augment=AugmentConfig(**said)), census)
+    (told,) = (reason for reason in reasons(full, census) if "mirror" in reason)
+    return full.augment, told
 
-    assert augment("a", "b", "c").mirror == 0.5
-    assert augment("left arm", "right arm", "torso").swap == (("left arm", "right arm"),)
-    assert augment("left arm", "b", "torso").mirror == 0, "the image of a left arm has no name"
+
+def test_mirror_images_exchange_left_and_right_by_place() -> None:
+    augment, told = mirroring(bodies())
+    assert augment.mirror == 0.5 and augment.swap == (("larm", "rarm"),)
+    assert told == "training also uses mirror images; they exchange larm and rarm, as mirrored training meshes show"
+
+
+def test_mirror_images_keep_labels_that_are_on_both_sides() -> None:
+    augment, told = mirroring(bodies(parts=lambda x, y: np.where(abs(x) > 0.6, 0, 2)))
+    assert augment.mirror == 0.5 and augment.swap == ()
+    assert told == "training also uses mirror images, which keep their labels, as mirrored training meshes show"
+
+
+def test_without_certain_labels_there_are_no_mirror_images() -> None:
+    dataset = bodies(parts=lambda x, y: np.where(x + y > 0, 0, 1))
+    augment, told = mirroring(dataset)
+    assert augment.mirror == 0 and augment.swap == ()
+    assert re.fullmatch(
+        r"no mirror images: it is not certain which class 'larm' becomes in them \(in mirrored training meshes it "
+        r"overlaps '[lr]arm' most, by \d\d %\); other such classes: 1",
+        told,
+    )
+    augment, told = mirroring(replace(dataset, classes=("arm_L", "arm_R", "torso")))
+    assert augment.swap == (("arm_L", "arm_R"),), "names are a hint"
+
+
+def test_what_is_said_of_mirror_images_wins() -> None:
+    dataset = bodies()
+    augment, told = mirroring(dataset, mirror=0.25)
+    assert (augment.mirror, augment.swap) == (0.25, (("larm", "rarm"),)), "the exchange was left open"
+    augment, told = mirroring(dataset, mirror=0.25, swap=())
+    assert (augment.mirror, augment.swap) == (0.25, ()) and told.endswith("not as mirrored training meshes show")
+    augment, told = mirroring(bodies(parts=lambda x, y: np.where(x + y > 0, 0, 1)), mirror=0.25)
+    assert augment.mirror == 0.25 and told.endswith("set augment.mirror=0 or augment.swap")
+    assert planned(OPEN.replace(augment={"mirror": 0}), take_census(dataset)).augment.mirror == 0
+
+
+def test_whole_shapes_are_mirrored_by_the_names_of_their_classes() -> None:
+    augment = planned(OPEN, take_census(replace(shapes(), classes=("left shoe", "right shoe")))).augment
+    assert augment.mirror == 0.5 and augment.swap == (("left shoe", "right shoe"),)
+    assert planned(OPEN, take_census(replace(shapes(), classes=("left shoe", "hat")))).augment.mirror == 0
 
 
 def test_shapes_that_are_never_their_own_mirror_image_are_not_mirrored() -> None:
-    census = take_census(parts())
+    census = take_census(bodies())
     twisted = replace(census, meshes=tuple(replace(mesh, asymmetry=0.1) for mesh in census.meshes))
     full = planned(OPEN, twisted)
     assert full.augment.mirror == 0
-    assert any("no mirror images" in reason for reason in reasons(full, twisted))
+    assert any("no mirror images: hardly any" in reason for reason in reasons(full, twisted))
 
 
 def test_fine_tuning_is_slower_and_shorter() -> None:

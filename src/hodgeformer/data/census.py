@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.containers import PerElement
 from hodgeformer.data.dataset import CountedMesh, DataSet, Sample
+from hodgeformer.data.mirror import Mirrored, mirrored_by_name, mirrored_by_place, mirrored_overlaps
 from hodgeformer.errors import DataError, HodgeFormerError
 from hodgeformer.mesh.elements import element_areas, radius, unit_edge_lengths
 from hodgeformer.mesh.geometry import to_unit_sphere
@@ -64,6 +65,14 @@ class Census:
         """The sum of the labels of the training meshes."""
         total: NDArray[Any] = np.sum([mesh.labels for mesh in self.training], axis=0)
         return total
+
+    @cached_property
+    def mirrored(self) -> Mirrored:
+        """What becomes of the classes in mirror images. Reads a few training meshes again, once."""
+        dataset = self.dataset
+        if dataset.task != "segmentation":
+            return mirrored_by_name(dataset.classes)
+        return mirrored_by_place(mirrored_overlaps(dataset, self.training), dataset.classes)
 
     @property
     def fingerprint(self) -> str:

@@ -6,7 +6,6 @@ What is planned is what proved better where we measured it: docs/recipes.md.
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,8 @@ _PART_FACES, _WHOLE_FACES, _MOST_FACES = 2000, 1500, 10_000
 _FACES_OF_A_PART = 25
 _RESOLUTIONS = 1.3
 _SYMMETRIC = 0.08  # asymmetry up to which a shape is nearly its own mirror image
+_MIRROR = 0.5
+_LISTED = 4  # pairs of classes that are named
 
 PART_SIZES = (("DDDD", 96), ("DDD", 64), ("DD", 48))
 SIZES = (("HHHT", 64), ("HT", 48))
@@ -88,12 +89,9 @@ def reasons(config: RunConfig, census: Census) -> tuple[str, ...]:
         length = f"epochs: {train.epochs}, about {max(1, math.ceil(epoch * (train.epochs or 1)))} minutes"
     found.append(f"model {model.blocks} of width {model.d_model}; {length} on this many cores: {thread_count()}")
     if prepare.pose == "frame_average":
-        mirrored = ", mirror images too" if config.augment.mirror else ""
-        found.append(
-            f"shapes are seen in the frames of their principal axes, so answers do not turn with them{mirrored}"
-        )
-        if not config.augment.mirror and not _symmetric(census):
-            found.append("no mirror images: hardly a shape here is its own, so they may be shapes of another kind")
+        found.append("meshes are aligned to their principal axes, so rotation does not change the answer")
+    if config.augment.mirror or prepare.pose == "frame_average":
+        found += _about_mirror_images(config.augment, census)
     if dataset.task == "segmentation" and not train.class_weights:
         found.append(
             "classes are not weighed, which is right on more faces; if rare ones matter more: train.class_weights=0.5"
@@ -133,25 +131,55 @@ def _measured(vertices: float) -> Table:
 
 
 def _augment(config: RunConfig, census: Census) -> AugmentConfig:
-    """Around frames of the shape's own, only small turns are new. A mirror image exchanges left and right."""
+    """Around frames of the shape's own, only small turns are new."""
     table: Table = {} if config.prepare.most_faces is None else {"resolution": _RESOLUTIONS}
     if config.prepare.pose != "file":
-        sided = [name for name in census.dataset.classes if _other_side(name) != name]
-        pairs = {tuple(sorted((name, _other_side(name)))) for name in sided if _other_side(name) in sided}
-        paired = 2 * len(pairs) == len(sided)
         table |= {"rotation": "none", "tilt": 12.0}
-        table |= {"mirror": 0.5, "swap": tuple(sorted(pairs))} if paired and _symmetric(census) else {}
+    if config.prepare.pose != "file" or config.augment.mirror:
+        table |= _mirroring(config.augment, census)
     return config.augment.filled(**table)
+
+
+def _mirroring(said: AugmentConfig, census: Census) -> Table:
+    """Mirror images where they are shapes of the same kind and it is certain which labels they have."""
+    decided = {name: getattr(said, name) for name in said.model_fields_set}
+    if decided.get("mirror") == 0 or not _symmetric(census):
+        return {}
+    if "swap" in decided:
+        return {"mirror": _MIRROR}
+    mirrored = census.mirrored
+    return {"swap": mirrored.pairs, "mirror": _MIRROR} if said.mirror or not mirrored.unclear else {}
+
+
+def _about_mirror_images(augment: AugmentConfig, census: Census) -> list[str]:
+    """What they do to labels and why, or why there are none; nothing where they were turned off."""
+    if not _symmetric(census):
+        few = "hardly any mesh is close to its own mirror image, so they may be shapes of another kind"
+        return [f"training uses mirror images as set, but {few}" if augment.mirror else f"no mirror images: {few}"]
+    mirrored = census.mirrored
+    if mirrored.unclear and set(augment.swap) <= set(mirrored.pairs):
+        (name, why), others = next(iter(mirrored.unclear.items())), len(mirrored.unclear) - 1
+        more = f"; other such classes: {others}" if others else ""
+        told = f"it is not certain which class '{name}' becomes in them ({why}){more}"
+        remedy = "training uses mirror images as set, but {}; set augment.mirror=0 or augment.swap"
+        return [remedy.format(told) if augment.mirror else f"no mirror images: {told}"]
+    if not augment.mirror:
+        return []
+    if set(augment.swap) != set(mirrored.pairs):
+        shown = "as set, but not as mirrored training meshes show" if mirrored.measured else "as set"
+    else:
+        shown = "as mirrored training meshes show" if mirrored.measured else "by their names"
+    if not augment.swap:
+        kept = f", which keep their labels, {shown}" if mirrored.measured else ""
+        return [f"training also uses mirror images{kept}"]
+    listed = ", ".join(f"{first} and {second}" for first, second in augment.swap[:_LISTED])
+    more = f", and {len(augment.swap) - _LISTED} more pairs" if len(augment.swap) > _LISTED else ""
+    return [f"training also uses mirror images; they exchange {listed}{more}, {shown}"]
 
 
 def _symmetric(census: Census) -> bool:
     """Whether mirror images are shapes of the same kind: some shapes are nearly their own. Molecules never are."""
     return float(np.quantile([mesh.asymmetry for mesh in census.training], 0.1)) <= _SYMMETRIC
-
-
-def _other_side(name: str) -> str:
-    other = {"left": "right", "right": "left", "Left": "Right", "Right": "Left"}
-    return re.sub("|".join(other), lambda found: other[found[0]], name)
 
 
 def _model(config: RunConfig, census: Census, vertices: float) -> Table:
