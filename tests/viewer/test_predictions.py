@@ -19,7 +19,7 @@ from hodgeformer.errors import MeshError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.viewer.app import Viewer, create_app
-from hodgeformer.viewer.messages import decode
+from hodgeformer.viewer.messages import decode, described
 from hodgeformer.viewer.models import Shelf, ViewerModel, offered_models
 from hodgeformer.viewer.open_meshes import OpenMeshes
 from hodgeformer.viewer.outbox import Outbox
@@ -72,6 +72,47 @@ def test_a_failing_prediction_is_told_and_the_next_one_works(out: Path, tmp_path
         small, large = upload(client, icosphere(0), tmp_path), upload(client, icosphere(1), tmp_path)
         assert predicted(client, small) == {"stage": "failed", "fraction": None, "error": "ball: too small"}
         assert predicted(client, large)["stage"] == "done"
+
+
+def test_a_replaced_prediction_that_fails_late_leaves_the_newer_one(out: Path) -> None:
+    begun, fail = threading.Event(), threading.Event()
+
+    def first_fails_late(mesh: Mesh) -> None:
+        if not begun.is_set():
+            begun.set()
+            fail.wait(20)
+            raise MeshError("ball: failed late")
+
+    viewer = make_viewer(out, SidedModel(before=first_fails_late))
+    with TestClient(create_app(viewer), base_url=BASE) as client:
+        opened = viewer.meshes.add(icosphere(1))
+        client.post(f"/api/meshes/{opened.id}/predict", params={"model": "sided"})
+        assert begun.wait(20)
+        assert predicted(client, opened.id)["stage"] == "done"
+        fail.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("predict"):
+            thread.join(20)
+    assert opened.progress.stage == "done"
+    assert opened.progress.error is None
+
+
+def test_an_answer_that_a_later_question_replaced_is_not_offered(out: Path) -> None:
+    """The page fetches what a mesh was `predicted` with; what the server tells of then is the later question."""
+    refuses = threading.Event()
+
+    def refuse(mesh: Mesh) -> None:
+        if refuses.is_set():
+            raise MeshError("ball: refused")
+
+    viewer = make_viewer(out, SidedModel(before=refuse))
+    with TestClient(create_app(viewer), base_url=BASE) as client:
+        opened = viewer.meshes.add(icosphere(1))
+        assert predicted(client, opened.id)["stage"] == "done"
+        assert described(opened)["predicted"] == {"model": "sided", "faces": "auto"}
+        refuses.set()
+        assert predicted(client, opened.id)["stage"] == "failed"
+        assert described(opened)["predicted"] is None
 
 
 def test_fifty_predictions_do_not_grow_memory(out: Path, tiny: Path) -> None:

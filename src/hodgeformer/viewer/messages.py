@@ -45,7 +45,8 @@ def decode(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 def described(opened: OpenMesh) -> dict[str, Any]:
     """What the page says of an open mesh before it has it."""
-    mesh, prediction = opened.mesh, opened.prediction
+    # The page fetches what was predicted already; while a later question is open, or failed, that is not told here.
+    mesh, prediction = opened.mesh, opened.prediction if opened.progress.stage == "done" else None
     return {
         "id": opened.id, "name": mesh.name, "n_vertices": mesh.n_vertices, "n_faces": mesh.n_faces,
         "notes": list(mesh.notes), "corrected": opened.corrected is not None,

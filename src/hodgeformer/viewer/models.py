@@ -143,20 +143,21 @@ class Predictions:
             if self._pending >= MAX_WAITING:
                 raise Refusal(503, f"{self._pending} predictions are waiting already; try again in a minute.")
             self._pending += 1
-            opened.run += 1
+            opened.run = run = opened.run + 1
             opened.progress = PredictionProgress("waiting")
-        self._pool.submit(self._run, opened, model, faces, opened.run)
+        self._pool.submit(self._run, opened, model, faces, run)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, opened: OpenMesh, model: str, faces: Faces, run: int) -> None:
-        def report(stage: str, fraction: float | None = None) -> None:
-            if opened.run == run:
-                opened.progress = PredictionProgress(stage, fraction)
-
-        def fail(reason: str) -> None:
-            opened.progress = PredictionProgress("failed", error=reason)
+        def report(
+            stage: str, fraction: float | None = None, error: str | None = None, found: Prediction | None = None
+        ) -> None:
+            with self._lock:
+                if opened.run == run:  # what was replaced says no more, whether it ends well or badly
+                    opened.prediction = found or opened.prediction
+                    opened.progress = PredictionProgress(stage, fraction, error)
 
         try:
             if opened.run != run or not self._meshes.holds(opened):
@@ -165,14 +166,13 @@ class Predictions:
             predictor = self._shelf.model(model)
             report("preparing the mesh")
             result = predictor.predict(opened.mesh, faces, lambda fraction: report("predicting", fraction))
-            if opened.run == run:
-                opened.prediction, opened.progress = Prediction(model, result, faces), PredictionProgress("done", 1.0)
+            report("done", 1.0, found=Prediction(model, result, faces))
         except HodgeFormerError as error:
-            fail(str(error))
+            report("failed", error=str(error))
         except MemoryError:
-            fail("There is not enough memory for this mesh; simplify it first.")
+            report("failed", error="There is not enough memory for this mesh; simplify it first.")
         except Exception as error:
-            fail(f"The prediction stopped: {type(error).__name__}: {error}")
+            report("failed", error=f"The prediction stopped: {type(error).__name__}: {error}")
             raise
         finally:
             with self._lock:
