@@ -30,7 +30,7 @@ export class Labels {
 
   /** Whether there is something that was not saved. */
   get edited(): boolean {
-    return this.done.length !== this.savedAt;
+    return this.stroke !== null || this.done.length !== this.savedAt;
   }
 
   markSaved(): void {
@@ -88,6 +88,7 @@ export class Labels {
   }
 
   redo(): Uint32Array | null {
+    this.commit();
     const step = this.undone.pop();
     if (!step) return null;
     step.faces.forEach((face, i) => (this.values[face] = step.after[i]));

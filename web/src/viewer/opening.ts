@@ -13,7 +13,10 @@ const POLL = 200;
 export class Opening {
   /** How a mesh is opened again that the server has given up. */
   private again: (() => Promise<MeshInfo>) | null = null;
+  /** Of meshes, predictions and turns the last that was asked for; what answers an earlier question is left out. */
+  private opened = 0;
   private predicting = 0;
+  private turned = 0;
   private up: number[] = [];
 
   constructor(
@@ -42,11 +45,15 @@ export class Opening {
   }
 
   async open(stage: string, ask: () => Promise<MeshInfo>): Promise<void> {
+    const ticket = ++this.opened;
     this.predicting++;
     showBusy({ stage, fraction: null });
     try {
       const scene = await ask();
       const message = await server.mesh(scene.id, this.rememberedUp(scene));
+      if (ticket !== this.opened) return;
+      this.predicting++; // the mesh before may have been asked about in the meantime
+      this.turned++;
       this.up = message.about.up as number[];
       this.bench.show(scene, new Surface(message), (message.arrays.labels as Int32Array) ?? null);
       this.again = ask;
@@ -54,31 +61,32 @@ export class Opening {
       announce(scene);
       await this.loadSources();
     } finally {
-      showBusy(null);
+      if (ticket === this.opened) showBusy(null);
     }
   }
 
   /** Asks a model at a resolution. What the same one has answered already is only fetched. */
   async predict(model: string, faces: string): Promise<void> {
-    const { bench } = this;
-    if (!bench.scene || !model) return;
+    const { scene } = this.bench;
+    if (!scene || !model) return;
     const run = ++this.predicting;
-    const { predicted } = bench.scene;
+    const { predicted } = scene;
     showBusy({ stage: "waiting", fraction: null });
     try {
       if (predicted?.model !== model || predicted.faces !== faces) {
+        scene.predicted = null; // what the server tells next is about this question, whatever becomes of it
         await this.withMesh((id) => server.predict(id, model, faces));
       }
       for (;;) {
-        const progress = await server.progress(bench.scene.id);
+        const progress = await server.progress(scene.id);
         if (run !== this.predicting) return;
         if (progress.stage === "failed") throw new Error(progress.error ?? "The prediction failed.");
         if (progress.stage === "done") break;
         showBusy(progress);
         await new Promise((wake) => setTimeout(wake, POLL));
       }
-      bench.scene.predicted = { model, faces };
-      await this.takePrediction();
+      scene.predicted = { model, faces };
+      await this.takePrediction(scene, run);
     } catch (error) {
       if (run === this.predicting) complain(error);
     } finally {
@@ -96,7 +104,9 @@ export class Opening {
 
   /** The same mesh, turned. */
   private async hold(up: string): Promise<void> {
+    const ticket = ++this.turned;
     const message = await this.withMesh((id) => server.mesh(id, up));
+    if (ticket !== this.turned) return;
     this.up = message.about.up as number[];
     this.bench.turn(new Surface(message));
   }
@@ -114,14 +124,16 @@ export class Opening {
     }
   }
 
-  private async takePrediction(): Promise<void> {
+  private async takePrediction(scene: MeshInfo, run: number): Promise<void> {
     const { bench } = this;
-    const { about, arrays, shapes } = await server.prediction(bench.scene!.id);
+    const { about, arrays, shapes } = await server.prediction(scene.id);
+    if (run !== this.predicting) return;
     const names = about.classes as string[];
     const colors = about.colors as RGB[];
     // Where the parts lie tells more about what is up than the shape alone.
     const found = String(about.up) !== String(this.up);
-    if (found && this.rememberedUp(bench.scene!) === "auto") await this.hold("auto");
+    if (found && this.rememberedUp(scene) === "auto") await this.hold("auto");
+    if (run !== this.predicting) return;
     const used = bench.takePrediction({
       model: about.model,
       task: about.task,
@@ -138,7 +150,10 @@ export class Opening {
   }
 
   private async loadSources(): Promise<void> {
-    this.bench.sources = await server.fields(this.bench.scene!.id);
+    const { scene, prediction } = this.bench;
+    const sources = await server.fields(scene!.id);
+    if (scene !== this.bench.scene || prediction !== this.bench.prediction) return;
+    this.bench.sources = sources;
     this.bench.refresh();
   }
 
@@ -159,7 +174,7 @@ export class Opening {
     const fits = Array.isArray(classes) && Array.isArray(colors) && colors.every((c) => /^#[0-9a-f]{6}$/i.test(c));
     if (!fits) throw new Error(`${file.name} has no list of classes and colors.`);
     this.bench.classes = classes.map((name, i) => ({ name: String(name), color: parseHex(colors[i]), hidden: false }));
-    this.bench.refresh();
+    this.bench.setLayer("labels");
   }
 }
 

@@ -49,6 +49,7 @@ export function prepareSaving(bench: Workbench, opening: Opening, session: Sessi
   return () => {
     if (!bench.scene || dialog.open) return;
     answer.textContent = "";
+    bench.showLabels(); // behind the dialog is what will be saved
     dialog.showModal();
   };
 }

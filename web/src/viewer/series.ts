@@ -60,6 +60,7 @@ export class SeriesBar {
   async keep(): Promise<void> {
     const { bench, series } = this;
     if (!bench.scene) return;
+    bench.showLabels();
     await this.opening.withMesh((id) => server.saveDataSet(id, annotationOf(bench), series.name));
     bench.labels.markSaved();
     bench.kept = bench.scene.corrected = true;

@@ -73,7 +73,9 @@ export class Surface {
       if (high < 0) return;
       this.colorAttribute.addUpdateRange(low * 12, (high - low + 1) * 12);
     } else {
+      // As a range: without one, a few faces that follow before the next picture would be all that is sent.
       this.colorAttribute.clearUpdateRanges();
+      this.colorAttribute.addUpdateRange(0, this.colors.length);
     }
     this.colorAttribute.needsUpdate = true;
   }

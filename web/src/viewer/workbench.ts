@@ -84,7 +84,6 @@ export class Workbench implements Gestures {
   /** A prediction arrives; labels that a person painted are not thrown away. Returns whether it became the labels. */
   takePrediction(prediction: Prediction): boolean {
     this.prediction = prediction;
-    this.request++;
     if (prediction.rows === 1 || this.kept || this.labels.edited) {
       this.setLayer(this.kept ? this.layer : "prediction");
       return prediction.rows === 1 || !this.labels.edited;
@@ -105,7 +104,6 @@ export class Workbench implements Gestures {
     this.named = names.join("\n");
     this.kept = false;
     this.labels.markSaved();
-    this.active = Math.min(this.active, this.classes.length - 1);
     this.setLayer("labels");
   }
 
@@ -113,7 +111,7 @@ export class Workbench implements Gestures {
     this.stage.tool = tool;
     this.stage.showBrush(null);
     showTool(tool);
-    if (tool === "brush" || tool === "fill") this.setLayer("labels");
+    if (tool !== "look") this.showLabels();
   }
 
   get items(): LayerItem[] {
@@ -126,9 +124,13 @@ export class Workbench implements Gestures {
   }
 
   setLayer(key: string): void {
-    if (!this.surface) return;
-    this.layer = this.items.some((item) => item.key === key) ? key : "labels";
+    this.layer = key;
     this.refresh();
+  }
+
+  /** What is painted and saved. */
+  showLabels(): void {
+    if (this.layer !== "labels") this.setLayer("labels");
   }
 
   nextLayer(): void {
@@ -161,7 +163,7 @@ export class Workbench implements Gestures {
   pick(hit: Hit | null): void {
     if (!this.surface) return;
     if (hit && this.stage.tool === "fill") {
-      this.paint(connectedPart(this.surface, hit.face, this.labels.values, chosenCrease()));
+      this.paint((surface) => connectedPart(surface, hit.face, this.labels.values, chosenCrease()));
       this.finishStroke();
     }
     if (hit && this.stage.tool === "sample") {
@@ -177,10 +179,9 @@ export class Workbench implements Gestures {
 
   stroke(phase: "start" | "move" | "end" | "cancel", hit: Hit | null): void {
     if (!this.surface) return;
-    if (phase === "start") this.setLayer("labels");
     if (hit) {
       this.stage.showBrush(hit.point, this.activeColor);
-      this.paint(underBrush(this.surface, hit.face, hit.point, this.stage.brushRadius));
+      this.paint((surface) => underBrush(surface, hit.face, hit.point, this.stage.brushRadius));
     }
     if (phase === "end") this.finishStroke();
     if (phase === "cancel" && this.labels.commit()) this.undo();
@@ -206,7 +207,11 @@ export class Workbench implements Gestures {
   /** Colors, legend, scale and inspector of the current layer. */
   refresh(): void {
     if (!this.surface) return;
+    // A layer may have left with the model that it was of.
+    if (!this.items.some(({ key }) => key === this.layer)) this.layer = "labels";
+    this.active = Math.min(this.active, this.classes.length - 1);
     const { source, prediction, surface } = this;
+    this.request++; // what is still on its way belongs to what was shown before
     drawLayers(this.items, this.layer, (key) => this.setLayer(key));
     this.field = null;
     let questions: Question[] = [];
@@ -225,7 +230,6 @@ export class Workbench implements Gestures {
       if (!source.picks || this.picked) void this.loadField();
     } else this.refreshColors();
     this.drawLegend();
-    this.inspect();
     showHistory(this.labels);
     this.stage.invalidate();
   }
@@ -262,20 +266,21 @@ export class Workbench implements Gestures {
     const ticket = ++this.request;
     try {
       const { about, arrays } = await server.field(scene.id, source.name, chosen);
-      if (ticket !== this.request || this.source !== source) return;
+      if (ticket !== this.request) return;
       const { element, signed, note } = about as Field;
       this.field = layers.withRange(arrays.values as Float32Array, { element, signed, note });
       this.refreshColors();
       drawScale(this.field);
       drawQuestions(this.answers.ask(this.layer, source.choices), "", (key, value) => this.answer(key, value));
-      this.inspect();
     } catch (error) {
       if (ticket === this.request) complain(error);
     }
   }
 
-  private paint(faces: number[]): void {
-    const changed = this.labels.paint(faces, this.active);
+  /** Labels are shown first: they decide what is hidden, and what is painted is seen among its like. */
+  private paint(reached: (surface: Surface) => number[]): void {
+    this.showLabels();
+    const changed = this.labels.paint(reached(this.surface!), this.active);
     if (!changed.length) return;
     layers.paintLabels(this.surface!, this.labels.values, this.classes, changed);
     this.stage.invalidate();
@@ -285,12 +290,11 @@ export class Workbench implements Gestures {
     this.labels.commit();
     this.drawLegend();
     showHistory(this.labels);
-    this.inspect();
   }
 
   private redraw(faces: Uint32Array | null): void {
     if (!faces) return;
-    if (this.layer !== "labels") this.setLayer("labels");
+    this.showLabels();
     layers.paintLabels(this.surface!, this.labels.values, this.classes, faces);
     this.finishStroke();
     this.stage.invalidate();
@@ -305,6 +309,7 @@ export class Workbench implements Gestures {
       recolor: () => this.refreshColors(),
       rename: () => this.drawLegend(),
     });
+    this.inspect();
   }
 
   private refreshColors(): void {
@@ -312,6 +317,7 @@ export class Workbench implements Gestures {
     const { labels, classes } = this.shown;
     if (field) layers.paintField(surface!, field, (face) => classes[labels[face]]?.hidden);
     else layers.paintLabels(surface!, labels, classes);
+    this.inspect();
     this.stage.invalidate();
   }
 
