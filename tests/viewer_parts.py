@@ -33,7 +33,6 @@ class SidedModel:
     """Faces left of zero are class 0, the others class 1; `before` runs first."""
 
     network: Any = None
-    preparation: Any = None
 
     def __init__(self, before: Callable[[Mesh], None] = lambda mesh: None) -> None:
         self._before = before

@@ -14,21 +14,18 @@ pytest.importorskip("starlette", reason="needs the viewer's server: pip install 
 pytest.importorskip("httpx2", reason="needs a client for the server: pip install httpx2")
 
 import httpx2
-import torch
 from starlette.testclient import TestClient
 
 from hodgeformer.mesh.geometry import face_vectors, norms
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import prepare
-from hodgeformer.ops.star_attention import star_attention_weights
-from hodgeformer.packed.pack import pack
 from hodgeformer.study.spread import spread_from
 from hodgeformer.viewer.app import Viewer, create_app
 from hodgeformer.viewer.fields import Eigenfunctions, Pick, ScalarField, smoothest_functions
 from hodgeformer.viewer.messages import decode, face_neighbors
 from hodgeformer.viewer.models import Shelf, offered_models
 from hodgeformer.viewer.open_meshes import OpenMesh, Prediction
-from hodgeformer.viewer.operators import Attention, LearnedEigenfunctions, Spreading, nearest_element
+from hodgeformer.viewer.operators import Attention, LearnedEigenfunctions, Spreading
 from hodgeformer.viewer.outbox import Outbox
 from meshes import icosphere
 from tiny_models import write_tiny
@@ -138,34 +135,3 @@ def test_what_a_vertex_reads_spreads_with_time(tmp_path: Path) -> None:
     np.testing.assert_allclose(areas / areas.sum() @ found.heat, 1, rtol=1e-4)
     assert (np.diff(found.area) > 0).all() and (np.diff(found.distance) > 0).all()
     np.testing.assert_allclose([share.sum() for share in found.blocks.values()], 1)
-
-
-@pytest.mark.parametrize("star", ["v.star0_inv", "v.star1"])
-def test_attention_is_the_row_of_the_learned_star(tiny: Path, star: str) -> None:
-    shelf = Shelf(offered_models(str(tiny)))
-    model = shelf.model("tiny")
-    ball = icosphere(2)
-    scene = OpenMesh(ball, prediction=Prediction("tiny", model.predict(ball, "original", lambda fraction: None)))
-    pick = Pick(40, tuple(ball.vertices[ball.faces[40]].mean(axis=0)))
-    found = Attention(shelf).field(scene, {"layer": "1", "head": "2", "star": star}, pick)
-
-    prepared = prepare(ball, model.preparation)
-    batch = pack([prepared])
-    block = model.network.encoder.blocks[0]
-    caught = []
-    hook = block.attention.register_forward_pre_hook(lambda _, given: caught.append(given[0]))
-    with torch.no_grad():
-        model.network(batch)
-    hook.remove()
-    module = getattr(block.attention.laplacian["v"], star.partition(".")[2])
-    pattern = batch.topology.patterns[module.kind]
-    q, k = module.queries_and_keys(caught[0][module.kind])
-    weights = star_attention_weights(q=q, k=k, pattern=pattern)[:, 1].detach().numpy()
-    row = nearest_element(prepared, scene, pick, module.kind)
-    entries = slice(int(pattern.offsets[row]), int(pattern.offsets[row + 1]))
-    np.testing.assert_allclose(weights[entries].sum(), 1, rtol=1e-5)
-    np.testing.assert_allclose(np.nanmax(found.values), weights[entries].max(), rtol=1e-4)
-    touched = np.zeros(prepared.n[module.kind], dtype=bool)
-    touched[pattern.indices[entries].numpy()] = True
-    members = prepared.topology.faces if module.kind == "v" else prepared.topology.face_edges
-    np.testing.assert_array_equal(~np.isnan(found.values), prepared.to_file_order(touched[members].any(axis=1), "f"))

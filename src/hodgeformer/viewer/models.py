@@ -11,9 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from hodgeformer.containers import PerElement
 from hodgeformer.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.prepare import Faces, PrepareConfig
+from hodgeformer.mesh.prepare import Faces
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.inference import Seen, see
 from hodgeformer.predict.predictor import Predictor, Report
@@ -59,13 +60,24 @@ class ViewerModel:
         # Not the one that predicts: hooks that look inside must not meet a prediction that runs at the same time.
         return self._predictor.checkpoint.build_model()
 
-    @property
-    def preparation(self) -> PrepareConfig:
-        return self._predictor.checkpoint.prepare
+    def see(self, mesh: Mesh, faces: Faces, *, most_faces: int | None = None, surface: bool = False) -> Seen:
+        """The mesh as the first view of a prediction has it; its `surface` alone has no patterns and few features.
 
-    def see(self, mesh: Mesh, faces: Faces) -> Seen:
-        """The mesh as the model sees it."""
-        return see(mesh, self._predictor.checkpoint.at(faces))
+        Where the model worked on more than `most_faces`, nothing is prepared and the request is refused.
+        """
+        config = self._predictor.checkpoint.at(faces)
+        n = config.working(PerElement(mesh.n_vertices, 0, mesh.n_faces)).f
+        if most_faces is not None and n > most_faces:
+            raise Refusal(
+                422,
+                f"The model worked on {n:,} faces, and this layer supports {most_faces:,} at most. Choose a coarser "
+                "resolution and predict again.",
+            )
+        if config.pose == "frame_average":
+            config = config.replace(pose="frame")  # the first of the frames, without the others
+        if surface:
+            config = config.replace(features=("coords",))
+        return see(mesh, config, reads_order=not surface)
 
     def predict(self, mesh: Mesh, faces: Faces, report: Report) -> Result:
         """The answer for every face, or for the mesh; `report` is told the fraction of the work that is done."""

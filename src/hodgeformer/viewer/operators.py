@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -16,8 +17,7 @@ from torch import Tensor
 from hodgeformer.containers import ELEMENT_NAMES, ElementKind, PerElement
 from hodgeformer.mesh.elements import carry
 from hodgeformer.mesh.elimination import TIMES
-from hodgeformer.mesh.geometry import edge_centers
-from hodgeformer.mesh.prepare import PreparedMesh, prepare
+from hodgeformer.mesh.prepare import Faces, PreparedMesh
 from hodgeformer.nn.config import ModelConfig, StarName
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
@@ -28,19 +28,23 @@ from hodgeformer.study.spread import spread_from, time_shares
 from hodgeformer.viewer.fields import MAX_KEPT, Choice, Pick, ScalarField
 from hodgeformer.viewer.models import Recent, Shelf, ViewerModel
 from hodgeformer.viewer.open_meshes import OpenMesh
+from hodgeformer.viewer.sight import Sight
 
 N_FUNCTIONS = 8
-MAX_FACES = 20_000  # an iteration applies the operator hundreds of times
+MAX_FACES = 50_000  # three H blocks of width 64 take 3 seconds and 160 MB for half as many
+MAX_FACES_ITERATED = 20_000  # eigenfunctions apply the operator hundreds of times
 T = TypeVar("T")
 _SYMBOLS: dict[StarName, str] = {"star0_inv": "⋆₀⁻¹", "star1": "⋆₁", "star1_inv": "⋆₁⁻¹", "star2": "⋆₂"}
 
 
 @dataclass(frozen=True, eq=False)
-class _Arrived:
-    """A prepared mesh and the features that arrive at the stars of one layer."""
+class _Asked:
+    """The prediction that a layer is about, while the mesh may get another one; and the model that made it."""
 
-    prepared: PreparedMesh
-    x: PerElement[Tensor | None]
+    opened: OpenMesh
+    model: ViewerModel
+    faces: Faces
+    key: tuple[Any, ...]
 
 
 class _Inside(ABC):
@@ -48,6 +52,7 @@ class _Inside(ABC):
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
+        self._sights: Recent[tuple[Any, ...], Sight] = Recent(MAX_KEPT)
         self._kept: Recent[tuple[Any, ...], Any] = Recent(MAX_KEPT, shelf.inside)
 
     def choices(self, opened: OpenMesh) -> tuple[Choice, ...] | None:
@@ -59,16 +64,22 @@ class _Inside(ABC):
     def _questions(self, network: HodgeFormer, opened: OpenMesh) -> tuple[Choice, ...] | None:
         """What can be asked of such a model; nothing where it has no such blocks."""
 
-    def _answers(self, opened: OpenMesh, chosen: Mapping[str, str]) -> tuple[ViewerModel, list[str]]:
-        """The model, and what was chosen."""
-        choices = self.choices(opened)
-        if choices is None or opened.prediction is None:
+    def _answers(self, opened: OpenMesh, chosen: Mapping[str, str]) -> tuple[_Asked, list[str]]:
+        """What the layer is about, and what was chosen."""
+        prediction = opened.prediction
+        model = None if prediction is None else self._shelf.model(prediction.model)
+        choices = None if model is None else self._questions(model.network, opened)
+        if prediction is None or model is None or choices is None:
             raise Refusal(400, "There is nothing to show yet; predict with a model that has such blocks first.")
-        return self._shelf.model(opened.prediction.model), [choice.answer(chosen) for choice in choices]
+        asked = _Asked(opened, model, prediction.faces, (opened.id, prediction.model, prediction.faces))
+        return asked, [choice.answer(chosen) for choice in choices]
 
-    def _once(self, opened: OpenMesh, make: Callable[[], T], *key: object) -> T:
-        model = None if opened.prediction is None else opened.prediction.model
-        return cast(T, self._kept.get((opened.id, model, *key), make))
+    def _sight(self, asked: _Asked, **limits: Any) -> Sight:
+        """The mesh as the model saw it; `limits` are those of `ViewerModel.see`."""
+        return self._sights.get(asked.key, lambda: Sight(asked.model.see(asked.opened.mesh, asked.faces, **limits)))
+
+    def _once(self, asked: _Asked, make: Callable[[], T], *key: object) -> T:
+        return cast(T, self._kept.get((*asked.key, *key), make))
 
 
 class Attention(_Inside):
@@ -87,12 +98,13 @@ class Attention(_Inside):
         )
 
     def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
-        model, (layer, head, key) = self._answers(opened, chosen)
-        star = _learned_stars(model.network, int(layer))[key]
-        arrived = self._once(opened, lambda: _arriving(model, opened, int(layer)), layer)
-        row = nearest_element(arrived.prepared, opened, clicked(pick), star.kind)
-        weights = star_row(star, arrived, row, head=int(head) - 1)
-        values = on_faces(arrived.prepared, weights, star.kind)
+        asked, (layer, head, key) = self._answers(opened, chosen)
+        network = asked.model.network
+        star = _learned_stars(network, int(layer))[key]
+        sight = self._sight(asked, most_faces=MAX_FACES)
+        x = self._once(asked, lambda: _arriving(network, sight.prepared, int(layer)), layer)
+        weights = star_row(star, sight.prepared, x, sight.nearest(clicked(pick), star.kind), head=int(head) - 1)
+        values = sight.on_faces(weights, star.kind)
         note = f"Weight of each neighbor of the {ELEMENT_NAMES[star.kind]} in {_title(key, star)}"
         return ScalarField(values.astype(np.float32), "face", signed=False, note=note)
 
@@ -113,11 +125,10 @@ class Spreading(_Inside):
         )
 
     def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
-        model, (block, time) = self._answers(opened, chosen)
-        faces = opened.prediction.faces if opened.prediction else "auto"
-        seen = self._once(opened, lambda: model.see(opened.mesh, faces), faces)
-        vertex = int(np.linalg.norm(seen.working_mesh.vertices - clicked(pick).point, axis=1).argmin())
-        found = spread_from(model.network, seen.views[0], vertex)
+        asked, (block, time) = self._answers(opened, chosen)
+        sight = self._sight(asked, surface=True)
+        vertex = int(sight.prepared.order.v[sight.nearest(clicked(pick), "v")])
+        found = spread_from(asked.model.network, sight.prepared, vertex)
         share = found.blocks[int(block)]
         if time == "all":
             heat, note = found.heat @ share, f"What block {block} reads around the clicked vertex"
@@ -126,7 +137,7 @@ class Spreading(_Inside):
             heat = found.heat[:, i]
             note = f"Read at time {TIMES[i]:.2g}: {found.area[i]:.1%} of the surface; {share[i]:.0%} of block {block}"
         # Over two powers of ten to either side of the mean of the mesh.
-        values = np.log10(np.clip(seen.on_mesh(heat[:, None], "v")[:, 0], 1e-2, 1e2))
+        values = np.log10(np.clip(sight.seen.on_mesh(heat[:, None], "v")[:, 0], 1e-2, 1e2))
         return ScalarField(values.astype(np.float32), "vertex", signed=True, note=f"{note} (powers of ten)")
 
 
@@ -138,7 +149,7 @@ class LearnedEigenfunctions(_Inside):
     def _questions(self, network: HodgeFormer, opened: OpenMesh) -> tuple[Choice, ...] | None:
         config = network.config
         layers = _layers(config)
-        if not layers or opened.mesh.n_faces > MAX_FACES:
+        if not layers:
             return None
         return (
             Choice("operator", "Operator", tuple((kind, f"L_{kind}") for kind in config.updated)),
@@ -147,17 +158,19 @@ class LearnedEigenfunctions(_Inside):
         )
 
     def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
-        model, (operator, layer, head, index) = self._answers(opened, chosen)
+        asked, (operator, layer, head, index) = self._answers(opened, chosen)
         kind, i = cast(ElementKind, operator), int(index)
-        found = self._once(
-            opened, lambda: _learned_eigenpairs(model, opened, int(layer), int(head), kind), layer, head, kind
-        )
+        sight = self._sight(asked, most_faces=MAX_FACES_ITERATED)
+        find = partial(_learned_eigenpairs, asked.model.network, sight.prepared, int(layer), int(head), kind)
+        found = self._once(asked, find, layer, head, kind)
         if i >= len(found):
             raise Refusal(422, f"Only {len(found)} eigenfunctions were found; choose a smaller number.")
-        value, function = found.values[i], found.functions[:, i].real
-        values = carry(function[:, None], opened.mesh, source=kind, to="v")[:, 0] if kind == "e" else function
+        value, function = found.values[i], found.functions[:, i].real[:, None]
+        if kind == "e":
+            kind, function = "v", carry(function, sight.seen.working_mesh, source="e", to="v")
+        values = sight.seen.on_mesh(function, kind)[:, 0]
         text = f"{value.real:.4g}" if not found.is_pair(i) else f"{value.real:.4g} ± {abs(value.imag):.4g} i"
-        note = f"Learned L_{kind}, eigenvalue {text}"
+        note = f"Learned L_{operator}, eigenvalue {text}"
         return ScalarField(values.astype(np.float32), "face" if kind == "f" else "vertex", signed=True, note=note)
 
 
@@ -167,51 +180,31 @@ def clicked(pick: Pick | None) -> Pick:
     return pick
 
 
-def star_row(star: HodgeStar, seen: _Arrived, row: int, *, head: int) -> NDArray[np.float64]:
+def star_row(
+    star: HodgeStar, prepared: PreparedMesh, arrived: PerElement[Tensor | None], row: int, *, head: int
+) -> NDArray[np.float64]:
     """softmax(q_i . k_j / sqrt(d_head)) over j in S_i, as one value per element; NaN outside S_i."""
-    pattern = seen.prepared.patterns[star.kind]
+    pattern = prepared.patterns[star.kind]
     neighbors = pattern.indices[pattern.offsets[row] : pattern.offsets[row + 1]].astype(np.int64)
-    x = cast(Tensor, seen.x[star.kind])[torch.from_numpy(np.r_[row, neighbors])]
+    x = cast(Tensor, arrived[star.kind])[torch.from_numpy(np.r_[row, neighbors])]
     with torch.inference_mode():
         q, k = star.queries_and_keys(x)
         scores = (k[1:, head] @ q[0, head]) / math.sqrt(q.shape[-1])
         weights = scores.double().softmax(dim=0).numpy()
-    row_values = np.full(seen.prepared.n[star.kind], np.nan)
+    row_values = np.full(prepared.n[star.kind], np.nan)
     row_values[neighbors] = weights
     return row_values
 
 
-def nearest_element(prepared: PreparedMesh, opened: OpenMesh, pick: Pick, kind: ElementKind) -> int:
-    """The clicked face, or its corner or side that is nearest to the clicked point, numbered as prepared."""
-    face = int(prepared.face_source[pick.face])
-    if kind == "f":
-        return face
-    corners = prepared.topology.faces[face]
-    vertices = opened.mesh.vertices[prepared.order.v[corners]]
-    if kind == "v":
-        return int(corners[np.linalg.norm(vertices - pick.point, axis=1).argmin()])
-    sides = prepared.topology.face_edges[face]
-    # Ends of the sides as places among the three corners.
-    ends = (prepared.topology.edges[sides][:, :, None] == corners).argmax(axis=2)
-    return int(sides[np.linalg.norm(edge_centers(vertices, ends) - pick.point, axis=1).argmin()])
+def _arriving(network: HodgeFormer, prepared: PreparedMesh, layer: int) -> PerElement[Tensor | None]:
+    """The features that arrive at the stars of one layer."""
+    return features_at(network, hodge_attention(network, layer), pack([prepared]))
 
 
-def on_faces(prepared: PreparedMesh, weights: NDArray[np.float64], kind: ElementKind) -> NDArray[np.float64]:
-    """The largest weight at the corners or sides of each face of the file: single elements stay visible."""
-    if kind != "f":
-        members = prepared.topology.faces if kind == "v" else prepared.topology.face_edges
-        weights = np.fmax.reduce(weights[members], axis=1)
-    return prepared.to_file_order(weights, "f")
-
-
-def _arriving(model: ViewerModel, opened: OpenMesh, layer: int) -> _Arrived:
-    prepared = prepare(opened.mesh, model.preparation)
-    return _Arrived(prepared, features_at(model.network, hodge_attention(model.network, layer), pack([prepared])))
-
-
-def _learned_eigenpairs(model: ViewerModel, opened: OpenMesh, layer: int, head: int, kind: ElementKind) -> Eigenpairs:
-    prepared = prepare(opened.mesh, model.preparation)
-    operators = head_operators(model.network, prepared, layer=layer, head=head)
+def _learned_eigenpairs(
+    network: HodgeFormer, prepared: PreparedMesh, layer: int, head: int, kind: ElementKind
+) -> Eigenpairs:
+    operators = head_operators(network, prepared, layer=layer, head=head)
     return eigenpairs(operators.laplacian(kind), N_FUNCTIONS, "largest").in_file_order(prepared, kind)
 
 
