@@ -3,7 +3,7 @@
 #   docker run --rm --user "$(id -u)" --volume "$PWD:/work" hodgeformer predict human scan.stl --out out
 #   docker run --rm --user "$(id -u)" --volume "$PWD:/work" --publish 127.0.0.1:8765:8765 \
 #     hodgeformer view human scans --host 0.0.0.0 --port 8765 --no-browser
-# Where pip would fetch torch with its GPU libraries, add the index of its CPU wheels:
+# The ordinary torch brings its CUDA libraries, about 5 GB. For the CPU build, give the index that pytorch.org names for it:
 #   docker build --build-arg PIP_EXTRA_INDEX_URL=ADDRESS --tag hodgeformer .
 
 FROM python:3.11-slim AS build

@@ -1,6 +1,7 @@
 # The two commands of the README. Each makes .venv itself and reuses it while pyproject.toml and constraints.txt stand.
 
-PYTHON ?= python3.11
+# Any of the Pythons that are supported; the first that starts.
+PYTHON ?= $(firstword $(foreach python,python3.13 python3.12 python3.11 python3,$(shell $(python) -c 'print("$(python)")' 2>/dev/null)))
 BIN := .venv/bin
 EXTRAS ?= dev
 
@@ -52,7 +53,7 @@ dist: setup
 setup: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
-	command -v $(PYTHON) >/dev/null && $(PYTHON) -m venv .venv || python3 -m venv .venv
+	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[$(EXTRAS)]"
 	touch $@
 

@@ -46,8 +46,13 @@ def test_workflows_call_what_there_is(path: Path) -> None:
 
 
 def test_every_allowed_python_is_tested() -> None:
-    matrix = yaml.safe_load((GITHUB / "workflows" / "test.yml").read_text())["jobs"]["test"]["strategy"]["matrix"]
-    assert f">={matrix['python'][0]}" == PROJECT["requires-python"]
+    jobs = yaml.safe_load((GITHUB / "workflows" / "test.yml").read_text())["jobs"]
+    classified = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    assert f">={classified[0]}" == PROJECT["requires-python"]
+    for job in ("resolve", "test"):
+        assert jobs[job]["strategy"]["matrix"]["python"] == classified
+    readme = (ROOT / PROJECT["readme"]).read_text()
+    assert all(version in readme for version in classified)
 
 
 @pytest.mark.parametrize("path", sorted((GITHUB / "ISSUE_TEMPLATE").glob("[bf]*.yml")), ids=lambda path: path.stem)
