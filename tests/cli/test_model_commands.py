@@ -64,6 +64,17 @@ def test_info_as_json(shelf: Path) -> None:
     assert facts["parameters"] > 0
 
 
+@pytest.mark.parametrize("name", ["human", "shrec11"])
+def test_info_shows_only_what_a_bundled_model_has(name: str) -> None:
+    facts = json.loads(run("info", name, "--json").stdout)
+    has_stars = "H" in facts["blocks"]
+    assert ("stars" in facts, "n_neighbors" in facts) == (has_stars, has_stars)
+    assert ("n_heads" in facts) == bool(set("HT") & set(facts["blocks"]))
+    assert ("no learned star" in facts["made_of"]) == (not has_stars)
+    card = run("info", name).stdout
+    assert ("No learned Hodge star" in card) == (not has_stars)
+
+
 def test_info_of_nothing(shelf: Path) -> None:
     answer = run("info", "bdy")
     assert answer.exit_code == 2

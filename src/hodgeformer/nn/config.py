@@ -111,6 +111,24 @@ class ModelConfig(Settings):
         return self
 
     @property
+    def description(self) -> str:
+        """What the blocks are, in one sentence."""
+        kinds = {
+            "H": "HodgeFormer: attention as a learned Hodge star",
+            "T": "Transformer: linear attention",
+            "D": "diffusion: heat spread over the surface and products of derivatives",
+        }
+        if self.stars != "learned":
+            kinds["H"] = f"Hodge Laplacian with fixed {self.stars} stars"
+        counts = {letter: self.blocks.count(letter) for letter in kinds}
+        parts = [f"{counts[letter]} {letter} ({what})" for letter, what in kinds.items() if counts[letter]]
+        return "; ".join(parts) + ("" if self.learns_stars else "; no learned star")
+
+    @property
+    def learns_stars(self) -> bool:
+        return "H" in self.blocks and self.stars == "learned"
+
+    @property
     def d_head(self) -> int:
         return self.d_model // self.n_heads
 
@@ -136,7 +154,7 @@ class ModelConfig(Settings):
     def patterned(self) -> tuple[ElementKind, ...]:
         """The kinds whose patterns learned stars read."""
         stars = {STAR_KIND[star] for kind in self.updated for star in OPERATOR_STARS[kind]}
-        return tuple(kind for kind in KINDS if kind in stars and "H" in self.blocks and self.stars == "learned")
+        return tuple(kind for kind in KINDS if kind in stars and self.learns_stars)
 
     @property
     def target_kind(self) -> ElementKind | None:
