@@ -31,7 +31,7 @@ from hodgeformer.viewer.open_meshes import OpenMesh
 from hodgeformer.viewer.sight import Sight
 
 N_FUNCTIONS = 8
-MAX_FACES = 50_000  # three H blocks of width 64 take 3 seconds and 160 MB for half as many
+MAX_FACES = 50_000  # three H blocks of width 64 take 2 seconds and 150 MB for half as many
 MAX_FACES_ITERATED = 20_000  # eigenfunctions apply the operator hundreds of times
 T = TypeVar("T")
 _SYMBOLS: dict[StarName, str] = {"star0_inv": "⋆₀⁻¹", "star1": "⋆₁", "star1_inv": "⋆₁⁻¹", "star2": "⋆₂"}
