@@ -78,7 +78,15 @@ def _remove(data: bytes, rng: Random, files: Sequence[bytes]) -> bytes:
 def _repeat(data: bytes, rng: Random, files: Sequence[bytes]) -> bytes:
     begin = rng.randrange(len(data) + 1)
     part = data[begin : begin + rng.choice((1, 4, 30, 300))]
-    return data[:begin] + part * rng.choice((2, 3, 50)) + data[begin:]
+    return data[:begin] + part * rng.choice((2, 3, 50, 2000)) + data[begin:]
+
+
+def _repeat_line(data: bytes, rng: Random, files: Sequence[bytes]) -> bytes:
+    """One line, or one of what stands between the commas of JSON, very often."""
+    sign = b"\n" if b"\n" in data else b","
+    parts = data.split(sign)
+    i = rng.randrange(len(parts))
+    return sign.join(parts[:i] + parts[i : i + 1] * rng.choice((2, 50, 5000)) + parts[i:])
 
 
 def _splice(data: bytes, rng: Random, files: Sequence[bytes]) -> bytes:
@@ -110,7 +118,7 @@ def _swap_lines(data: bytes, rng: Random, files: Sequence[bytes]) -> bytes:
     return b"\n".join(lines)
 
 
-_CHANGES = (_flip, _cut, _remove, _repeat, _splice, _renumber, _renumber, _overwrite, _swap_lines)
+_CHANGES = (_flip, _cut, _remove, _repeat, _repeat_line, _splice, _renumber, _renumber, _overwrite, _swap_lines)
 
 
 @dataclass
@@ -146,7 +154,7 @@ def attack(target: str, kinds: Mapping[str, Sequence[bytes]], *, n: int, seed: i
     It is fine for the function to come back or to raise an error of ours.
     """
     rng, outcomes = Random(seed), Outcomes({kind: Counter() for kind in kinds})
-    with _Worker(target) as worker:
+    with Attempts(target) as worker:
         whole = [_written(folder / f"whole{i}{kind}", data) for kind in kinds for i, data in enumerate(kinds[kind])]
         list(worker.attempts(whole, limited=False))  # compiles
         for start in range(0, n, _AT_ONCE):
@@ -162,7 +170,7 @@ def attack(target: str, kinds: Mapping[str, Sequence[bytes]], *, n: int, seed: i
     return outcomes
 
 
-def _fails(worker: _Worker, path: Path, outcome: str, data: bytes) -> bool:
+def _fails(worker: Attempts, path: Path, outcome: str, data: bytes) -> bool:
     return next(worker.attempts([_written(path, data)])) == outcome
 
 
@@ -189,13 +197,13 @@ class _TooLongError(BaseException):
     """Not an Exception, so that no reader takes it for a damaged file."""
 
 
-class _Worker:
+class Attempts:
     """A process that tries files one by one; it is started again where one of them ended it."""
 
     def __init__(self, target: str) -> None:
         self._target = target
 
-    def __enter__(self) -> _Worker:
+    def __enter__(self) -> Attempts:
         self._start()
         return self
 

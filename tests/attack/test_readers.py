@@ -41,6 +41,8 @@ f 1 4 3 2
 f 1 2 3 4 5 1 2 3
 """
 MTL = b"newmtl red\nKd 1 0 0\nd 1\nnewmtl green\nKd 0 0.5 0\nd 0.5\nnewmtl none\n"
+ITSELF = b"itself.bin"
+OBJ_ITSELF = OBJ.replace(b"whole0.mtl", ITSELF) + b"newmtl red\nKd 1 0 0\nnewmtl green\nKd 0 1 0\n"
 OFF = b"""OFF
 # five
 5 4 0
@@ -75,7 +77,10 @@ end_header
 
 
 def use(path: Path) -> None:
-    """What every command does with a mesh first."""
+    """What every command does with a mesh first. A file that names another may name itself."""
+    data = path.read_bytes()
+    if ITSELF in data:
+        path.write_bytes(data.replace(ITSELF, path.name.encode()))
     if path.suffix == ".mtl":
         (path.parent / "beside.obj").write_bytes(OBJ.replace(b"whole0.mtl", path.name.encode()))
         load_mesh(path.parent / "beside.obj")
@@ -100,12 +105,12 @@ def whole_files(folder: Path) -> dict[str, list[bytes]]:
     ]
     ascii_stl = ("solid a\n" + "".join(facet.format(lines) for lines in corners) + "endsolid a\n").encode()
     return {
-        ".obj": [OBJ, read[".obj"], b"\xef\xbb\xbf" + OBJ, OBJ.decode().encode("utf-16")],
+        ".obj": [OBJ, OBJ_ITSELF, read[".obj"], b"\xef\xbb\xbf" + OBJ, OBJ.decode().encode("utf-16")],
         ".off": [OFF, COFF, read[".off"]],
         ".ply": [read[".ply"], ascii_ply(), binary_ply("<"), binary_ply(">")],
         ".stl": [ascii_stl, read[".stl"]],
         ".glb": [read[".glb"]],
-        ".gltf": [scene(read[".glb"])],
+        ".gltf": [scene(read[".glb"]), scene(read[".glb"], ITSELF.decode())],
         ".mtl": [MTL],
         ".mesh": [OBJ, OFF, ascii_stl, read[".stl"], read[".glb"]],  # known by its content alone
     }
@@ -126,11 +131,11 @@ def binary_ply(order: str) -> bytes:
     return PLY % name + body + struct.pack(f"{order}H2dH", 2, 0.5, 1.5, 0)
 
 
-def scene(glb: bytes) -> bytes:
-    """The same mesh as a description with its bytes inside, placed twice, once as a child."""
+def scene(glb: bytes, uri: str = "") -> bytes:
+    """The same mesh as a description with its bytes inside or elsewhere, placed twice, once as a child."""
     size = int.from_bytes(glb[12:16], "little")
     document = json.loads(glb[20 : 20 + size])
-    document["buffers"][0]["uri"] = "data:;base64," + base64.b64encode(glb[28 + size :]).decode()
+    document["buffers"][0]["uri"] = uri or "data:;base64," + base64.b64encode(glb[28 + size :]).decode()
     document["nodes"] = [
         {"mesh": 0, "children": [1], "translation": [1, 2, 3], "rotation": [0, 0, 0.6, 0.8], "scale": [1, 2, 3]},
         {"mesh": 0, "matrix": [1, 0, 0, 0, 0, -1, 0, 0, 0, 0, 1, 0, 5, 0, 0, 1]},

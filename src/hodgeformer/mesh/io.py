@@ -16,12 +16,13 @@ from hodgeformer.files import place, write_atomically
 from hodgeformer.mesh.adapters import Held, from_memory
 from hodgeformer.mesh.formats import glb, gltf, obj, off, ply, stl
 from hodgeformer.mesh.formats.content import Attributes, Content
+from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.mesh import Attribute, Mesh
 
 MeshLike = Mesh | str | os.PathLike[str] | Held
 """A mesh wherever one is taken: ours, a path, arrays, or one of another package."""
 
-_READERS: dict[str, Callable[[bytes, Path], Content]] = {
+_READERS: dict[str, Callable[[Source], Content]] = {
     ".obj": obj.read_obj,
     ".off": off.read_off,
     ".ply": ply.read_ply,
@@ -71,19 +72,18 @@ def load_mesh(path: str | os.PathLike[str], *, weld_stl: bool = True) -> Mesh:
     `weld_stl` is false. `mesh.notes` says what was done. Raises MeshError for anything that is not a mesh.
     """
     path = place(path)
-    data = _read_bytes(path)
-    suffix = path.suffix.lower()
-    found = _sniff(data) if suffix not in _READERS else _unmistakable(data, suffix)
+    source, suffix = Source(path, _read_bytes(path)), path.suffix.lower()
+    found = _sniff(source.data) if suffix not in _READERS else _unmistakable(source.data, suffix)
     if found is None:
         raise MeshFormatError(
             f"{path}: the suffix {suffix!r} is not known and the content is not a mesh; "
             f"supported are {', '.join(MESH_SUFFIXES)}"
         )
     with np.errstate(all="ignore"):  # numbers that make no sense are refused by name below
-        content = stl.read_stl(data, path, weld=weld_stl) if found == ".stl" else _READERS[found](data, path)
+        content = stl.read_stl(source, weld=weld_stl) if found == ".stl" else _READERS[found](source)
     if found != suffix and {found, suffix} != {".glb", ".gltf"}:
         content = replace(content, notes=(f"read as {found[1:].upper()} by its content", *content.notes))
-    return content.to_mesh(path)
+    return content.to_mesh(path, source)
 
 
 def save_mesh(
@@ -136,7 +136,7 @@ def _read_bytes(path: Path) -> bytes:
     except Exception as error:  # each kind of store has errors of its own
         reason = getattr(error, "strerror", None) or error
         raise MeshFormatError(f"{path}: the file cannot be read ({reason}); check its permissions") from error
-    if not data.strip():
+    if data.isspace() or not data:
         raise MeshFormatError(f"{path}: the file is empty; get or export it again")
     for magic, kind in _FOREIGN.items():
         if data.startswith(magic):

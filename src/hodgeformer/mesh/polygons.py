@@ -6,11 +6,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hodgeformer.mesh.geometry import is_used
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 # Clipping ears takes up to the cube of the corners of a polygon; a few seconds for all of a file, then fans are cut.
 _MOST_EFFORT = 10**9
-# A fan from some corner covers every quad and most small polygons, many at once.
+_MOST_CLIPPED = 1000  # corners, the cube of which is all that effort
+# A fan from some corner covers every quad and most small polygons.
 _MOST_TURNS = 8
 
 
@@ -23,26 +25,23 @@ def triangulate(vertices: FloatArray, corners: IntArray, n_corners: IntArray) ->
     ears, so that no triangle is turned over.
     """
     # Products of very large or small coordinates leave the range of float64.
-    vertices = vertices / (float(np.abs(vertices[corners]).max()) or 1.0)
+    largest = float(np.abs(vertices[is_used(corners, len(vertices))]).max())
+    vertices = vertices / (largest or 1.0)
     first = np.cumsum(n_corners) - n_corners
     n_triangles = n_corners - 2
-    first_triangle = np.cumsum(n_triangles) - n_triangles
     faces = np.empty((int(n_triangles.sum()), 3), dtype=np.int64)
-    n_concave = n_forced = 0
-    effort = _MOST_EFFORT
-    for k in np.unique(n_corners).tolist():
-        chosen = np.flatnonzero(n_corners == k)
-        polygons = corners[first[chosen, None] + np.arange(k)]
-        triangles, concave, crooked = _cut_as_fans(vertices, polygons)
-        n_concave += concave
-        for i in crooked.tolist():
-            clipped = np.empty((k - 2, 3), dtype=np.int64)
-            effort -= k**3
-            if effort > 0 and _clip_ears(_in_plane(vertices[polygons[i]]), clipped):
-                triangles[i] = polygons[i][clipped]
-            else:
-                n_forced += 1
-        faces[first_triangle[chosen, None] + np.arange(k - 2)] = triangles
+    turn = np.empty(len(n_corners), dtype=np.int8)
+    _cut_as_fans(vertices, corners, n_corners, faces, turn)
+    n_forced, effort = 0, _MOST_EFFORT
+    for i in np.flatnonzero(turn < 0):
+        k, begin = int(n_corners[i]), int(first[i])
+        polygon, clipped = corners[begin : begin + k], np.empty((min(k, _MOST_CLIPPED) - 2, 3), dtype=np.int64)
+        effort -= k**3
+        if effort > 0 and _clip_ears(_in_plane(vertices[polygon]), clipped):
+            faces[begin - 2 * i : begin - 2 * i + k - 2] = polygon[clipped]
+        else:
+            n_forced += 1
+    n_concave = int((turn != 0).sum())
     notes = [f"{int((n_corners > 3).sum())} polygons cut into triangles"]
     if n_concave:
         notes.append(f"{n_concave} of them are not convex")
@@ -51,35 +50,54 @@ def triangulate(vertices: FloatArray, corners: IntArray, n_corners: IntArray) ->
     return faces, np.repeat(np.arange(len(n_corners)), n_triangles), notes
 
 
-def _cut_as_fans(vertices: FloatArray, polygons: IntArray) -> tuple[IntArray, int, IntArray]:
-    """Triangles (m, k - 2, 3) of polygons (m, k), how many are not convex, and which of them no fan covers."""
-    triangles, k = _fans(polygons), polygons.shape[1]
-    left = np.flatnonzero(~_fan_fits(vertices, triangles)) if k > 3 else np.zeros(0, dtype=np.int64)
-    n_concave = len(left)
-    for turn in range(1, min(k, _MOST_TURNS)):
-        if len(left) == 0:
-            break
-        fans = _fans(np.roll(polygons[left], -turn, axis=1))
-        fits = _fan_fits(vertices, fans)
-        triangles[left[fits]] = fans[fits]
-        left = left[~fits]
-    return triangles, n_concave, left
+@njit(cache=True, nogil=True)
+def _cut_as_fans(
+    vertices: FloatArray, corners: IntArray, n_corners: IntArray, faces: IntArray, turn: NDArray[np.int8]
+) -> None:
+    """The triangles of each polygon as a fan, and the corner it starts from: -1 where no fan covers the polygon."""
+    begin = row = 0
+    for i in range(len(n_corners)):
+        k = n_corners[i]
+        polygon = corners[begin : begin + k]
+        turn[i] = 0
+        if k > 3:
+            turn[i] = -1
+            for start in range(min(k, _MOST_TURNS)):
+                if _fan_fits(vertices, polygon, start):
+                    turn[i] = start
+                    break
+        start = max(turn[i], 0)
+        for side in range(1, k - 1):
+            faces[row, 0] = polygon[start]
+            faces[row, 1] = polygon[(start + side) % k]
+            faces[row, 2] = polygon[(start + side + 1) % k]
+            row += 1
+        begin += k
 
 
-def _fans(polygons: IntArray) -> IntArray:
-    """(m, k) corners to (m, k - 2, 3) triangles that share corner 0."""
-    apex = np.broadcast_to(polygons[:, :1], (len(polygons), polygons.shape[1] - 2))
-    return np.stack([apex, polygons[:, 1:-1], polygons[:, 2:]], axis=-1)
-
-
-def _fan_fits(vertices: FloatArray, fans: IntArray) -> NDArray[np.bool_]:
+@njit(cache=True, nogil=True)
+def _fan_fits(vertices: FloatArray, polygon: IntArray, start: int) -> bool:
     """True where no triangle of the fan turns against the polygon's own normal."""
-    points = vertices[fans]
-    normals = np.cross(points[:, :, 1] - points[:, :, 0], points[:, :, 2] - points[:, :, 0])
-    total = normals.sum(axis=1, keepdims=True)
-    along = (normals * total).sum(axis=-1)
-    tolerance = 1e-12 * (total * total).sum(axis=-1)
-    return np.asarray((along >= -tolerance).all(axis=1), np.bool_)
+    n_sides = len(polygon) - 1
+    x = y = z = 0.0
+    for side in range(1, n_sides):
+        normal = _normal(vertices, polygon, start, side)
+        x, y, z = x + normal[0], y + normal[1], z + normal[2]
+    tolerance, fits = 1e-12 * (x * x + y * y + z * z), True
+    for side in range(1, n_sides):
+        normal = _normal(vertices, polygon, start, side)
+        fits &= normal[0] * x + normal[1] * y + normal[2] * z >= -tolerance
+    return fits
+
+
+@njit(cache=True, nogil=True)
+def _normal(vertices: FloatArray, polygon: IntArray, start: int, side: int) -> tuple[float, float, float]:
+    """Of one triangle of the fan, twice as long as the triangle is large."""
+    k = len(polygon)
+    a, b, c = vertices[polygon[start]], vertices[polygon[(start + side) % k]], vertices[polygon[(start + side + 1) % k]]
+    ux, uy, uz = b[0] - a[0], b[1] - a[1], b[2] - a[2]
+    vx, vy, vz = c[0] - a[0], c[1] - a[1], c[2] - a[2]
+    return uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx
 
 
 def _in_plane(points: FloatArray) -> FloatArray:

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Attributes, Colors, read_beside
+from hodgeformer.mesh.formats.content import Attributes, Colors
+from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.mesh import IntArray, Mesh
 
 # Attributes of our own: labels, and the vertex that a split corner belongs to.
@@ -25,14 +26,18 @@ OWN_COLOR, FACE_OWN_COLOR = "_OWN_COLOR", "_FACE_OWN_COLOR"
 _MAGIC = b"glTF"
 _JSON_CHUNK, _BINARY_CHUNK = b"JSON", b"BIN\0"
 _UNSIGNED_BYTE, _UNSIGNED_INT, _FLOAT = 5121, 5125, 5126
+_JSON_MARKS, _PER_MARK = (b",", b":", b"{", b"["), 100  # bytes that each value takes, with its name
 _VERTEX_DATA, _INDEX_DATA = 34962, 34963
 _COMPONENTS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
 _WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT2": 4, "MAT3": 9, "MAT4": 16}
 
 
-def read_document(data: bytes, path: Path) -> tuple[dict[str, Any], bytes]:
+def read_document(source: Source) -> tuple[dict[str, Any], memoryview]:
     """The JSON description and the binary chunk (empty for .gltf)."""
-    text, binary = _chunks(data, path) if data[:4] == _MAGIC else (data, b"")
+    data, path = source.data, source.path
+    text, binary = _chunks(data, path) if data[:4] == _MAGIC else (data, memoryview(b""))
+    n_values = sum(map(text.count, _JSON_MARKS))
+    source.hold(_PER_MARK * n_values, "its glTF description")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -42,7 +47,7 @@ def read_document(data: bytes, path: Path) -> tuple[dict[str, Any], bytes]:
     return document, binary
 
 
-def _chunks(data: bytes, path: Path) -> tuple[bytes, bytes]:
+def _chunks(data: bytes, path: Path) -> tuple[bytes, memoryview]:
     version, length = int.from_bytes(data[4:8], "little"), int.from_bytes(data[8:12], "little")
     if len(data) < 20 or len(data) < length:
         raise MeshFormatError(
@@ -51,53 +56,55 @@ def _chunks(data: bytes, path: Path) -> tuple[bytes, bytes]:
         )
     if version != 2:
         raise MeshFormatError(f"{path}: glTF version {version} is not supported; export it as version 2")
-    chunks: dict[bytes, bytes] = {}
+    chunks: dict[bytes, memoryview] = {}
     at = 12
     while at + 8 <= len(data):
         size, kind = int.from_bytes(data[at : at + 4], "little"), data[at + 4 : at + 8]
         if at + 8 + size > len(data):
             raise MeshFormatError(f"{path}: a part of {size} bytes does not fit in the file; it is cut short")
-        chunks.setdefault(kind, data[at + 8 : at + 8 + size])
+        if kind in (_JSON_CHUNK, _BINARY_CHUNK):
+            chunks.setdefault(kind, memoryview(data)[at + 8 : at + 8 + size])
         at += 8 + size
-    return chunks.get(_JSON_CHUNK, b""), chunks.get(_BINARY_CHUNK, b"")
+    return bytes(chunks.get(_JSON_CHUNK, b"")), chunks.get(_BINARY_CHUNK, memoryview(b""))
 
 
 class Buffers:
-    """Typed arrays by accessor number."""
+    """Typed arrays by accessor number: views of the bytes of the file, which any number of them may share."""
 
-    def __init__(self, document: dict[str, Any], binary: bytes, path: Path) -> None:
-        self._document, self._binary, self.path = document, binary, path
-        self._loaded: dict[int, bytes] = {}
+    def __init__(self, document: dict[str, Any], binary: memoryview, source: Source) -> None:
+        self._document, self._binary, self.source = document, binary, source
+        self._loaded: dict[int, memoryview] = {}
 
     def array(self, accessor: int) -> NDArray[Any]:
         """(count,) or (count, width); normalized 16-bit numbers become fractions, bytes stay bytes."""
         entry = self._document["accessors"][accessor]
         if "sparse" in entry or "bufferView" not in entry:
-            raise MeshFormatError(f"{self.path}: sparse glTF arrays are not supported; export without them")
+            raise MeshFormatError(f"{self.source.path}: sparse glTF arrays are not supported; export without them")
         view = self._document["bufferViews"][entry["bufferView"]]
         width, dtype = _WIDTHS[entry["type"]], np.dtype(_COMPONENTS[entry["componentType"]])
         count, offset = int(entry["count"]), int(entry.get("byteOffset", 0))
         stride = int(view.get("byteStride", 0)) or width * dtype.itemsize
         begin = int(view.get("byteOffset", 0))
-        held = self.buffer(view["buffer"])[begin : begin + int(view["byteLength"])]
+        held = self._buffer(view["buffer"])[begin : begin + int(view["byteLength"])]
         if (
             min(count, offset, begin) < 0
             or stride < width * dtype.itemsize
             or offset + (count - 1) * stride + width * dtype.itemsize > len(held)
         ):
             raise MeshFormatError(
-                f"{self.path}: array {accessor} needs {count} rows of {stride} bytes, its buffer holds "
+                f"{self.source.path}: array {accessor} needs {count} rows of {stride} bytes, its buffer holds "
                 f"{len(held)} bytes; the file is cut short or damaged, export it again"
             )
         rows = np.ndarray((count, width), dtype, held, offset, (stride, dtype.itemsize))
         if entry.get("normalized") and dtype.kind in "iu" and dtype.itemsize > 1:
+            self.source.hold(8 * rows.size, f"array {accessor}")
             return rows / np.iinfo(dtype).max
         return rows[:, 0] if width == 1 else rows
 
-    def buffer(self, index: int) -> bytes:
+    def _buffer(self, index: int) -> memoryview:
         if index not in self._loaded:
             uri = self._document["buffers"][index].get("uri")
-            self._loaded[index] = self._binary if uri is None else self._fetch(uri)
+            self._loaded[index] = self._binary if uri is None else memoryview(self._fetch(uri))
         return self._loaded[index]
 
     def _fetch(self, uri: str) -> bytes:
@@ -106,11 +113,11 @@ class Buffers:
             try:
                 return base64.b64decode(uri.partition(",")[2], validate=True)
             except binascii.Error as error:
-                raise MeshFormatError(f"{self.path}: an embedded buffer is damaged ({error})") from None
-        held = read_beside(self.path, unquote(uri))
+                raise MeshFormatError(f"{self.source.path}: an embedded buffer is damaged ({error})") from None
+        held = self.source.beside(unquote(uri), has_geometry=True)
         if held is None:
             raise MeshFormatError(
-                f"{self.path}: its buffer {uri[:60]!r} is not beside it; copy both, or export as .glb"
+                f"{self.source.path}: its buffer {uri[:60]!r} is not beside it; copy both, or export as .glb"
             )
         return held
 

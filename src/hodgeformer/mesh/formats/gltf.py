@@ -5,9 +5,7 @@ Written here rather than through a library because the order of nodes, vertices 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,23 +14,27 @@ from numpy.typing import NDArray
 from hodgeformer.errors import MeshFormatError
 from hodgeformer.mesh.formats import glb
 from hodgeformer.mesh.formats.content import Attributes, Content, to_colors
+from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 _COMPRESSION = ("KHR_draco_mesh_compression", "EXT_meshopt_compression")
 # Beyond this, float32 skips whole numbers.
 LARGEST = 2**24
-_MOST_REPEATED = 2_000_000
+# What is read beside the position; a part may list any number of others.
+_COLUMNS = (glb.COLOR, glb.OWN_COLOR, glb.FACE_OWN_COLOR, glb.VERTEX, glb.VERTEX_LABEL, glb.FACE_LABEL)
+_PER_PART = 512  # bytes, however few points it has
 
 
-def read_gltf(data: bytes, path: Path) -> Content:
+def read_gltf(source: Source) -> Content:
     """Meshes in the order of a walk through the scene, triangles in the order of the file."""
-    document, binary = glb.read_document(data, path)
+    path = source.path
+    document, binary = glb.read_document(source)
     compressed = [name for name in document.get("extensionsRequired", ()) if name in _COMPRESSION]
     if compressed:
         raise MeshFormatError(f"{path}: the mesh is compressed ({compressed[0]}); export it without compression")
     try:
-        return _Scene(document, glb.Buffers(document, binary, path)).content()
+        return _Scene(document, glb.Buffers(document, binary, source)).content()
     except MeshFormatError:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -53,10 +55,9 @@ class _Scene:
         self.n_skipped = 0
 
     def content(self) -> Content:
-        placed = [(self.document["meshes"][node["mesh"]], at) for node, at in self._nodes() if "mesh" in node]
-        self._refuse_repetition([mesh for mesh, _ in placed])
-        for mesh, transform in placed:
-            self._add_mesh(mesh, transform)
+        for node, transform in self._nodes():
+            if "mesh" in node:
+                self._add_mesh(self.document["meshes"][node["mesh"]], transform)
         notes = [f"{self.n_skipped} primitives of points or lines were passed over"] if self.n_skipped else []
         if len(self.points) > 1:
             notes.append(f"{len(self.points)} parts of the scene were joined")
@@ -68,23 +69,12 @@ class _Scene:
             vertices, faces, attributes = _unsplit(vertices, faces, columns)
         else:
             attributes = _vertex_attributes(columns)
-        return Content(vertices, faces.ravel(), np.full(len(faces), 3), attributes, tuple(notes))
+        return Content(vertices, faces.ravel(), np.broadcast_to(np.int64(3), len(faces)), attributes, tuple(notes))
 
-    def _refuse_repetition(self, meshes: list[dict[str, Any]]) -> None:
-        """A small file may place one mesh ten thousand times: counted before it is done."""
-        used = [
-            at
-            for mesh in meshes
-            for p in mesh["primitives"]
-            for at in (p["attributes"].get("POSITION"), p.get("indices"))
-        ]
-        n_rows = sum(int(self.document["accessors"][at]["count"]) for at in used if at is not None)
-        n_bytes = sum(len(self.buffers.buffer(i)) for i in range(len(self.document.get("buffers", []))))
-        if n_rows > _MOST_REPEATED + n_bytes:
-            raise MeshFormatError(
-                f"{self.buffers.path}: the scene places its meshes so often that it has {n_rows:,} points and corners, "
-                f"from {n_bytes:,} bytes; export the parts that are needed as one mesh"
-            )
+    def _hold(self, n_bytes: int) -> None:
+        """A small file may place one mesh ten thousand times."""
+        n_parts = len(self.faces) + 1
+        self.buffers.source.hold(n_bytes, f"the scene, which places its meshes so often that it has {n_parts:,} parts,")
 
     def _nodes(self) -> Iterator[tuple[dict[str, Any], FloatArray]]:
         """Depth first, in the order of the file; a node that was met before ends the walk down."""
@@ -108,33 +98,38 @@ class _Scene:
 
     def _add_mesh(self, mesh: dict[str, Any], transform: FloatArray) -> None:
         # Primitives of one mesh often share their vertices and differ in material only.
-        begin_of: dict[str, tuple[int, int]] = {}
+        begin_of: dict[tuple[int | None, ...], tuple[int, int]] = {}
         for primitive in mesh["primitives"]:
+            self._hold(_PER_PART)
             mode = primitive.get("mode", _TRIANGLES)
             if mode not in (_TRIANGLES, _STRIP, _FAN):
                 self.n_skipped += 1
                 continue
-            key = json.dumps(primitive["attributes"], sort_keys=True)
+            key = tuple(primitive["attributes"].get(name) for name in ("POSITION", *_COLUMNS))
             if key not in begin_of:
                 begin_of[key] = self._add_points(primitive["attributes"], transform)
             begin, n_points = begin_of[key]
-            run = self.buffers.array(primitive["indices"]).ravel() if "indices" in primitive else np.arange(n_points)
-            faces = _triangles(run.astype(np.int64), mode)
+            run = self.buffers.array(primitive["indices"]) if "indices" in primitive else np.arange(n_points)
+            # Twice: the parts are joined in the end.
+            self._hold(2 * 8 * run.size * (1 if mode == _TRIANGLES else 3))
+            faces = _triangles(run.astype(np.int64).ravel(), mode)
             if faces.size and (faces.min() < 0 or faces.max() >= n_points):
                 raise ValueError(f"a triangle refers to vertex {faces.max()}, its mesh has {n_points} vertices")
             if np.linalg.det(transform[:3, :3]) < 0:
                 faces = faces[:, ::-1]
-            self.faces.append(faces + begin)
+            faces += begin
+            self.faces.append(faces)
 
     def _add_points(self, attributes: dict[str, int], transform: FloatArray) -> tuple[int, int]:
         """Index of the first point and how many there are."""
-        points = self.buffers.array(attributes["POSITION"]).astype(np.float64)
-        columns = {
-            name: self.buffers.array(at) for name, at in attributes.items() if name[0] == "_" or name == glb.COLOR
-        }
-        columns = {name: column for name, column in columns.items() if len(column) == len(points)}
+        placed = self.buffers.array(attributes["POSITION"])
+        columns = {name: self.buffers.array(attributes[name]) for name in _COLUMNS if name in attributes}
+        columns = {name: column for name, column in columns.items() if len(column) == len(placed)}
+        self._hold(2 * 8 * placed.size + sum(column.nbytes for column in columns.values()))
+        points = placed.astype(np.float64)
         if not (transform == np.eye(4)).all():
-            points = points @ transform[:3, :3].T + transform[:3, 3]
+            points = points @ transform[:3, :3].T
+            points += transform[:3, 3]
         begin = self.n_points
         self.points.append(points)
         self.columns.append(columns)

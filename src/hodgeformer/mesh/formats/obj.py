@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import re
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Attributes, Colors, Content, TextLines, read_beside, to_colors
+from hodgeformer.mesh.formats.content import Attributes, Colors, Content, to_colors
+from hodgeformer.mesh.formats.lines import TextLines
+from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 _KEYWORDS = [
@@ -19,28 +21,30 @@ _KEYWORDS = [
 ]  # fmt: skip
 _HEAD = 65536
 _NO_MATERIAL = (0.8, 0.8, 0.8)
+_PER_MATERIAL = 250  # bytes: its name, where it is found by it, and its color
 _GROUP_OF_LABEL = re.compile(r"label_(-?[0-9]{1,18})")  # 19 digits may not fit in 64 bits
 
 
-def read_obj(data: bytes, path: Path) -> Content:
+def read_obj(source: Source) -> Content:
     """Vertices and polygons in the order of the file; texture coordinates and normals are passed over."""
-    if not any(mark in data for mark in (b"v ", b"v\t", b"f ", b"f\t")):
-        data = data[:_HEAD]  # no mesh in any case, so the error below need not walk through millions of lines
-    lines = TextLines(data, path, continuation=b"\\")
-    first, second = lines.bytes[lines.starts], lines.bytes[lines.starts + 1]
+    if not any(mark in source.data for mark in (b"v ", b"v\t", b"f ", b"f\t")):
+        # No mesh in any case, so the error below need not walk through millions of lines.
+        source = Source(source.path, source.data[:_HEAD])
+    lines = TextLines(source, continuation=b"\\")
+    first, second = lines.bytes[lines.starts], lines.bytes[1:][lines.starts]
     alone = second <= ord(" ")
     vertex_lines = np.flatnonzero((first == ord("v")) & alone)
     face_lines = np.flatnonzero((first == ord("f")) & alone)
     if len(vertex_lines) == 0 and len(face_lines) == 0:
         message = "no line of the form 'v x y z' or 'f a b c' in the whole file, this is not an OBJ mesh"
-        raise lines.error(0, message) if len(lines) else MeshFormatError(f"{path}: {message}")
+        raise lines.error(0, message) if len(lines) else MeshFormatError(f"{source.path}: {message}")
     lines.drop_keyword(vertex_lines)
     lines.drop_keyword(face_lines)
     vertices, attributes, notes = _vertices(lines, vertex_lines)
     corners = _corners(lines, vertex_lines, face_lines)
     keywords = _Keywords(lines)
     notes += keywords.notes()
-    face_attributes, face_notes = _face_attributes(keywords, face_lines, path)
+    face_attributes, face_notes = _face_attributes(keywords, face_lines)
     return Content(
         vertices=vertices,
         corners=corners,
@@ -67,16 +71,17 @@ def _vertices(lines: TextLines, vertex_lines: IntArray) -> tuple[FloatArray, Att
 
 def _corners(lines: TextLines, vertex_lines: IntArray, face_lines: IntArray) -> IntArray:
     """Vertex numbers from 0. The file counts from 1; negative numbers count back from the face's line."""
-    indices = lines.indices(face_lines, "corners of a face")
+    indices = lines.integers(face_lines, "corners of a face", before_slash=True)
     zero = np.flatnonzero(indices == 0)
     n_corners = lines.n_tokens[face_lines]
     if zero.size:
         face = int(np.searchsorted(np.cumsum(n_corners), zero[0], side="right"))
         raise lines.error(int(face_lines[face]), f"face {face} refers to vertex 0, but OBJ counts from 1")
     if indices.size and indices.min() < 0:
-        seen = np.repeat(np.searchsorted(vertex_lines, face_lines), n_corners)
-        indices = np.where(indices < 0, indices + seen + 1, indices)
-    return indices - 1
+        seen = np.repeat(np.searchsorted(vertex_lines, face_lines) + 1, n_corners)
+        np.add(indices, seen, out=indices, where=indices < 0)
+    indices -= 1
+    return indices
 
 
 class _Keywords:
@@ -86,6 +91,7 @@ class _Keywords:
         self.lines = lines
         # A dropped keyword (v, f) left a blank at the start of its line.
         self.other = np.flatnonzero(lines.bytes[lines.starts] > ord(" "))
+        lines.source.hold(16 * len(self.other), f"{len(self.other):,} lines of text")
         self.heads = lines.keywords(self.other)
 
     def find(self, keyword: str) -> IntArray:
@@ -104,65 +110,86 @@ class _Keywords:
         return [f"{unknown.size} lines that OBJ does not know were passed over, the first is line {number}"]
 
 
-def _face_attributes(keywords: _Keywords, face_lines: IntArray, path: Path) -> tuple[Attributes, list[str]]:
+def _face_attributes(keywords: _Keywords, face_lines: IntArray) -> tuple[Attributes, list[str]]:
     attributes: Attributes = {}
-    notes: list[str] = []
-    groups, names = _in_force(keywords, "g", face_lines)
-    matches = [_GROUP_OF_LABEL.fullmatch(name) for name in names]
-    if names and all(matches) and groups.min(initial=0) >= 0:
-        labels = np.array([int(match[1]) for match in matches if match], dtype=np.int64)
-        attributes["face_labels"] = labels[groups]
-    used, names = _in_force(keywords, "usemtl", face_lines)
-    libraries = [keywords.rest(int(line)) for line in keywords.find("mtllib")]
-    if names and libraries:
-        colors, note = _material_colors(names, libraries, path)
-        if colors is not None:
-            # Faces before the first usemtl take the last row, the color of no material.
-            attributes["face_colors"] = colors[used]
-        notes += note
+    labels = _labels(keywords, face_lines)
+    if labels is not None:
+        attributes["face_labels"] = labels
+    colors, notes = _face_colors(keywords, face_lines)
+    if colors is not None:
+        attributes["face_colors"] = colors
     return attributes, notes
 
 
-def _in_force(keywords: _Keywords, keyword: str, face_lines: IntArray) -> tuple[IntArray, list[str]]:
-    """For every face the index of the name in force on its line, -1 before the first."""
-    found = keywords.find(keyword)
-    names = [keywords.rest(line) for line in found.tolist()]
-    return np.searchsorted(found, face_lines) - 1, names
+def _in_force(keywords: _Keywords, found: IntArray, face_lines: IntArray) -> IntArray:
+    """For every face which of the found lines is in force on its line, -1 before the first."""
+    keywords.lines.source.hold(24 * len(face_lines) + 8 * len(found), f"groups of {len(face_lines):,} faces")
+    return np.searchsorted(found, face_lines) - 1
 
 
-def _material_colors(names: list[str], libraries: list[str], obj_path: Path) -> tuple[Colors | None, list[str]]:
-    """Color per name, then the color of no material; None and a note where a material is missing."""
-    materials: dict[str, dict[str, list[float]]] = {}
-    for library in libraries:
-        held = read_beside(obj_path, library.replace("\\", "/"))
+def _labels(keywords: _Keywords, face_lines: IntArray) -> IntArray | None:
+    """The number of every face's group, where all are called `label_3` and every face has one."""
+    found = keywords.find("g")
+    groups = _in_force(keywords, found, face_lines)
+    if len(found) == 0 or groups.min(initial=0) < 0:
+        return None
+    labels = np.empty(len(found), dtype=np.int64)
+    for i, line in enumerate(found):
+        match = _GROUP_OF_LABEL.fullmatch(keywords.rest(line))
+        if match is None:
+            return None
+        labels[i] = int(match[1])
+    return np.asarray(labels[groups], np.int64)
+
+
+def _face_colors(keywords: _Keywords, face_lines: IntArray) -> tuple[Colors | None, list[str]]:
+    """The color of every face's material; None and a note where a material is missing."""
+    source, found, libraries = keywords.lines.source, keywords.find("usemtl"), keywords.find("mtllib")
+    if len(found) == 0 or len(libraries) == 0:
+        return None, []
+    row_of: dict[str, int] = {}
+    n_known = 0
+    # Faces before the first usemtl take the last row, the color of no material.
+    row = np.empty(len(found) + 1, dtype=np.int64)
+    for i, line in enumerate(found):
+        row[i] = row_of.setdefault(keywords.rest(line), len(row_of))
+        source.hold(_PER_MATERIAL * (len(row_of) - n_known), f"{len(row_of):,} materials")
+        n_known = len(row_of)
+    row[-1] = len(row_of)
+    colors = np.full((len(row_of) + 1, 4), np.nan)
+    colors[-1] = *_NO_MATERIAL, 1.0
+    read: set[int] = set()
+    for line in libraries:
+        library = keywords.rest(line)
+        held = source.beside(library.replace("\\", "/"))
         if held is None:
             return None, [f"colors of faces left out: material file {library[:60]!r} is not beside the mesh"]
-        materials |= _materials(held.decode("utf-8", errors="replace"))
-    missing = [name for name in names if "Kd" not in materials.get(name, {})]
-    if missing:
-        return None, [f"colors of faces left out: material {missing[0][:60]!r} has no color"]
-    has_alpha = all("d" in materials[name] for name in names)
-    rows = [materials[name]["Kd"] + (materials[name]["d"] if has_alpha else []) for name in names]
-    rows.append([*_NO_MATERIAL, 1.0] if has_alpha else [*_NO_MATERIAL])
-    return np.clip(np.rint(np.nan_to_num(np.array(rows)) * 255), 0, 255).astype(np.uint8), []
+        if id(held) not in read:  # a file may be named any number of times
+            read.add(id(held))
+            _read_materials(held, row_of, colors)
+    missing = np.isnan(colors[:, 0])
+    if missing.any():
+        name = list(row_of)[int(np.argmax(missing))]
+        return None, [f"colors of faces left out: material {name[:60]!r} has no color"]
+    colors = colors[:, :3] if np.isnan(colors[:, 3]).any() else colors
+    colors = np.clip(np.rint(colors * 255), 0, 255).astype(np.uint8)
+    return colors[row[_in_force(keywords, found, face_lines)]], []
 
 
-def _materials(text: str) -> dict[str, dict[str, list[float]]]:
-    """`Kd` (three numbers) and `d` (one) of every material; lines that make no sense are passed over."""
-    materials: dict[str, dict[str, list[float]]] = {}
-    current: dict[str, list[float]] = {}
-    for line in text.splitlines():
-        keyword, _, rest = line.strip().partition(" ")
-        if keyword == "newmtl":
-            current = materials.setdefault(rest.strip(), {})
-        elif keyword in ("Kd", "d"):
+def _read_materials(data: bytes, row_of: dict[str, int], colors: FloatArray) -> None:
+    """Fill in `Kd` (three numbers) and `d` (one) of the materials; lines that make no sense are passed over."""
+    row: int | None = None
+    for line in io.BytesIO(data if b"\n" in data else data.replace(b"\r", b"\n")):
+        keyword, _, rest = line.strip().partition(b" ")
+        if keyword == b"newmtl":
+            row = row_of.get(rest.decode("utf-8", errors="replace").strip())
+        elif row is not None and keyword in (b"Kd", b"d"):
             try:
                 values = [float(word) for word in rest.split()]
             except ValueError:
                 continue
-            if len(values) == (3 if keyword == "Kd" else 1):
-                current[keyword] = values
-    return materials
+            if len(values) == (3 if keyword == b"Kd" else 1):
+                colors[row, slice(0, 3) if keyword == b"Kd" else slice(3, 4)] = values
 
 
 def obj_bytes(mesh: Mesh, held: Attributes, library: str) -> bytes:

@@ -10,21 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Attributes, Colors, Content, TextLines, to_colors
+from hodgeformer.mesh.formats.content import Attributes, Colors, Content, to_colors
+from hodgeformer.mesh.formats.lines import LARGEST_WHOLE, TextLines
+from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 _HEADER = re.compile(rb"(?:\s*#[^\n]*\n)*\s*(ST)?(C)?(N)?(4)?OFF(?=[\s#]|$)", re.IGNORECASE)
-_LARGEST_INDEX = 2.0**53
+_HEAD = 65536  # bytes that comments before the header may take
 
 
-def read_off(data: bytes, path: Path) -> Content:
+def read_off(source: Source) -> Content:
     """One element per line; the header may be missing, and the counts may stand beside it."""
-    header = _HEADER.match(data)
-    if header is not None and data[header.end() :].lstrip()[:6].upper() == b"BINARY":
+    path, head = source.path, source.data[:_HEAD]
+    header = _HEADER.match(head)
+    if header is not None and head[header.end() :].lstrip()[:6].upper() == b"BINARY":
         raise MeshFormatError(f"{path}:1: binary OFF is not supported; save the mesh as ASCII OFF, PLY or OBJ")
     if header is not None and header[4]:
         raise MeshFormatError(f"{path}:1: OFF with 4 coordinates per vertex is not supported; 3 are needed")
-    lines = TextLines(data, path, offset=header.end() if header is not None else 0)
+    lines = TextLines(source, offset=header.end() if header is not None else 0)
     n_vertices, n_faces = _counts(lines, path)
     if len(lines) < 1 + n_vertices + n_faces:
         raise MeshFormatError(
@@ -81,24 +84,24 @@ def _faces(lines: TextLines, face_lines: IntArray) -> tuple[IntArray, IntArray, 
     """`k i_1 .. i_k` and then nothing, a number of a color map (passed over), or 3 or 4 color values."""
     if len(face_lines) == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), {}
-    values, begin, n_tokens = lines.floats(face_lines, "face entries")
+    rows = lines.floats(face_lines, "face entries")
+    values, begin, n_tokens = rows
     said = values[begin]
     fine = (said >= 0) & (said + 1 <= n_tokens) & (said == np.rint(said))
     begins = "a face begins with its number of corners"
     lines.need(face_lines, fine, lambda i: f"{begins}; found {said[i]:g} and {n_tokens[i] - 1} more numbers")
     n_corners = said.astype(np.int64)
-    row = np.repeat(np.arange(len(face_lines)), n_tokens)
-    column = np.arange(len(values)) - begin[row]
-    is_corner = (column > 0) & (column <= n_corners[row])
-    corners = values[is_corner]
-    fine = (corners == np.rint(corners)) & (np.abs(corners) < _LARGEST_INDEX)
-    lines.need(face_lines[row[is_corner]], fine, lambda i: f"corners must be whole numbers, found {corners[i]:g}")
+    corners, bad = rows.lists(begin + 1, n_corners)
+    if bad >= 0:
+        found = values[begin[bad] + 1 : begin[bad] + 1 + n_corners[bad]]
+        wrong = found[~((found == np.rint(found)) & (np.abs(found) < LARGEST_WHOLE))][0]
+        raise lines.error(int(face_lines[bad]), f"corners must be whole numbers, found {wrong:g}")
     attributes: Attributes = {}
     n_extra = int((n_tokens - n_corners - 1).min())
     if n_extra >= 3:
         columns = np.arange(min(n_extra, 4))
         attributes["face_colors"] = _colors(values[(begin + n_corners + 1)[:, None] + columns], lines, face_lines)
-    return corners.astype(np.int64), n_corners, attributes
+    return corners, n_corners, attributes
 
 
 def _colors(values: NDArray[np.float64], lines: TextLines, colored_lines: IntArray) -> Colors:

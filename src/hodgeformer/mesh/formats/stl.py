@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from hodgeformer.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Content, LineOf, TextLines
+from hodgeformer.mesh.formats.content import Content, LineOf
+from hodgeformer.mesh.formats.lines import TextLines
+from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import inverse
 from hodgeformer.mesh.topology import corner_fans
@@ -16,14 +18,15 @@ _TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("extra"
 _HEAD = 80
 
 
-def read_stl(data: bytes, path: Path, *, weld: bool = True) -> Content:
+def read_stl(source: Source, *, weld: bool = True) -> Content:
     """Corners at exactly the same place whose faces hang together there become one vertex."""
+    data = source.data
     head = data[:4096]
     if is_binary(data) or head.lstrip()[:5].lower() != b"solid" or b"\0" in head:
-        corners, notes = _read_binary(data, path)
+        corners, notes = _read_binary(data, source.path)
         corner_line: LineOf | None = None
     else:
-        corners, corner_line, notes = _read_ascii(data, path)
+        corners, corner_line, notes = _read_ascii(source)
     faces, first = np.arange(len(corners)), np.arange(len(corners))
     points = corners
     if weld and len(corners):
@@ -33,7 +36,7 @@ def read_stl(data: bytes, path: Path, *, weld: bool = True) -> Content:
     return Content(
         vertices=points,
         corners=faces,
-        n_corners=np.full(len(corners) // 3, 3),
+        n_corners=np.broadcast_to(np.int64(3), len(corners) // 3),
         notes=tuple(notes),
         vertex_line=None if corner_line is None else lambda i: corner_line(int(first[i])),
         face_line=None if corner_line is None else lambda i: corner_line(3 * i),
@@ -59,8 +62,8 @@ def _read_binary(data: bytes, path: Path) -> tuple[FloatArray, list[str]]:
     return corners, [f"{n_more} bytes after the last triangle were passed over"] if n_more else []
 
 
-def _read_ascii(data: bytes, path: Path) -> tuple[FloatArray, LineOf, list[str]]:
-    lines = TextLines(data, path)
+def _read_ascii(source: Source) -> tuple[FloatArray, LineOf, list[str]]:
+    lines = TextLines(source)
     keywords = np.char.lower(lines.keywords(np.arange(len(lines))))
     found = np.flatnonzero(keywords == b"vertex")
     lines.drop_keyword(found, length=len("vertex"))

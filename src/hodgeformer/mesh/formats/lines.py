@@ -1,0 +1,223 @@
+"""The lines of a text file as numbers by the million, which an error can still find."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hodgeformer.errors import MeshFormatError
+from hodgeformer.mesh.formats.source import Source
+from hodgeformer.mesh.mesh import FloatArray, IntArray
+
+_NEWLINE, _HASH, _SPACE = 10, 35, 32
+_PER_LINE, _PER_NUMBER = 32, 8  # bytes
+_PIECE = 1 << 20  # bytes of text that are Python objects at a time, which take fifty times as much
+_GAP, _AFTER_SLASH = re.compile(rb"\s"), re.compile(rb"/[^\s]*")
+LARGEST_WHOLE = 2.0**53
+"""Beyond this, float64 skips whole numbers."""
+
+
+class Rows(NamedTuple):
+    """Numbers of some lines, one after the other: line i has n[i] of them, from begin[i]."""
+
+    values: FloatArray
+    begin: IntArray
+    n: IntArray
+
+    def columns(self, first: int, last: int) -> FloatArray:
+        """(n, last - first) numbers of every line, which has at least as many."""
+        if first == 0 and len(self.values) == last * len(self.n):
+            return self.values.reshape(-1, last)
+        columns = np.empty((len(self.n), last - first))
+        for column in range(first, last):
+            columns[:, column - first] = self.values[self.begin + column]
+        return columns
+
+    def lists(self, begin: IntArray, counts: IntArray) -> tuple[IntArray, int]:
+        """counts[i] whole numbers from begin[i] for each i; -1 for what is not whole, and the row of the first of it.
+
+        The row is -1 where all are whole.
+        """
+        found = np.empty(int(counts.sum()), dtype=np.int64)
+        return found, int(_gather_whole(self.values, begin, counts, found))
+
+
+@njit(cache=True, nogil=True)
+def _gather_whole(values: FloatArray, begin: IntArray, counts: IntArray, found: IntArray) -> int:
+    n, bad = 0, -1
+    for row in range(len(begin)):
+        for at in range(begin[row], begin[row] + counts[row]):
+            if abs(values[at]) < LARGEST_WHOLE and values[at] == np.rint(values[at]):
+                found[n] = np.int64(values[at])
+            else:
+                found[n] = -1
+                bad = row if bad < 0 else bad
+            n += 1
+    return bad
+
+
+class TextLines:
+    """The lines that hold at least one token, without comments (`#` up to the end of the line).
+
+    Everything stays at its byte of the file: comments and joined lines are overwritten with spaces. That is
+    how an error can count the lines before it. `starts`, `ends` and `n_tokens` have one entry per line.
+    """
+
+    def __init__(self, source: Source, *, continuation: bytes | None = None, offset: int = 0) -> None:
+        data = source.data
+        refuse_binary(data, source.path)
+        self.source = source
+        self._data = data if b"\n" in data else data.replace(b"\r", b"\n")
+        joined = self._data
+        for end in (b"\r\n", b"\n") if continuation is not None else ():
+            mark = (continuation or b"") + end
+            joined = joined.replace(mark, b" " * len(mark))
+        # One newline past the end spares every later step the question whether the last line is closed.
+        self.bytes = np.full(len(joined) + 1, _NEWLINE, dtype=np.uint8)
+        self.bytes[:-1] = np.frombuffer(joined, dtype=np.uint8)
+        del joined
+        self.bytes[:offset][self.bytes[:offset] != _NEWLINE] = _SPACE
+        none = np.empty(0, dtype=np.int64)
+        n_lines = _find_lines(self.bytes, none, none, none)
+        source.hold(_PER_LINE * n_lines, f"{n_lines:,} lines of text")
+        self.starts, self.ends, self.n_tokens = (np.empty(n_lines, dtype=np.int64) for _ in range(3))
+        _find_lines(self.bytes, self.starts, self.ends, self.n_tokens)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def number(self, line: int) -> int:
+        """Line number in the file, from 1."""
+        return self._data.count(b"\n", 0, int(self.starts[line])) + 1
+
+    def text(self, line: int) -> str:
+        return self._data[self.starts[line] : self.ends[line]].decode("utf-8", errors="replace").strip()
+
+    def error(self, line: int, message: str) -> MeshFormatError:
+        """A format error that names the file, the line and what stands there."""
+        shown = self.text(line)
+        shown = shown if len(shown) <= 60 else shown[:57] + "..."
+        return MeshFormatError(f"{self.source.path}:{self.number(line)}: {message}; the line is {shown!r}")
+
+    def need(self, lines: IntArray, fine: NDArray[np.bool_], message: Callable[[int], str]) -> None:
+        """Refuse the first of the lines that is not fine; the message is made from its place among them."""
+        wrong = np.flatnonzero(~fine)
+        if wrong.size:
+            raise self.error(int(lines[wrong[0]]), message(int(wrong[0])))
+
+    def keywords(self, lines: IntArray) -> NDArray[np.bytes_]:
+        """The first token of each line, cut to 8 bytes."""
+        found = np.zeros((len(lines), 8), dtype=np.uint8)
+        _first_tokens(self.bytes, self.starts, lines, found)
+        return found.view("S8").ravel()
+
+    def drop_keyword(self, lines: IntArray, length: int = 1) -> None:
+        """Forget the first token of these lines, which is `length` bytes long."""
+        for at in range(length):
+            self.bytes[self.starts[lines] + at] = _SPACE
+        self.n_tokens[lines] -= 1
+
+    def floats(self, lines: IntArray, what: str) -> Rows:
+        """All tokens of the lines as numbers."""
+        n = self.n_tokens[lines]
+        message = f"{what} must be numbers such as 0.25 or 1e-3"
+        return Rows(self._convert(lines, float, np.float64, message), np.cumsum(n) - n, n)
+
+    def integers(self, lines: IntArray, what: str, *, before_slash: bool = False) -> IntArray:
+        """All tokens of the lines as whole numbers, of tokens such as 1/2/3 only the one before the slash if asked."""
+        return self._convert(lines, int, np.int64, f"{what} must be whole numbers", before_slash)
+
+    def _convert(
+        self, lines: IntArray, convert: type, dtype: type, message: str, before_slash: bool = False
+    ) -> NDArray[Any]:
+        n_tokens = int(self.n_tokens[lines].sum())
+        self.source.hold(_PER_NUMBER * n_tokens, f"{n_tokens:,} numbers")
+        try:
+            tokens = chain.from_iterable(_pieces(self._blob(lines), before_slash))
+            return np.fromiter(map(convert, tokens), dtype, count=n_tokens)
+        except (ValueError, OverflowError):
+            pass  # the slow walk below finds the line
+        for line in lines.tolist():
+            for token in self.bytes[self.starts[line] : self.ends[line]].tobytes().split():
+                try:
+                    np.array(convert(token.split(b"/")[0] if before_slash else token), dtype=dtype)
+                except (ValueError, OverflowError):
+                    raise self.error(line, f"{message}, found {token[:60].decode(errors='replace')!r}") from None
+        raise self.error(int(lines[0]), message)
+
+    def _blob(self, lines: IntArray) -> bytes:
+        """The bytes of the lines; they must be in rising order."""
+        if len(lines) == 0:
+            return b""
+        begin, end = int(self.starts[lines[0]]), int(self.ends[lines[-1]]) + 1
+        if lines[-1] - lines[0] + 1 == len(lines):
+            return self.bytes[begin:end].tobytes()
+        edge = np.zeros(end - begin + 1, dtype=np.int8)
+        edge[self.starts[lines] - begin] = 1
+        # A line ends after its newline, so neighbours never share a byte.
+        edge[self.ends[lines] + 1 - begin] -= 1
+        inside = np.cumsum(edge[:-1], dtype=np.int8).view(np.bool_)
+        return bytes(self.bytes[begin:end][inside])
+
+
+def _pieces(blob: bytes, before_slash: bool) -> Iterator[list[bytes]]:
+    """The tokens, some at a time."""
+    begin = 0
+    while begin < len(blob):
+        gap = _GAP.search(blob, begin + _PIECE)
+        end = gap.end() if gap else len(blob)
+        piece = blob[begin:end]
+        yield (_AFTER_SLASH.sub(b"", piece) if before_slash and b"/" in piece else piece).split()
+        begin = end
+
+
+@njit(cache=True, nogil=True)
+def _find_lines(text: NDArray[np.uint8], starts: IntArray, ends: IntArray, n_tokens: IntArray) -> int:
+    """Blank the comments, note the lines with tokens where there is room for them, and count them."""
+    n_lines = tokens = start = 0
+    inside = comment = False  # a token; a hash inside one is part of a name
+    for at in range(len(text)):
+        if text[at] == _NEWLINE:
+            if tokens > 0:
+                if len(starts) > 0:
+                    starts[n_lines], ends[n_lines], n_tokens[n_lines] = start, at, tokens
+                n_lines += 1
+            tokens, inside, comment = 0, False, False
+            continue
+        comment |= text[at] == _HASH and not inside
+        if comment:
+            text[at] = _SPACE
+        elif text[at] > _SPACE and not inside:
+            inside = True
+            start = at if tokens == 0 else start
+            tokens += 1
+        elif text[at] <= _SPACE:
+            inside = False
+    return n_lines
+
+
+@njit(cache=True, nogil=True)
+def _first_tokens(text: NDArray[np.uint8], starts: IntArray, lines: IntArray, found: NDArray[np.uint8]) -> None:
+    for i in range(len(lines)):
+        for k in range(found.shape[1]):
+            letter = text[starts[lines[i]] + k]
+            if letter <= _SPACE:
+                break
+            found[i, k] = letter
+
+
+def refuse_binary(data: bytes, path: Path) -> None:
+    at = data.find(b"\0")
+    if at >= 0:
+        line = data.count(b"\n", 0, at) + 1
+        raise MeshFormatError(
+            f"{path}:{line}: this is not a text file (a zero byte at offset {at}); "
+            "it is damaged or belongs to another format: check its suffix"
+        )
