@@ -239,7 +239,7 @@ def _arrays(path: Path, name: str, *others: str) -> dict[str, NDArray[Any]]:
             arrays = {name: np.array(found)}
         else:
             with found:
-                _check_unpacked(found.zip.infolist(), path)
+                check_unpacked(found.zip.infolist(), path)
                 only = found.files[0] if len(found.files) == 1 else name
                 arrays = {key: found[only if key == name else key] for key in (name, *others) if key in found.files}
                 arrays |= {name: found[only]} if only in found.files else {}
@@ -255,11 +255,14 @@ def _arrays(path: Path, name: str, *others: str) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _check_unpacked(members: Sequence[ZipInfo], path: Path) -> None:
+def check_unpacked(members: Sequence[ZipInfo], path: Path) -> None:
     """A small file may unpack to a thousand times its size."""
     unpacked = sum(member.file_size for member in members)
-    if unpacked > _MOST_UNPACKED + _TIMES_PACKED * path.stat().st_size:
-        raise DataError(f"{path}: {unpacked:,} bytes when unpacked are too many for labels; save them as .npy")
+    packed = path.stat().st_size
+    if unpacked > _MOST_UNPACKED + _TIMES_PACKED * packed:
+        raise DataError(
+            f"{path}: {unpacked:,} bytes when unpacked are too many for {packed:,} packed ones; save arrays as .npy"
+        )
 
 
 def _mesh(path: Path) -> Written:
@@ -299,6 +302,9 @@ def _labels(words: Sequence[str], path: Path) -> NDArray[Any]:
     long = next((i for i, word in enumerate(words) if len(word) > _LONGEST_NAME), None)
     if long is not None:
         raise DataError(f"{path}: label {long} has {len(words[long]):,} letters, which is too long for a name")
+    n_bytes = 4 * len(words) * max(map(len, words), default=0)
+    if n_bytes > _MOST_UNPACKED + _TIMES_PACKED * sum(map(len, words)):
+        raise DataError(f"{path}: {len(words):,} names would take {n_bytes >> 20:,} MB; use shorter names, or numbers")
     return np.array(words, dtype=np.str_)
 
 

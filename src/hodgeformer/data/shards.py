@@ -21,6 +21,7 @@ from hodgeformer.containers import PerElement
 from hodgeformer.data.census import Census, take_census
 from hodgeformer.data.dataset import SPLITS, CountedMesh, DataSet, Sample
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, described
+from hodgeformer.data.label_files import check_unpacked
 from hodgeformer.errors import DataError
 from hodgeformer.files import place, read_range, write_atomically
 from hodgeformer.mesh.formats.ply import ply_bytes
@@ -149,7 +150,7 @@ def open_shards(root: Path, spec: FolderSpec) -> DataSet:
         raise DataError(f"`{min(said)}` has no meaning beside `shards`, which hold meshes, labels and splits")
     columns = _read_index(root / _INDEX)
     folder = _folder(root, str(spec.shards))
-    paths = [folder / _shard_name(number) for number in range(int(columns["place"][:, 0].max()) + 1)]
+    paths = {number: folder / _shard_name(number) for number in np.unique(columns["place"][:, 0]).tolist()}
     splits: dict[str, list[Sample]] = {}
     counted: dict[str, CountedMesh] = {}
     for i, name in enumerate(columns["name"].tobytes().decode().split("\0")):
@@ -185,6 +186,7 @@ def open_shards(root: Path, spec: FolderSpec) -> DataSet:
 def _read_index(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+            check_unpacked(stored.zip.infolist(), path)
             columns = {key: stored[key] for key in (*_COUNTED, "split", "place", "name")}
     except Exception as error:  # NumPy answers damaged files with errors of many kinds
         raise DataError(f"{path}: the index of the shards cannot be read ({error}); write the shards anew") from None
