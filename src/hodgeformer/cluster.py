@@ -14,10 +14,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hodgeformer.errors import ConfigError, MeshError
+from hodgeformer.files import offline, refuse_network
 from hodgeformer.memory import share_memory
 
 Item = TypeVar("Item")
@@ -157,7 +159,7 @@ def _ray(address: str | None, workers: int | None) -> Iterator[Any]:
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     _check_answers(address)
     for name, value in _MANNERS.items():
-        os.environ.setdefault(name, value)
+        os.environ[name] = value if offline() else os.environ.get(name, value)
     try:
         import ray
         import ray.data
@@ -179,11 +181,20 @@ def _ray(address: str | None, workers: int | None) -> Iterator[Any]:
 def _check_answers(address: str) -> None:
     """Ray itself waits for minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if address != "local" and not _is_here(host):
+        refuse_network(f"the Ray cluster at '{address}'", "leave out --address and RAY_ADDRESS to use this machine")
     if colon and port.isdigit():
         try:
             socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
         except OSError as error:
             raise ConfigError(f"no Ray cluster answers at {address} ({error.strerror or error})") from None
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _start(ray: Any, address: str, workers: int | None) -> None:

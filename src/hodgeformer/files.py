@@ -23,15 +23,20 @@ from hodgeformer.errors import ConfigError, OutputError
 
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{8}\.tmp", re.DOTALL)
 _ABANDONED = 3600.0  # seconds: no write takes as long
+_ON_THIS_MACHINE = ("", "file", "local", "memory")  # protocols
 
 
 def place(address: str | os.PathLike[str]) -> Path:
     """A path; for an address that fsspec knows, such as s3://bucket/scans, what reads and writes there like a path."""
     if not isinstance(address, str | os.PathLike):  # a place already
+        if getattr(address, "protocol", "") not in _ON_THIS_MACHINE:
+            refuse_network(str(address), "use a local path: download what is to be read")
         return address
     protocol, sign, _ = str(address).partition("://")
     if not sign:
         return Path(address)
+    if protocol not in _ON_THIS_MACHINE:
+        refuse_network(str(address), "use a local path: download what is to be read")
     try:
         from fsspec.registry import known_implementations
         from upath import UPath
@@ -142,6 +147,12 @@ def _remove_drafts(folder: Path) -> None:
 def offline() -> bool:
     """HODGEFORMER_OFFLINE forbids the network, unless it is empty, 0, false or no."""
     return os.environ.get("HODGEFORMER_OFFLINE", "").strip().lower() not in ("", "0", "false", "no")
+
+
+def refuse_network(address: str, remedy: str, failing: Callable[[str], Exception] = ConfigError) -> None:
+    """Whoever is about to contact another machine asks here first."""
+    if offline():
+        raise failing(f"HODGEFORMER_OFFLINE is set, so {address} is not contacted; {remedy}")
 
 
 def keep_compiled_code(package: Path) -> None:

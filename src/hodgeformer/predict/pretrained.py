@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hodgeformer.errors import CheckpointError, ConfigError
-from hodgeformer.files import offline
+from hodgeformer.files import refuse_network
 
 if TYPE_CHECKING:  # the list of models needs no torch
     from hodgeformer.checkpoint import Checkpoint
@@ -91,8 +91,8 @@ def fetch_pretrained(model: str | os.PathLike[str]) -> Path:
         text = str(model)
         if text.count("/") != 1 or text.startswith((".", "/", "~")):
             raise
-    if offline():
-        raise CheckpointError(f"{text}: not a model on this machine, and HODGEFORMER_OFFLINE forbids to fetch it")
+    remedy = f"{text} is not a model on this machine: download it and give the path of its folder"
+    refuse_network("the model hub", remedy, CheckpointError)
     try:
         from huggingface_hub import hf_hub_download  # type: ignore[import-not-found, unused-ignore]
     except ImportError:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hodgeformer.errors import ConfigError
+from hodgeformer.files import refuse_network
 from hodgeformer.train.metrics import Scores
 
 if TYPE_CHECKING:
@@ -146,7 +147,9 @@ class Tracker(Listener):
 
 
 def check_track(track: Track) -> None:
-    """Refuse a tracker that is not installed, before anything is begun."""
+    """Refuse a tracker that is not installed or not allowed, before anything is begun."""
+    if track == "wandb":
+        refuse_network("Weights & Biases", "set train.track to 'csv' or 'tensorboard'")
     if track != "csv" and find_spec(track) is None:
         raise ConfigError(f"train.track = '{track}' needs the package {track}: pip install 'hodgeformer[track]'")
 
