@@ -9,22 +9,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import meshes
 from hodgeformer.mesh.io import save_mesh
+from pages import ROOT, blocks, run_as_script
 
-ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+CHECKS = """
+assert logits.shape == (2 * mesh.n_faces, 8)
+assert 0.99 < result.probabilities.sum(axis=1).min() < 1.01
+assert len(labels) == mesh.n_faces
+"""
 
 
 def commands() -> list[str]:
-    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    lines = [line for block in blocks("README.md", "sh") for line in block.splitlines()]
     return [line.split("  #")[0].strip() for line in lines if line.startswith("hodgeformer")]
 
 
@@ -57,13 +57,11 @@ def test_commands_run_as_written(desk: Path) -> None:
     assert (desk / "out" / "scan1.glb").is_file()
 
 
-def test_python_runs_as_written(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(desk)
-    names: dict[str, object] = {}
-    for block in blocks("python"):
-        exec(block, names)
-    assert names["logits"].shape == (2 * names["mesh"].n_faces, 8)
-    assert np.isfinite(names["result"].probabilities).all()
+def test_python_runs_as_written(desk: Path) -> None:
+    """In a script of its own: training through workers must not run the script again."""
+    printed = run_as_script("\n".join(blocks("README.md", "python")) + CHECKS, desk)
+    assert printed.count("'face_accuracy'") == 1
+    assert "workers = 0" not in (desk / "runs" / "mine" / "config.toml").read_text()
     assert (desk / "out.png").stat().st_size > 1000
 
 

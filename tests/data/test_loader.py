@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from deadly_target import KillsItsProcess
+from hodgeformer.data import worker
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Codes, LabelFile, Values
@@ -182,7 +183,12 @@ def test_a_bad_mesh_is_named(figures: DataSet, tmp_path: Path, n_workers: int) -
         list(loader.batches(0))
 
 
-def test_a_killed_worker_ends_with_the_name_of_its_mesh(figures: DataSet) -> None:
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
+@pytest.mark.parametrize("forks", [True, False])
+def test_a_killed_worker_ends_with_the_name_of_its_mesh(
+    figures: DataSet, forks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_FORKS", forks)
     deadly = Sample("deadly", figures.samples[0].mesh, KillsItsProcess())
     dataset = figures.with_splits({"train": (deadly,)})
     with training(dataset, n_workers=1) as loader, pytest.raises(DataError, match="killed while preparing deadly"):
@@ -194,25 +200,25 @@ from hodgeformer.data.loader import Loader
 from hodgeformer.data.synthetic import synthetic_cubes
 from hodgeformer.mesh.prepare import PrepareConfig
 
-if __name__ == "__main__":
-    dataset = synthetic_cubes(n_classes=2, n_train=2, n_test=0, n_faces=100)
-    loader = Loader(
-        dataset, prepare=PrepareConfig(), augment=None, batch_size=8, n_faces=[100] * 4, n_workers=1
-    )
-    for epoch in range(10**9):
-        for _ in loader.batches(epoch):
-            print("batch", flush=True)
+dataset = synthetic_cubes(n_classes=2, n_train=2, n_test=0, n_faces=100)
+loader = Loader(dataset, prepare=PrepareConfig(), augment=None, batch_size=8, n_faces=[100] * 4, n_workers=1)
+for epoch in range(10**9):
+    for _ in loader.batches(epoch):
+        print("batch", flush=True)
 """
 
 
+@pytest.mark.skipif(os.name == "nt", reason="needs signals")
 def test_workers_leave_stopping_to_the_main_process(figures: DataSet, two_epochs: list[Batch]) -> None:
     """A signal to the whole group, as schedulers send it, must not look like a lack of memory."""
     with training(figures, n_workers=1) as loader:
         stream = loader.batches(0)
         assert same(next(stream), two_epochs[0])
-        for process in multiprocessing.active_children():
-            process.terminate()
-        assert same(next(stream), two_epochs[1])
+        (one,) = loader._workers
+        assert one.process_id not in (None, os.getpid())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(one.process_id, number)
+        assert [same(a, b) for a, b in zip(stream, two_epochs[1:3], strict=True)] == [True, True]
 
 
 def test_a_loader_that_is_not_closed_lets_its_process_end(tmp_path: Path) -> None:

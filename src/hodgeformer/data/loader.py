@@ -16,7 +16,8 @@ import numpy as np
 from hodgeformer.containers import KINDS, ElementKind
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet
-from hodgeformer.data.source import BatchSource, Key, Worker, stream_seed
+from hodgeformer.data.source import BatchSource, Key, stream_seed
+from hodgeformer.data.worker import Worker, start_workers
 from hodgeformer.errors import DataError
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.packed.pack import Batch
@@ -114,10 +115,10 @@ class Loader:
         return self._epochs[epoch]
 
     def _next(self, epoch: int, number: int) -> Batch:
+        if self._n_workers and self._at != (epoch, number):
+            self._start(epoch, number)
         if self._n_workers == 0:
             return self._source.batch(self.keys(epoch)[number])
-        if self._at != (epoch, number):
-            self._start(epoch, number)
         worker = self._asked.popleft()
         answer = worker.answer()
         if isinstance(answer, Exception):
@@ -129,7 +130,8 @@ class Loader:
 
     def _start(self, epoch: int, number: int) -> None:
         """Let the workers begin at a batch. They run on into the next epochs."""
-        self._workers = self._workers or [Worker(self._source) for _ in range(self._n_workers)]
+        self._workers = self._workers or start_workers(self._source, self._n_workers)
+        self._n_workers = len(self._workers)
         for worker in self._asked:
             worker.answer()  # no longer wanted
         self._asked.clear()

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import multiprocessing
-import os
 import shutil
-import signal
-import traceback
 from collections.abc import Callable
-from multiprocessing.connection import Connection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -23,7 +17,6 @@ from hodgeformer.containers import KINDS, ElementKind
 from hodgeformer.data.augment import AugmentConfig, augmented, deformed
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.unlabelled import with_hidden_patches
-from hodgeformer.errors import DataError, HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import n_frames, posed
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
@@ -69,7 +62,7 @@ class BatchSource:
     ) -> None:
         self.samples = samples
         self._embedded, self._patterned, self._spreads = embedded, patterned, spreads
-        self._dataset = dataset
+        self._dataset = replace(dataset, splits={}, counted={})  # a worker is sent only what it reads
         self._prepare = prepare
         self._augment = augment
         self._in_frame = prepare if augment is None else prepare.replace(pose="file")
@@ -146,72 +139,6 @@ class BatchSource:
             return small.mesh, target
         down = small.values_over if self._dataset.task == "regression" else small.labels_over
         return small.mesh, down(target, kind)
-
-
-class Worker:
-    """A process that makes the batches it is asked for, in this order, and ends with the one that started it."""
-
-    def __init__(self, source: BatchSource) -> None:
-        self._samples = source.samples
-        methods = multiprocessing.get_all_start_methods()
-        context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-        if "forkserver" in methods:
-            context.set_forkserver_preload([__name__])
-        self._pipe, other_end = context.Pipe()
-        context.Process(target=_work, args=(source, other_end), daemon=True).start()
-        other_end.close()
-        atexit.register(self.close)  # else leaving would wait for it
-
-    def ask(self, key: Key) -> None:
-        with contextlib.suppress(BrokenPipeError):  # that it is dead is told when it should answer
-            self._pipe.send(key)
-
-    def answer(self) -> Batch | Exception:
-        """The next batch, or why there is none."""
-        where = "a batch"
-        try:
-            while isinstance(answer := self._pipe.recv(), int):
-                where = self._samples[answer].where
-        except (EOFError, OSError):
-            return DataError(
-                f"a data worker was killed while preparing {where}, for lack of memory perhaps; "
-                "use fewer workers (0 works without any), smaller batches, or take the mesh out"
-            )
-        return arrived(answer) if isinstance(answer, Batch) else answer
-
-    def close(self) -> None:
-        """Let the process end after the batch it is at."""
-        atexit.unregister(self.close)
-        self._pipe.close()
-
-
-def _work(source: BatchSource, pipe: Connection) -> None:
-    """Answer keys until the other end of the pipe is closed, or its process gone."""
-    os.environ["OMP_NUM_THREADS"] = "1"
-    torch.set_num_threads(1)
-    # Signals are often sent to the whole group, but for the main process, which then ends its workers.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            pipe.send(_answer(source, pipe.recv(), pipe))
-
-
-def _answer(source: BatchSource, key: Key, pipe: Connection) -> Batch | Exception:
-    """The batch, or the reason why there is none. Each mesh is announced, so that a sudden death has a name."""
-    position = key.members[0]
-    try:
-        prepared = []
-        for position in key.members:
-            pipe.send(position)
-            prepared.append(source.prepared(position, key.epoch, n_threads=1))
-        return in_one_block(source.packed(prepared))
-    except HodgeFormerError as error:
-        where, message = source.samples[position].where, str(error)
-        return type(error)(message if where in message else f"{where}: {message}")
-    except Exception:
-        where = source.samples[position].where
-        return RuntimeError(f"preparing {where} failed in a data worker\n{traceback.format_exc()}")
 
 
 class _InLine(NamedTuple):
