@@ -16,7 +16,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from pages import ROOT, blocks, run_as_script
+
 DOCS = ROOT / "docs"
 
 
@@ -76,10 +77,6 @@ def test_the_reference_says_what_the_code_says(reference: ModuleType, tmp_path: 
     assert "## `hf.Predictor`" in (tmp_path / "reference" / "api.md").read_text()
 
 
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), flags=re.DOTALL)
-
-
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the page asks for: OBJ files, CSV files with a label per face, its dataset.toml, and a new mesh."""
@@ -93,15 +90,16 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         mesh, labels = figure(np.random.default_rng(i), n_faces=200)
         save_mesh(mesh, folder / "my_data" / "meshes" / f"{i}.obj")
         np.savetxt(folder / "my_data" / "labels" / f"{i}.csv", labels, fmt="%d")
-    (folder / "my_data" / "dataset.toml").write_text(blocks("own-data.md", "toml")[0])
-    save_mesh(figure(np.random.default_rng(99), n_faces=300)[0], folder / "new.obj")
+    (folder / "my_data" / "dataset.toml").write_text(blocks("docs/own-data.md", "toml")[0])
+    for name in ("new.obj", "scan.stl"):
+        save_mesh(figure(np.random.default_rng(99), n_faces=300)[0], folder / name)
     return folder
 
 
 @pytest.mark.slow
-def test_from_folder_to_model_as_the_page_says(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_folder_to_model_as_the_page_says(desk: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    lines = [line.split("  #")[0].strip() for block in blocks("own-data.md", "sh") for line in block.splitlines()]
+    lines = [line.split("  #")[0].strip() for block in blocks("docs/own-data.md", "sh") for line in block.splitlines()]
     assert len(lines) >= 5
     for command in lines:
         words = shlex.split(command)
@@ -110,15 +108,31 @@ def test_from_folder_to_model_as_the_page_says(desk: Path, monkeypatch: pytest.M
         run = subprocess.run(words, cwd=desk, env=environment, capture_output=True, text=True, check=False)
         assert run.returncode == 0, f"{command}\n{run.stdout}\n{run.stderr}"
     assert all((desk / "out" / f"new.{suffix}").is_file() for suffix in ("ply", "json", "png", "html"))
-    monkeypatch.chdir(desk)
-    names: dict[str, object] = {}
-    for block in blocks("own-data.md", "python"):
-        exec(block, names)
-    assert len(names["result"].labels) > 200
+    code = "\n".join(blocks("docs/own-data.md", "python"))
+    run_as_script(f"{code}\nassert len(result.labels) > 200", desk)
 
 
 @pytest.mark.slow
-def test_exporting_and_serving_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", ["start", "predicting", "python"])
+def test_python_of_a_page_runs_as_a_script(page: str, desk: Path, tmp_path: Path) -> None:
+    """Trainings are shortened: what they do is the same, in workers too."""
+    shutil.copytree(desk / "my_data", tmp_path / "my_data")
+    shutil.copy(desk / "new.obj", tmp_path)
+    shutil.copy(desk / "scan.stl", tmp_path)
+    code = "\n".join(blocks(f"docs/{page}.md", "python")).replace(", minutes=10", "")
+    run_as_script(code.replace("hf.train(", "hf.train(epochs=1, blocks='D', d_model=16, data="), tmp_path)
+    runs = {path.parent.name: path.read_text() for path in (tmp_path / "runs").glob("*/config.toml")}
+    assert set(runs) == ({"mine", "other", "folds"} if page == "python" else set())
+    assert not any("workers = 0" in config for config in runs.values())
+
+
+def test_every_page_with_python_is_run() -> None:
+    pages = {path.stem for path in DOCS.glob("*.md") if blocks(f"docs/{path.name}", "python")}
+    assert pages == {"start", "predicting", "python", "own-data", "deploying", "library"}
+
+
+@pytest.mark.slow
+def test_exporting_and_serving_as_the_page_says(tmp_path: Path) -> None:
     pytest.importorskip("prometheus_client", reason="needs the server: pip install 'hodgeformer[serve]'")
     if shutil.which("curl") is None:
         pytest.skip("curl not found; install it, on Debian with: apt install curl")
@@ -129,10 +143,9 @@ def test_exporting_and_serving_as_the_page_says(tmp_path: Path, monkeypatch: pyt
     for i, name in enumerate(("scan.stl", "scans/a.obj", "scans/b.ply")):
         save_mesh(figure(np.random.default_rng(i), n_faces=300)[0], tmp_path / name)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    exporting, serving, asking = blocks("deploying.md", "sh")
+    exporting, serving, asking = blocks("docs/deploying.md", "sh")
     subprocess.run(shlex.split(exporting), cwd=tmp_path, env=environment, capture_output=True, check=True)
-    monkeypatch.chdir(tmp_path)
-    exec(blocks("deploying.md", "python")[0], {})
+    run_as_script(blocks("docs/deploying.md", "python")[0], tmp_path)
     assert (tmp_path / "scan.ply").is_file()
     words = shlex.split(serving.replace("8000", "0"))
     with subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as server:

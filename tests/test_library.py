@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 import hodgeformer as hf
+from pages import ROOT, blocks, run_as_script
 
-PAGE = (Path(__file__).resolve().parents[1] / "docs" / "library.md").read_text()
+PAGE = (ROOT / "docs" / "library.md").read_text()
 LISTED = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("| `hf.")]
 
 
@@ -26,6 +27,5 @@ def test_the_example_of_ops_says_what_it_computes() -> None:
     assert (found.failed, found.attempted > 5) == (0, True)
 
 
-def test_the_example_of_the_page_runs() -> None:
-    for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL):
-        exec(block, {})
+def test_the_examples_of_the_page_run(tmp_path: Path) -> None:
+    run_as_script("\n".join(blocks("docs/library.md", "python")), tmp_path)
