@@ -21,7 +21,7 @@ from hodgeformer.containers import KINDS
 from hodgeformer.errors import CheckpointError, ConfigError, MeshError
 from hodgeformer.mesh.elimination import TIMES, Elimination, Laplacian
 from hodgeformer.mesh.prepare import PreparedMesh
-from hodgeformer.mesh.sweeps import Sweep, sweeps
+from hodgeformer.mesh.sweeps import sweeps
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.predict.inference import Output, Seen
 from hodgeformer.predict.mesh_predictor import MeshPredictor
@@ -43,7 +43,6 @@ _TABLES: dict[str, dict[str, str]] = {
     "vertex": {"edges": "int32", "edge_signs": "float32", "faces": "int32", "face_signs": "float32"},
     "edge": {"faces": "int32", "face_signs": "float32"},
 }
-_STEP = ("rows", "indices")
 SWEEP = ("rows", "row_offsets", "indices", "values", "entry_offsets")
 INPUTS: dict[str, tuple[str, tuple[str | int, ...]]] = {
     "x_v": ("float32", ("n_v", "c_v")),
@@ -69,8 +68,6 @@ INPUTS: dict[str, tuple[str, tuple[str | int, ...]]] = {
         for name in SWEEP
     },
     **{f"{way}_values": ("float32", (len(TIMES), f"{way}_indices")) for way in ("down", "up")},
-    **{f"{way}_step_{name}": ("int64", (f"{way}_steps", f"{way}_entries")) for way in ("down", "up") for name in _STEP},
-    **{f"{way}_step_values": ("float32", (f"{way}_steps", f"{way}_entries", len(TIMES))) for way in ("down", "up")},
 }
 """What a graph may take: the type of each input and its shape, in which names are numbers that are free.
 
@@ -78,8 +75,7 @@ INPUTS: dict[str, tuple[str, tuple[str | int, ...]]] = {
 `face_signs` tell how a face walks its edges. The tables `*_of_vertex` and `*_of_edge` are the transposed incidences, a
 row per element, cut into chunks of rows of which the last may have some too many; shorter rows are filled up with signs
 of zero. Patterns likewise, with numbers of -1, and with the numbers of the rows of their chunks. `masses` and
-`edge_weights` are those of the Laplacian, `pivots`, `down_*` and `up_*` its elimination (`mesh/sweeps.py`), and
-`*_step_*` the same with a row per step.
+`edge_weights` are those of the Laplacian, `pivots`, `down_*` and `up_*` its elimination (`mesh/sweeps.py`).
 """
 
 
@@ -140,7 +136,6 @@ class GraphInputs(Mapping[str, Array]):
         made = {"pivots": pivots.T}
         for way, sweep in zip(("down", "up"), sweeps(elimination), strict=True):
             made |= {f"{way}_{name}": getattr(sweep, name) for name in SWEEP} | {f"{way}_values": sweep.values.T}
-            made |= {f"{way}_step_{name}": array for name, array in _step_by_step(sweep).items()}
         return made
 
     def _transposed(self, source: str, target: str, members: Array, signs: Array, n: int) -> dict[str, Array]:
@@ -163,14 +158,6 @@ class GraphInputs(Mapping[str, Array]):
         n_chunks = -(-n // max(1, _CHUNK // (s * self._width))) if self._width else 1
         rows = -(-n // n_chunks)
         return np.pad(table, ((0, n_chunks * rows - n), (0, 0))).reshape(n_chunks, rows, s)
-
-
-def _step_by_step(sweep: Sweep) -> dict[str, Array]:
-    """The entries of each step with their rows, filled up with values of zero to the number of the largest step."""
-    counts, row_counts = np.diff(sweep.entry_offsets), np.diff(sweep.row_offsets)
-    rows = np.repeat(sweep.rows, np.repeat(counts // row_counts, row_counts))
-    flat = {"rows": rows, "indices": sweep.indices, "values": sweep.values}
-    return {name: _table(array, counts, fill=0) for name, array in flat.items()}
 
 
 def _table(values: Array, lengths: Array, *, fill: int) -> Array:
@@ -212,7 +199,7 @@ class OnnxNetwork:
 
 
 class OnnxPredictor(MeshPredictor):
-    """A model that `hodgeformer export --to onnx` wrote, and everything around it; torch is never loaded."""
+    """A model that `hodgeformer export` wrote, and everything around it; torch is never loaded."""
 
     @classmethod
     def load(cls, file: str | os.PathLike[str], *, threads: int | None = None) -> OnnxPredictor:

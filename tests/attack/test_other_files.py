@@ -96,7 +96,7 @@ def ways_to_hold(vertices: Any, faces: Any) -> dict[str, Any]:
 def whole_files(folder: Path) -> dict[str, list[bytes]]:
     """Files of every kind with all that can be in them."""
     write_folder(parts(n_train=2, n_test=1), folder / "set")
-    export(tiny_checkpoint(blocks="HD"), folder / "tiny.onnx", "onnx")
+    export(tiny_checkpoint(blocks="HD"), folder / "tiny.onnx")
     settings = Path(__file__).parents[2] / "configs"
     return {
         **label_files(folder),

@@ -18,7 +18,6 @@ from hodgeformer.cli import app
 from hodgeformer.errors import CheckpointError, ConfigError, MeshError
 from hodgeformer.export.export import export
 from hodgeformer.export.onnx_model import onnx_model
-from hodgeformer.export.torch_program import program_inputs
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
@@ -29,7 +28,6 @@ from hodgeformer.packed.pack import pack
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.runtime import GraphInputs, OnnxNetwork, OnnxPredictor, onnx_session
 from hodgeformer.train.evaluate import Evaluator, calibrated
-from hodgeformer.trained import Trained
 from meshes import icosphere, open_grid, two_components
 from tiny_models import PARTS, tiny_checkpoint
 
@@ -113,7 +111,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory, balls: list[Mesh]) -> tup
     plain = tiny_checkpoint(pose="frame_average")
     checkpoint = calibrated(plain, Evaluator(data, samples, plain.at()).answers(plain.build_model()))
     path = tmp_path_factory.mktemp("exported") / "tiny.onnx"
-    found = export(checkpoint, path, "onnx")
+    found = export(checkpoint, path)
     assert len(found) == 3 and max(parity.answer for parity in found) < 1e-4
     return path, Predictor(checkpoint)
 
@@ -140,7 +138,7 @@ def test_frames_share_what_they_can(tmp_path: Path) -> None:
     """A model of vertices alone, whose frames differ by signs."""
     checkpoint = tiny_checkpoint(blocks="D", pose="frame_average")
     assert not checkpoint.model.reads_order
-    export(checkpoint, tmp_path / "spread.onnx", "onnx")
+    export(checkpoint, tmp_path / "spread.onnx")
     ball = icosphere(2)
     one, two = (each.predict(ball) for each in (Predictor(checkpoint), OnnxPredictor.load(tmp_path / "spread.onnx")))
     np.testing.assert_allclose(one.probabilities, two.probabilities, atol=1e-4)
@@ -165,26 +163,9 @@ def test_no_torch_is_loaded(exported: tuple[Path, Predictor], tmp_path: Path, ba
     assert json.loads((tmp_path / "out.json").read_text())["classes"] == list(PARTS)
 
 
-def test_a_program_of_torch_holds_for_any_size(tmp_path: Path) -> None:
-    """With blocks of all kinds; read again as another program would."""
-    checkpoint = tiny_checkpoint(blocks="HTD")
-    export(checkpoint, tmp_path / "tiny.pt2", "torch")
-    extra = {runtime.KEY: ""}
-    program = torch.export.load(tmp_path / "tiny.pt2", extra_files=extra).module()
-    assert Trained.parse({key: value for key, value in json.loads(extra[runtime.KEY]).items() if key != "format"})
-    model = checkpoint.build_model()
-    for mesh in sizes():
-        view = prepare(mesh, checkpoint.prepare)
-        with torch.no_grad():
-            rows, features = program(program_inputs(view, checkpoint.model))
-            x = model.forward_features(batch := pack([view]))
-            torch.testing.assert_close(rows, model.head(x, batch.topology), atol=1e-4, rtol=0)
-        torch.testing.assert_close(features, x.v.mean(0), atol=1e-4, rtol=0)
-
-
 def test_the_verb_prints_the_largest_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    answer = CliRunner().invoke(app, ["export", "shrec11", "--to", "onnx"])
+    answer = CliRunner().invoke(app, ["export", "shrec11"])
     assert answer.exit_code == 0, answer.output
     assert answer.output.splitlines()[-1].startswith("largest difference ")
     assert answer.output.count(" faces: probabilities differ") == 3
@@ -197,7 +178,7 @@ def test_the_verb_prints_the_largest_difference(tmp_path: Path, monkeypatch: pyt
 def test_what_differs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hodgeformer.export.export.TOLERANCE", 0.0)
     with pytest.raises(CheckpointError, match=r"differs from PyTorch by .*; nothing was written"):
-        export(tiny_checkpoint(), tmp_path / "tiny.onnx", "onnx")
+        export(tiny_checkpoint(), tmp_path / "tiny.onnx")
     assert not list(tmp_path.iterdir())
 
 
@@ -241,7 +222,7 @@ def test_what_is_missing_is_told_with_the_command(
     with pytest.raises(ConfigError, match=r"need onnxruntime: pip install 'hodgeformer\[runtime\]'"):
         OnnxPredictor.load(exported[0])
     with pytest.raises(ConfigError, match=r"pip install 'hodgeformer\[export\]'"):
-        export(tiny_checkpoint(), exported[0], "onnx")
+        export(tiny_checkpoint(), exported[0])
 
 
 def test_what_cannot_be_exported_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

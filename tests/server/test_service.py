@@ -224,7 +224,7 @@ def test_the_server_says_what_it_can_do(client: TestClient) -> None:
 
 
 def test_exported_models_are_served_too(tmp_path: Path, files: list[Path], predictor: Predictor) -> None:
-    export(tiny_checkpoint(), tmp_path / "tiny.onnx", "onnx")
+    export(tiny_checkpoint(), tmp_path / "tiny.onnx")
     with TestClient(
         create_app(Service(load_predictor(str(tmp_path / "tiny.onnx")), Limits())), base_url=BASE
     ) as client:

@@ -1,9 +1,9 @@
-"""`hodgeformer export`: a trained model for other run-times."""
+"""`hodgeformer export`: a trained model as an ONNX graph."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -12,25 +12,20 @@ from hodgeformer.cli.results import ModelArgument
 
 def export(
     model: ModelArgument,
-    to: Annotated[
-        Literal["onnx", "torch"],
-        typer.Option("--to", help="What is written: an ONNX graph, or a program of torch.export."),
-    ] = "onnx",
     out: Annotated[
         Path | None, typer.Option("--out", help="The file; by default the name of the model, here.", show_default=False)
     ] = None,
 ) -> None:
-    """Write a model for another run-time, and check it against PyTorch on meshes of three sizes."""
+    """Write a model as an ONNX graph, and check it against PyTorch on meshes of three sizes."""
     from hodgeformer.checkpoint import load_checkpoint
-    from hodgeformer.export.export import SUFFIX
     from hodgeformer.export.export import export as write
     from hodgeformer.predict.pretrained import SUFFIX as CHECKPOINT_SUFFIX
     from hodgeformer.predict.pretrained import locate_model
 
     checkpoint = load_checkpoint(locate_model(model))
     name = Path(model).resolve().name.removesuffix(CHECKPOINT_SUFFIX)
-    path = out or Path(f"{name}{SUFFIX[to]}")
-    found = write(checkpoint, path, to)
+    path = out or Path(f"{name}.onnx")
+    found = write(checkpoint, path)
     print(f"{path}  {path.stat().st_size / 1e6:.1f} MB")
     answers = "values" if checkpoint.model.task == "regression" else "probabilities"
     for parity in found:

@@ -1,1 +1,1 @@
-"""Trained models for other run-times: as ONNX, and as a program of torch.export."""
+"""Trained models as ONNX graphs."""

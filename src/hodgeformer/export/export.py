@@ -1,13 +1,12 @@
-"""Write a trained model for another run-time, checked against PyTorch before it is there."""
+"""Write a trained model as an ONNX graph, checked against PyTorch before it is there."""
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,8 +22,6 @@ from hodgeformer.packed.pack import pack
 from hodgeformer.predict.inference import see
 from hodgeformer.runtime import FORMAT, KEY, GraphInputs, OnnxNetwork, onnx_session
 
-Format = Literal["onnx", "torch"]
-SUFFIX: dict[Format, str] = {"onnx": ".onnx", "torch": ".pt2"}
 _SIZES = (300, 1200, 4000)  # faces of the meshes that a model is checked on
 TOLERANCE = 1e-4
 
@@ -45,10 +42,10 @@ class Parity:
     answer: float
 
 
-def export(checkpoint: Checkpoint, path: Path, to: Format) -> list[Parity]:
+def export(checkpoint: Checkpoint, path: Path) -> list[Parity]:
     """Write the model; the file is there only if it answers as PyTorch does on meshes of three sizes."""
     model = checkpoint.build_model()
-    content, run = (_onnx if to == "onnx" else _torch)(checkpoint, model)
+    content, run = _onnx(checkpoint, model)
     found = [_parity(model, run, view) for view in _views(checkpoint)]
     worst = max(found, key=lambda parity: parity.difference / parity.scale)
     if not worst.difference <= TOLERANCE * worst.scale:
@@ -76,16 +73,6 @@ def _onnx(checkpoint: Checkpoint, model: HodgeFormer) -> tuple[bytes, Run]:
     content: bytes = graph.SerializeToString()
     network = OnnxNetwork(model.config, onnx_session(content))
     return content, lambda view: network.run(GraphInputs(view, model.config.d_model))[0]
-
-
-def _torch(checkpoint: Checkpoint, model: HodgeFormer) -> tuple[bytes, Run]:
-    from hodgeformer.export.torch_program import program_inputs, torch_program
-
-    stream = io.BytesIO()
-    program = torch_program(model, next(_views(checkpoint)))
-    torch.export.save(program, stream, extra_files={KEY: _settings(checkpoint)})
-    loaded = torch.export.load(io.BytesIO(stream.getvalue())).module()
-    return stream.getvalue(), lambda view: loaded(program_inputs(view, model.config))[0].numpy()
 
 
 def _settings(checkpoint: Checkpoint) -> str:

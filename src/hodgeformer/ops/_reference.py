@@ -55,22 +55,6 @@ def softmax_entries(q: Tensor, k: Tensor, pattern: SparsityPattern[Tensor]) -> T
     return torch.cat(blocks) if blocks else q.new_empty(0, q.shape[1])
 
 
-def traced(q: Tensor, k: Tensor, y: Tensor, pattern: SparsityPattern[Tensor]) -> Tensor:
-    """What `forward` computes without dropout, for a graph that holds for any size: no loop but that over heads."""
-    n, neighbors = q.shape[0], pattern.indices.long()
-    lengths = pattern.offsets[1:] - pattern.offsets[:-1]
-    rows = torch.repeat_interleave(torch.arange(n, device=q.device), lengths, output_size=neighbors.shape[0])
-    heads = []
-    for head in range(q.shape[1]):
-        scores = (q[:, head][rows] * k[:, head][neighbors]).sum(1) * q.shape[-1] ** -0.5
-        largest = scores.new_full((n,), -torch.inf).scatter_reduce(0, rows, scores, "amax")
-        weights = (scores - largest[rows]).exp()
-        total = scores.new_zeros(n).index_add(0, rows, weights)
-        terms = (weights / total[rows])[:, None] * y[:, head][neighbors]
-        heads.append(torch.zeros_like(y[:, head]).index_add(0, rows, terms))
-    return torch.stack(heads, dim=1)
-
-
 def row_blocks(pattern: SparsityPattern[Tensor], *, width: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Slices of rows with their neighbors (n, s) padded to the longest row, and which of them are real."""
     n, offsets = len(pattern), pattern.offsets

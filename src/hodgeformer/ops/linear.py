@@ -119,7 +119,7 @@ def by_chunks(rows_to_rows: Callable[[Tensor], Tensor], x: Float[Tensor, "n d"])
     What happens to a chunk happens in the cache and in memory that the one before has used; a million rows would fetch
     new pages for every step of it.
     """
-    if torch.is_grad_enabled() or torch.compiler.is_compiling() or len(x) <= CHUNK:
+    if torch.is_grad_enabled() or len(x) <= CHUNK:
         return rows_to_rows(x)
     parts = torch.split(x, CHUNK)
     first = rows_to_rows(parts[0])

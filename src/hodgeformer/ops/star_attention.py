@@ -47,8 +47,6 @@ def star_attention(
     removes the same entries in every backend for the same seed. Rows of q, k and y may be strided (slices of
     one fused projection) and are then read in place. The backward pass cannot itself be differentiated.
     """
-    if torch.compiler.is_compiling():
-        return cast(Tensor, _module("reference").traced(q, k, y, pattern))
     _check(q=q, k=k, y=y, pattern=pattern, dropout=dropout)
     return _StarAttention.of(q, k, y, pattern, Dropout.of(dropout, seed), _module(choose_backend(backend, q)))
 
