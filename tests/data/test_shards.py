@@ -17,7 +17,7 @@ from hodgeformer.cli import app
 from hodgeformer.data.census import take_census
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import write_folder
-from hodgeformer.data.open import DataConfig, open_dataset
+from hodgeformer.data.open import open_dataset
 from hodgeformer.data.shards import write_shards
 from hodgeformer.errors import DataError, MeshError
 from hodgeformer.files import place
@@ -61,16 +61,16 @@ def test_opening_reads_the_index_alone_and_a_lost_shard_is_named(tmp_path: Path)
     assert "00000.tar: train_0.ply" in str(told.value)
 
 
-def test_shards_may_lie_at_an_address_and_pre_training_reads_them_too(tmp_path: Path) -> None:
+def test_shards_may_lie_at_an_address(tmp_path: Path) -> None:
     at = "memory://shards-of-eggs"
     write_shards(parts(), tmp_path, shards=at, most_bytes=SMALL)
     assert not (tmp_path / "shards").exists() and len(list(place(at).iterdir())) > 1
-    for dataset in (open_dataset(tmp_path), open_dataset(DataConfig(name="unlabelled", path=tmp_path))):
-        samples = dataset.split("train")
-        mesh, target = dataset.load(samples[1])
-        np.testing.assert_array_equal(mesh.vertices, parts().load(parts().split("train")[1])[0].vertices)
-        assert mesh.name == samples[1].name and len(samples) == 6
-        assert len(target) == (mesh.n_vertices if dataset.hide else mesh.n_faces)
+    dataset = open_dataset(tmp_path)
+    samples = dataset.split("train")
+    mesh, target = dataset.load(samples[1])
+    np.testing.assert_array_equal(mesh.vertices, parts().load(parts().split("train")[1])[0].vertices)
+    assert mesh.name == samples[1].name and len(samples) == 6
+    assert len(target) == mesh.n_faces
 
 
 def test_a_mesh_that_cannot_be_used_is_left_out_and_named(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from hodgeformer.cli.evaluate import evaluate
 from hodgeformer.cli.export import export
 from hodgeformer.cli.models import info, models
 from hodgeformer.cli.predict import predict
-from hodgeformer.cli.pretrain import pretrain
 from hodgeformer.cli.results import one_line
 from hodgeformer.cli.serve import serve
 from hodgeformer.cli.shard import shard
@@ -114,7 +113,7 @@ def _options(
     pass
 
 
-for verb in (demo, check, shard, pretrain, train, evaluate, predict, view, serve, export, models, info, doctor, bench):
+for verb in (demo, check, shard, train, evaluate, predict, view, serve, export, models, info, doctor, bench):
     app.command()(verb)
 app.add_typer(study, name="study")
 

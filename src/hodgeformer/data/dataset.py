@@ -70,8 +70,7 @@ class DataSet:
 
     `element` is what a target belongs to; "mesh" for a class or a value of the whole mesh. `classes` are the class
     names in label order, empty for a regression, which has `n_values` columns instead. `notes` are worth knowing.
-    Of data without labels the share `hide` of every mesh is hidden, to be found again. `counted` are meshes, by name,
-    that need not be read to know how large they are and what labels they have.
+    `counted` are meshes, by name, that need not be read to know how large they are and what labels they have.
     """
 
     name: str
@@ -82,7 +81,6 @@ class DataSet:
     colors: tuple[RGB, ...] = ()
     n_values: int = 1
     notes: tuple[str, ...] = ()
-    hide: float | None = None
     counted: Mapping[str, CountedMesh] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -30,15 +30,14 @@ from hodgeformer.data.benchmarks import (
 )
 from hodgeformer.data.dataset import SPLITS, DataSet
 from hodgeformer.data.folder import open_folder
-from hodgeformer.data.folder_spec import FILE_NAME, SplitRules, read_spec
+from hodgeformer.data.folder_spec import FILE_NAME, SplitRules
 from hodgeformer.data.memory import Description, Pairs, from_pairs
 from hodgeformer.data.splits import Splits, by_fractions, by_number, in_folds, with_validation
 from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
-from hodgeformer.data.unlabelled import open_unlabelled, without_labels
 from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.settings import Settings, read_toml
 
-DataName = Literal["folder", "shrec11", "cubes", "human", "coseg", "rna", "figures", "synthetic_cubes", "unlabelled"]
+DataName = Literal["folder", "shrec11", "cubes", "human", "coseg", "rna", "figures", "synthetic_cubes"]
 
 # Folders looked for below HODGEFORMER_DATA when only a name is given.
 _USUAL_FOLDERS: dict[str, tuple[str, ...]] = {
@@ -47,7 +46,6 @@ _USUAL_FOLDERS: dict[str, tuple[str, ...]] = {
     "human": ("human_seg", "human"),
     "coseg": ("coseg", "."),
     "rna": ("rna", "rna_sample"),
-    "unlabelled": (),
 }
 
 
@@ -58,9 +56,7 @@ _TEST_SHARES = {"coseg": 0.15, "rna": 0.2}  # drawn where a distribution has no 
 class DataConfig(Settings):
     """Which data, and how it is divided. Keys that a data set does not know must be left out.
 
-    `name`: a benchmark, a synthetic set (figures, synthetic_cubes), folder, anyone's data with a dataset.toml, or
-    unlabelled, all meshes below a folder to pre-train on, or the training meshes of a configuration (a TOML file)
-    or of shards.
+    `name`: a benchmark, a synthetic set (figures, synthetic_cubes), or folder, anyone's data with a dataset.toml.
     `path`: its folder; by default a usual one below HODGEFORMER_DATA. `seed` draws what is drawn at random.
     `train_per_class`: split-n of SHREC11: all meshes are pooled and n of each class train, `val_per_class` validate,
     the rest tests; 0 for the folders as distributed. `test_fraction`: all meshes are pooled and this share of them
@@ -69,9 +65,9 @@ class DataConfig(Settings):
     motion are nearly copies of each other. `even_people`: people of Human that few meshes show are shown more often.
     `labels`: the version of the ground truth. `element`: what labels are carried to. `part`: which set of COSEG.
     `n_classes`, `n_train`, `n_val`, `n_test`: how many classes and meshes of a synthetic set; of Human, `n_train` drawn
-    ones. `n_faces`: how many faces synthetic meshes have, or between which numbers. `hide`: the share of the surface
-    that pre-training hides. `folds`: all meshes are pooled and divided into so many, those of one source together
-    (people of Human, `groups` of a dataset.toml). `fold`: the number of the fold that tests, from 0; the others train.
+    ones. `n_faces`: how many faces synthetic meshes have, or between which numbers.
+    `folds`: all meshes are pooled and divided into so many, those of one source together (people of Human, `groups` of
+    a dataset.toml). `fold`: the number of the fold that tests, from 0; the others train.
     """
 
     name: DataName = "folder"
@@ -91,7 +87,6 @@ class DataConfig(Settings):
     n_val: int | None = Field(default=None, ge=0, le=1_000_000)
     n_test: int | None = Field(default=None, ge=0, le=1_000_000)
     n_faces: int | tuple[int, int] | None = None
-    hide: float | None = Field(default=None, gt=0.0, lt=1.0)
     folds: int | None = Field(default=None, ge=2, le=1000)
     fold: int | None = Field(default=None, ge=0)
 
@@ -116,7 +111,6 @@ _OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
     "rna": (open_rna, ("val_fraction", "test_fraction")),
     "figures": (synthetic_figures, ("n_train", "n_val", "n_test", "n_faces")),
     "synthetic_cubes": (synthetic_cubes, ("n_classes", "n_train", "n_val", "n_test", "n_faces")),
-    "unlabelled": (open_unlabelled, ("hide",)),
 }
 
 
@@ -157,10 +151,6 @@ def _distributed(config: DataConfig) -> DataSet:
         raise ConfigError(f"data.{unknown[0]} has no meaning for '{config.name}', which knows {', '.join(known)}")
     if config.name not in _USUAL_FOLDERS:
         return opener(**options, seed=config.seed)
-    if config.name == "unlabelled" and config.path is not None and _has_training_meshes(config.path):
-        labelled = _config_of(config.path)
-        labelled = labelled.replace(seed=config.seed) if "seed" in config.model_fields_set else labelled
-        return without_labels(config.path.stem, open_dataset(labelled).split("train"), **options)
     return opener(_folder_of(config), **{key: value for key, value in options.items() if key not in _DIVIDING})
 
 
@@ -247,11 +237,6 @@ def _as_recognized(config: DataConfig) -> DataConfig:
         return config
     options = {"train_per_class": 0} if name == "shrec11" else {}
     return config.replace(name=name, **{**options, **config.options})
-
-
-def _has_training_meshes(path: Path) -> bool:
-    """Whether a place to pre-train from is a configuration or in shards, and not a folder of meshes."""
-    return path.suffix == ".toml" or ((path / FILE_NAME).is_file() and read_spec(path).shards is not None)
 
 
 def _recognized(path: Path) -> str | None:

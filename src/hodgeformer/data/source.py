@@ -16,7 +16,6 @@ from torch import Tensor
 from hodgeformer.containers import KINDS, ElementKind
 from hodgeformer.data.augment import AugmentConfig, augmented, deformed
 from hodgeformer.data.dataset import DataSet, Sample
-from hodgeformer.data.unlabelled import with_hidden_patches
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import n_frames, posed
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
@@ -24,8 +23,8 @@ from hodgeformer.mesh.simplify import simplify
 from hodgeformer.packed.pack import Batch, pack
 
 # What a random stream is for is part of its seed, so that streams of one epoch do not repeat each other.
-Purpose = Literal["order", "shape", "connections", "triangulation", "patches"]
-_PURPOSES: tuple[Purpose, ...] = ("order", "shape", "connections", "triangulation", "patches")
+Purpose = Literal["order", "shape", "connections", "triangulation"]
+_PURPOSES: tuple[Purpose, ...] = ("order", "shape", "connections", "triangulation")
 _TRIANGULATIONS = 8  # of a mesh that is finer than the working resolution, a new one each epoch and then again
 _MEMORY = 512 << 20  # bytes of meshes that one worker keeps after reading them
 _ALIGNMENT = 64
@@ -106,9 +105,6 @@ class BatchSource:
             patterned=self._patterned,
             n_threads=n_threads,
         )
-        if self._dataset.hide is not None:
-            rng = np.random.default_rng(stream_seed("patches", *place))
-            return with_hidden_patches(prepared, config.features, self._dataset.hide, rng)
         return prepared.with_target(target if kind is None else prepared.from_file_order(target, kind))
 
     def _working(self, position: int, epoch: int) -> tuple[Mesh, NDArray[Any]]:

@@ -18,7 +18,6 @@ from pydantic import Field
 from hodgeformer.checkpoint import load_checkpoint
 from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.files import write_atomically
-from hodgeformer.predict.pretrained import locate_model
 from hodgeformer.settings import Settings, Table, read_toml
 from hodgeformer.train.config import TABLES, with_overrides
 from hodgeformer.train.fit import train
@@ -37,14 +36,12 @@ _TOLD = ("mean", "std", "seeds")
 class StudyRow(Settings):
     """One variant: what it changes, and the accuracy in percent that the paper reports, by data set.
 
-    `extends` is a configuration whose settings it begins with, beside the study. `start` is a model to fine-tune,
-    in which {seed} stands for the seed of the run.
+    `extends` is a configuration whose settings it begins with, beside the study.
     `recipe` names a row of another file of results, "FILE: ROW", with what our recipe scores on the same data.
     """
 
     name: str
     extends: str = ""
-    start: str = ""
     recipe: str = ""
     paper: dict[str, float] = Field(default_factory=dict)
     data: dict[str, Any] = Field(default_factory=dict)
@@ -232,14 +229,13 @@ def _told(path: Path, name: str) -> dict[str, float]:
 def _train(run: PlannedRun, listener: Listener) -> RunResult:
     write_atomically(run.config, tomli_w.dumps(run.tables).encode())
     begun = (run.folder / "config.toml").is_file()
-    start = load_checkpoint(locate_model(run.row.start.format(seed=run.seed))) if run.row.start else None
-    setup = set_up(None if begun else run.tables, run.folder, start=start, listener=listener, create=True)
+    setup = set_up(None if begun else run.tables, run.folder, listener=listener, create=True)
     if setup.tested is None:
         raise DataError(
             f"{setup.dataset.name}: a study needs a validation or a test split to score on; draw one, such as with "
             "--set data.val_fraction=0.15"
         )
-    result = _scored(setup, train(setup, start=start, listener=listener).position)
+    result = _scored(setup, train(setup, listener=listener).position)
     write_atomically(run.result, json.dumps(asdict(result), indent=2).encode())
     setup.folder.state.unlink(missing_ok=True)  # as large as three models, and no longer needed
     return result
