@@ -141,7 +141,7 @@ def test_large_meshes_get_a_working_resolution_that_keeps_small_parts() -> None:
     assert working_faces(scans(6, 4_000, (0.005, 0.3, 0.695))) == "original"
     full = planned(OPEN, scans(6, 13_776))
     assert full.prepare.faces == 2000 and full.augment.resolution > 1
-    assert any("13,776 faces are worked on at 2,000" in reason for reason in reasons(full, scans(6, 13_776)))
+    assert any("13,776 faces are simplified to 2,000" in reason for reason in reasons(full, scans(6, 13_776)))
     said = planned(OPEN.replace(prepare={"faces": "auto", "seed": 3}), scans(6, 13_776)).prepare
     assert (said.faces, said.seed, said.size) == (2000, 3, "area")
     assert planned(OPEN.replace(prepare={"faces": "original"}), scans(6, 13_776)).prepare.faces == "original"

@@ -78,25 +78,32 @@ def reasons(config: RunConfig, census: Census) -> tuple[str, ...]:
     said = f"{high:,}" if low == high else f"{low:,} to {high:,}"
     found = list(dataset.notes)
     if prepare.most_faces is not None and high > prepare.most_faces:
-        back = "" if dataset.kind is None else f"; answers come back on every original {dataset.element}"
-        found.append(f"meshes of {said} faces are worked on at {prepare.most_faces:,}{back}")
+        back = "" if dataset.kind is None else f"; every original {dataset.element} gets an answer"
+        found.append(f"meshes of {said} faces are simplified to {prepare.most_faces:,} for the model{back}")
     model = config.model_for(dataset)
     vertices = float(np.median([prepare.working(mesh.n).v for mesh in census.training]))
     epoch = _epoch_minutes(census, vertices, model.blocks, model.d_model, len(model.updates))
     if train.minutes:
-        length = f"{train.minutes:g} minutes, about {train.minutes / epoch:.0f} epochs"
+        length = f"{_counted(train.minutes, 'minute')}, about {_counted(round(train.minutes / epoch), 'epoch')}"
     else:
-        length = f"epochs: {train.epochs}, about {max(1, math.ceil(epoch * (train.epochs or 1)))} minutes"
-    found.append(f"model {model.blocks} of width {model.d_model}; {length} on this many cores: {thread_count()}")
+        minutes = max(1, math.ceil(epoch * (train.epochs or 1)))
+        length = f"{_counted(train.epochs or 1, 'epoch')}, about {_counted(minutes, 'minute')}"
+    found.append(f"model {model.blocks}, width {model.d_model}: {model.description}")
+    found.append(f"{length} on {_counted(thread_count(), 'core')}")
     if prepare.pose == "frame_average":
         found.append("meshes are aligned to their principal axes, so rotation does not change the answer")
     if config.augment.mirror or prepare.pose == "frame_average":
         found += _about_mirror_images(config.augment, census)
     if dataset.task == "segmentation" and not train.class_weights:
         found.append(
-            "classes are not weighed, which is right on more faces; if rare ones matter more: train.class_weights=0.5"
+            "classes are not weighted: accuracy over faces is higher without; "
+            "for rare classes set train.class_weights=0.5"
         )
     return tuple(found)
+
+
+def _counted(number: float, unit: str) -> str:
+    return f"{number:g} {unit}{'' if number == 1 else 's'}"
 
 
 def learning_rate(d_model: int) -> float:
