@@ -41,10 +41,10 @@ pictures: setup
 	$(BIN)/python docs/pictures.py
 
 results: setup
-	$(BIN)/python tests/results_tables.py
+	$(BIN)/python -m hodgeformer.lab.result_tables
 
 map: setup
-	PYTHONPATH=tests $(BIN)/python tests/house.py
+	$(BIN)/python docs/house.py
 
 dist: setup
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt build

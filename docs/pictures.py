@@ -16,12 +16,12 @@ import numpy as np
 from PIL import Image
 
 import hodgeformer as hf
+from hodgeformer.base.palette import class_colors
 from hodgeformer.data.figures import PARTS, figure
 from hodgeformer.data.folder import write_folder
 from hodgeformer.data.synthetic import synthetic_figures
 from hodgeformer.draw.lettering import Legend
 from hodgeformer.draw.render import render
-from hodgeformer.palette import class_colors
 from hodgeformer.train.fit import fit
 
 IMAGES = Path(__file__).parent / "images"

@@ -18,7 +18,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 import hodgeformer
-from hodgeformer import ops
+from hodgeformer import kernels
+from hodgeformer.base.settings import NONE, Settings
 from hodgeformer.cli import app
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.folder_spec import FolderSpec, SplitRules
@@ -26,7 +27,6 @@ from hodgeformer.data.open import DataConfig
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.predict.mesh_predictor import MeshPredictor, PredictOptions
-from hodgeformer.settings import NONE, Settings
 from hodgeformer.train.config import TrainConfig
 
 GROUPS: tuple[tuple[str, type[Settings]], ...] = (
@@ -83,12 +83,12 @@ def meaning(group: type[Settings], name: str) -> str:
 
 
 def public_names() -> Iterator[tuple[str, Any]]:
-    """Every public name of the package and of `hf.ops`, with what it is."""
+    """Every public name of the package and of `hf.kernels`, with what it is."""
     for name in hodgeformer.__all__:
-        if name not in ("ops", "__version__"):
+        if name not in ("kernels", "__version__"):
             yield f"hf.{name}", getattr(hodgeformer, name)
-    for name in ops.__all__:
-        yield f"hf.ops.{name}", getattr(ops, name)
+    for name in kernels.__all__:
+        yield f"hf.kernels.{name}", getattr(kernels, name)
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from hodgeformer.data.figures import figure
 from hodgeformer.draw.colormap import field_colors
 from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.mesh.pose import up_from_shape
-from hodgeformer.study.operators import eigenpairs, head_operators
+from hodgeformer.predict.operators import eigenpairs, head_operators
 
 
 def main(folder: Path, *, n_faces: int = 500, n_functions: int = 4) -> np.ndarray:

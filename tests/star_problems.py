@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from hodgeformer.containers import SparsityPattern
-from hodgeformer.ops.star_attention import star_attention
+from hodgeformer.base.containers import SparsityPattern
+from hodgeformer.kernels.star_attention import star_attention
 
 
 def ragged_pattern(n: int, longest: int, *, seed: int = 0) -> SparsityPattern[Tensor]:

@@ -15,15 +15,15 @@ LISTED = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("|
 
 def test_every_public_name_is_listed_and_every_listed_name_is_public() -> None:
     listed = set(re.findall(r"`hf\.([\w.]+)`", "".join(LISTED)))
-    assert listed == {*hf.__all__, *(f"ops.{name}" for name in hf.ops.__all__)}
+    assert listed == {*hf.__all__, *(f"kernels.{name}" for name in hf.kernels.__all__)}
 
 
 def test_the_names_of_ops_are_functions_and_not_files() -> None:
-    assert all(callable(getattr(hf.ops, name)) for name in hf.ops.__all__)
+    assert all(callable(getattr(hf.kernels, name)) for name in hf.kernels.__all__)
 
 
 def test_the_example_of_ops_says_what_it_computes() -> None:
-    found = doctest.testmod(hf.ops)
+    found = doctest.testmod(hf.kernels)
     assert (found.failed, found.attempted > 5) == (0, True)
 
 

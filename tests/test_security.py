@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from house import FILES, SOURCE
 
 from hodgeformer.data.folder import write_folder
 from hodgeformer.data.shards import write_shards
 from hodgeformer.mesh.io import save_mesh
-from house import FILES, SOURCE
 from meshes import icosphere
 from tiny_models import write_tiny
 from tiny_sets import TINY, parts
@@ -46,7 +46,18 @@ def violations(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_no_source_runs_code_from_data(path: Path) -> None:
-    assert list(violations(path)) == []
+    allowed = {"pickle", "pickle.load"} if path.relative_to(SOURCE).as_posix() == "data/worker.py" else set()
+    assert set(violations(path)) <= allowed
+
+
+def test_workers_unpickle_only_what_their_own_parent_sends() -> None:
+    """Through ends of a pipe that are inherited: no file is opened and no address is listened at or called."""
+    calls = {
+        ast.unparse(node.func).rpartition(".")[2]
+        for node in ast.walk(ast.parse((SOURCE / "data" / "worker.py").read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+    }
+    assert "load" in calls and not calls & {"open", "connect", "bind", "listen", "create_connection", "read_bytes"}
 
 
 # Every way out of the process is closed; a closed door is told apart from all other errors.
@@ -122,7 +133,7 @@ for name in ("getaddrinfo", "gethostbyname", "create_connection"):
     setattr(socket, name, watched(getattr(socket, name)))
 import hodgeformer as hf
 from hodgeformer.cli import main
-from hodgeformer.errors import HodgeFormerError
+from hodgeformer.base.errors import HodgeFormerError
 try:
     if sys.argv[1] == "from_pretrained":
         hf.Predictor.from_pretrained(sys.argv[2])

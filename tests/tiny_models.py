@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from hodgeformer.checkpoint import Checkpoint, save_checkpoint
-from hodgeformer.familiarity import DataStatistics
+from hodgeformer.base.palette import class_colors
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.palette import class_colors
+from hodgeformer.predict.checkpoint import Checkpoint, save_checkpoint
+from hodgeformer.predict.familiarity import DataStatistics
 
 PARTS = ("head", "torso", "arm", "leg / foot")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hodgeformer.containers import KIND_OF, Element
+from hodgeformer.base.containers import KIND_OF, Element
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Values, WholeMesh
 from hodgeformer.mesh.elements import element_centers

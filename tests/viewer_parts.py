@@ -18,11 +18,11 @@ from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import Faces
 from hodgeformer.predict.result import Result
-from hodgeformer.server.guard import PatientProtocol
-from hodgeformer.viewer.app import Viewer, create_app
-from hodgeformer.viewer.messages import encode
-from hodgeformer.viewer.models import OfferedModel, Shelf
-from hodgeformer.viewer.outbox import Outbox
+from hodgeformer.web.server.guard import PatientProtocol
+from hodgeformer.web.viewer.app import Viewer, create_app
+from hodgeformer.web.viewer.messages import encode
+from hodgeformer.web.viewer.models import OfferedModel, Shelf
+from hodgeformer.web.viewer.outbox import Outbox
 
 BASE = "http://127.0.0.1:8765"
 CLASSES = ("left", "right")

@@ -28,7 +28,7 @@ export default defineConfig(({ mode }) => ({
   plugins: mode === "page" ? [inOneFile()] : [],
   build: {
     // `--mode page` builds the page without a server that Python fills; without it, the viewer.
-    outDir: mode === "page" ? "../src/hodgeformer/draw" : "../src/hodgeformer/viewer/static",
+    outDir: mode === "page" ? "../src/hodgeformer/draw" : "../src/hodgeformer/web/viewer/static",
     emptyOutDir: mode !== "page",
     target: "es2022",
     modulePreload: { polyfill: false },

@@ -9,16 +9,17 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hodgeformer.files import keep_compiled_code
+from hodgeformer.base.files import keep_compiled_code
+from hodgeformer.base.version import __version__
 
 if TYPE_CHECKING:
-    from hodgeformer import ops as ops
-    from hodgeformer.containers import PerElement as PerElement
-    from hodgeformer.containers import SparsityPattern as SparsityPattern
+    from hodgeformer import kernels as kernels
+    from hodgeformer.base.containers import PerElement as PerElement
+    from hodgeformer.base.containers import SparsityPattern as SparsityPattern
+    from hodgeformer.base.errors import HodgeFormerError as HodgeFormerError
+    from hodgeformer.base.errors import MeshError as MeshError
     from hodgeformer.data.dataset import DataSet as DataSet
     from hodgeformer.data.open import open_dataset as open_dataset
-    from hodgeformer.errors import HodgeFormerError as HodgeFormerError
-    from hodgeformer.errors import MeshError as MeshError
     from hodgeformer.mesh.check import check_mesh as check_mesh
     from hodgeformer.mesh.io import as_mesh as as_mesh
     from hodgeformer.mesh.io import load_mesh as load_mesh
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from hodgeformer.mesh.topology import MeshComplex as MeshComplex
     from hodgeformer.nn.config import ModelConfig as ModelConfig
     from hodgeformer.nn.model import HodgeFormer as HodgeFormer
-    from hodgeformer.packed.pack import Batch as Batch
-    from hodgeformer.packed.pack import pack as pack
+    from hodgeformer.nn.pack import Batch as Batch
+    from hodgeformer.nn.pack import pack as pack
     from hodgeformer.predict.predictor import Predictor as Predictor
     from hodgeformer.predict.result import Result as Result
     from hodgeformer.train.api import train as train
@@ -42,36 +43,34 @@ if TYPE_CHECKING:
     from hodgeformer.train.listener import Outcome as Outcome
     from hodgeformer.train.metrics import Scores as Scores
 
-__version__ = "0.2.0"
-
 keep_compiled_code(Path(__file__).parent)
 
 _HOME = {
-    "Batch": "packed.pack",
+    "Batch": "nn.pack",
     "CrossValidation": "train.folds",
     "DataSet": "data.dataset",
     "HodgeFormer": "nn.model",
-    "HodgeFormerError": "errors",
+    "HodgeFormerError": "base.errors",
     "Listener": "train.listener",
     "Mesh": "mesh.mesh",
     "MeshComplex": "mesh.topology",
-    "MeshError": "errors",
+    "MeshError": "base.errors",
     "ModelConfig": "nn.config",
     "Outcome": "train.listener",
-    "PerElement": "containers",
+    "PerElement": "base.containers",
     "PrepareConfig": "mesh.prepare",
     "Predictor": "predict.predictor",
     "PreparedMesh": "mesh.prepare",
     "Result": "predict.result",
     "Scores": "train.metrics",
-    "SparsityPattern": "containers",
+    "SparsityPattern": "base.containers",
     "as_mesh": "mesh.io",
     "check_mesh": "mesh.check",
     "evaluate": "train.evaluate",
+    "kernels": "",
     "load_mesh": "mesh.io",
     "open_dataset": "data.open",
-    "ops": "",
-    "pack": "packed.pack",
+    "pack": "nn.pack",
     "prepare": "mesh.prepare",
     "save_mesh": "mesh.io",
     "simplify": "mesh.simplify",

@@ -28,8 +28,8 @@ from attack.kills import in_child
 from hodgeformer.cli import app
 from hodgeformer.data.folder import open_folder
 from hodgeformer.mesh.io import load_mesh, save_mesh
-from hodgeformer.viewer.open_meshes import OpenMesh
-from hodgeformer.viewer.outbox import Annotation, Outbox
+from hodgeformer.web.viewer.open_meshes import OpenMesh
+from hodgeformer.web.viewer.outbox import Annotation, Outbox
 from tiny_models import write_tiny
 from tiny_sets import stretched
 

@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 
 from attack.kills import in_child
-from hodgeformer.checkpoint import load_checkpoint
 from hodgeformer.data.folder import write_folder
+from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.train.fit import fit
 from hodgeformer.train.run_folder import RunFolder
 from tiny_sets import TINY, parts, shapes

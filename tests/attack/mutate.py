@@ -27,7 +27,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from hodgeformer.errors import HodgeFormerError
+from hodgeformer.base.errors import HodgeFormerError
 
 ALL, FEW = int(os.environ.get("HODGEFORMER_ATTACK_FILES", "100000")), 320
 SEED = int(os.environ.get("HODGEFORMER_ATTACK_SEED", "0"))

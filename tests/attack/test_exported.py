@@ -10,11 +10,11 @@ import pytest
 
 pytest.importorskip("onnxruntime", reason="needs the run-time of exported models: pip install 'hodgeformer[export]'")
 
-from hodgeformer.checkpoint import load_checkpoint
 from hodgeformer.export.export import export
+from hodgeformer.export.runtime import OnnxPredictor
+from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.predict.pretrained import locate_model
-from hodgeformer.runtime import OnnxPredictor
 
 
 @pytest.mark.attack

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attack.mutants import MUTANTS, ROOT, Mutant, copied_source, noticed, passes, place_of
+from hodgeformer.lab.mutants import MUTANTS, ROOT, Mutant, copied_source, noticed, passes, place_of
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

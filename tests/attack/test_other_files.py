@@ -16,15 +16,15 @@ import pytest
 
 import meshes
 from attack.mutate import ALL, FEW, assert_all_are_answered
-from hodgeformer.checkpoint import load_checkpoint
+from hodgeformer.base.errors import HodgeFormerError
 from hodgeformer.data.folder import open_folder, write_folder
 from hodgeformer.data.label_files import LABEL_SUFFIXES
 from hodgeformer.data.labels import Codes, LabelFile, ValueFile
-from hodgeformer.errors import HodgeFormerError
 from hodgeformer.export.export import export
+from hodgeformer.export.runtime import OnnxPredictor
 from hodgeformer.mesh.adapters import from_memory
 from hodgeformer.mesh.io import save_mesh
-from hodgeformer.runtime import OnnxPredictor
+from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.train.config import read_config
 from hodgeformer.train.run_folder import RunFolder
 from tiny_models import tiny_checkpoint, write_tiny

@@ -21,8 +21,8 @@ import psutil
 from starlette.testclient import TestClient
 
 from attack.mutate import ALL, SEED
-from hodgeformer.server import guard
-from hodgeformer.viewer.app import create_app
+from hodgeformer.web.server import guard
+from hodgeformer.web.viewer.app import create_app
 from meshes import icosphere
 from viewer_parts import BASE, annotation, file_bytes, make_viewer, predicted, running, upload
 

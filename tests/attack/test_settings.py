@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from hodgeformer.base.errors import HodgeFormerError
 from hodgeformer.data.folder import write_folder
-from hodgeformer.errors import HodgeFormerError
 from hodgeformer.train.config import TABLES, read_config
 from hodgeformer.train.fit import fit
 from tiny_sets import TINY, parts

@@ -33,6 +33,6 @@ def test_wrong_use_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_missing_extra_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "hodgeformer.server.service", raising=False)
+    monkeypatch.delitem(sys.modules, "hodgeformer.web.server.service", raising=False)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     assert "pip install 'hodgeformer[serve]'" in refused("human")

@@ -12,16 +12,16 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from hodgeformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.cli import app
 from hodgeformer.data.census import shape_hash
 from hodgeformer.data.open import open_dataset
-from hodgeformer.familiarity import DataStatistics
+from hodgeformer.lab.study import efficiency, mutations
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.study import efficiency, mutations
+from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from hodgeformer.predict.familiarity import DataStatistics
 from hodgeformer.train.evaluate import HASH_DIGITS, learned_from
 from meshes import icosphere
 from tiny_models import write_tiny

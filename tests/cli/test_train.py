@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from hodgeformer.checkpoint import load_checkpoint
 from hodgeformer.cli import app
 from hodgeformer.data.folder import write_folder
+from hodgeformer.predict.checkpoint import load_checkpoint
 from tiny_sets import TINY, parts, shapes
 
 SETTINGS = [argument for text in TINY for argument in ("--set", text)]

@@ -40,7 +40,7 @@ def test_wrong_use_is_one_line(arguments: list[str], expected: str) -> None:
 
 
 def test_a_missing_extra_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "hodgeformer.viewer.app")
+    monkeypatch.delitem(sys.modules, "hodgeformer.web.viewer.app")
     monkeypatch.setitem(sys.modules, "starlette.applications", None)
     found = CliRunner().invoke(command_line, ["view", "--no-browser"])
     assert found.exit_code == 2

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hodgeformer.containers import ElementKind
+from hodgeformer.base.containers import ElementKind
+from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.augment import AugmentConfig, augmented, deformed
-from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.elements import convert_labels, file_edges
 from hodgeformer.mesh.geometry import face_centers, face_vectors
 from hodgeformer.mesh.mesh import Mesh

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hodgeformer.base.errors import ConfigError, DataError
 from hodgeformer.data.benchmarks import evened, human_family, human_person, open_coseg
 from hodgeformer.data.census import take_census
 from hodgeformer.data.dataset import Sample
 from hodgeformer.data.labels import Codes, LabelFile
 from hodgeformer.data.open import DataConfig, open_dataset
-from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.mesh.elements import convert_labels, element_counts
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hodgeformer.base.errors import DataError
 from hodgeformer.data.label_files import read_labels
 from hodgeformer.data.open import open_dataset
 from hodgeformer.data.shards import write_shards
-from hodgeformer.errors import DataError
 from tiny_sets import parts
 
 

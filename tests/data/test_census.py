@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hodgeformer.base.errors import DataError
 from hodgeformer.data.census import shape_hash, take_census
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.folder import open_folder
 from hodgeformer.data.labels import Values
-from hodgeformer.errors import DataError
 from hodgeformer.mesh.mesh import Mesh
 
 

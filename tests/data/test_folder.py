@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from hodgeformer.base.errors import DataError, HodgeFormerError
+from hodgeformer.base.palette import class_colors
 from hodgeformer.cli import app
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import open_folder, write_folder
 from hodgeformer.data.open import open_dataset
-from hodgeformer.errors import DataError, HodgeFormerError
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.palette import class_colors
 
 
 def edit(root: Path, old: str, new: str) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hodgeformer.base.errors import DataError
 from hodgeformer.data.label_files import label_files, read_labels, read_numbers
 from hodgeformer.data.labels import Codes, FileAttribute, LabelFile, ValueFile, WholeMesh
-from hodgeformer.errors import DataError
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
 

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from deadly_target import KillsItsProcess
+from hodgeformer.base.errors import DataError, MeshFormatError
 from hodgeformer.data import worker
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Codes, LabelFile, Values
 from hodgeformer.data.loader import Loader
-from hodgeformer.errors import DataError, MeshFormatError
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
-from hodgeformer.packed.pack import Batch
+from hodgeformer.nn.pack import Batch
 
 PREPARE = PrepareConfig(n_neighbors=8)
 AUGMENT = AugmentConfig(mirror=0.5, scale=0.2)

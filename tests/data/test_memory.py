@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hodgeformer.base.errors import ConfigError, DataError
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import open_folder, write_folder
 from hodgeformer.data.open import DataConfig, open_dataset
-from hodgeformer.errors import ConfigError, DataError
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from meshes import icosphere

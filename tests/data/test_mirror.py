@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hodgeformer.containers import Element
+from hodgeformer.base.containers import Element
 from hodgeformer.data.census import take_census
 from hodgeformer.data.mirror import mirrored_by_name, mirrored_by_place
 from tiny_sets import bodies

@@ -12,15 +12,15 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from hodgeformer.checkpoint import load_checkpoint
+from hodgeformer.base.errors import DataError, MeshError
+from hodgeformer.base.files import place
 from hodgeformer.cli import app
 from hodgeformer.data.census import take_census
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import write_folder
 from hodgeformer.data.open import open_dataset
 from hodgeformer.data.shards import write_shards
-from hodgeformer.errors import DataError, MeshError
-from hodgeformer.files import place
+from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.train.fit import fit
 from tiny_sets import TINY, heights, parts, shapes
 

@@ -11,7 +11,7 @@ import torch
 from hodgeformer.data import source
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
-from hodgeformer.packed.pack import Batch, pack
+from hodgeformer.nn.pack import Batch, pack
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import pytest
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from hodgeformer.base.errors import DataError
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.figures import PARTS
 from hodgeformer.data.isosurface import isosurface
 from hodgeformer.data.synthetic import GLYPHS, engraved_cube, synthetic_cubes, synthetic_figures
-from hodgeformer.errors import DataError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.topology import MeshComplex
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from hodgeformer.base.errors import DataError
 from hodgeformer.data import worker
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.labels import Values
 from hodgeformer.data.loader import Loader
-from hodgeformer.errors import DataError
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.prepare import PrepareConfig
-from hodgeformer.packed.pack import Batch
+from hodgeformer.nn.pack import Batch
 
 
 def first_batch(dataset: DataSet, n_workers: int) -> Batch:

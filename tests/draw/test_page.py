@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from hodgeformer.base.errors import MeshError
+from hodgeformer.base.palette import class_colors, hex_color
 from hodgeformer.draw.page import FieldLayer, LabelLayer, Scene, embedded_page, labeled_scene, page
-from hodgeformer.errors import MeshError
-from hodgeformer.palette import class_colors, hex_color
 from look import assert_lit, round_ball
 from meshes import all_kinds, icosphere
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from hodgeformer.base.errors import ConfigError, MeshError, OutputError
+from hodgeformer.base.palette import UNLABELLED_COLOR, class_colors, hex_color
 from hodgeformer.draw.camera import VIEWS, as_views, rotation, upright
 from hodgeformer.draw.colormap import LOOK, colormap_table, field_colors, field_limits, label_colors
 from hodgeformer.draw.lettering import ColorBar, Legend
 from hodgeformer.draw.render import render, save_png, stacked
-from hodgeformer.errors import ConfigError, MeshError, OutputError
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.palette import UNLABELLED_COLOR, class_colors, hex_color
 from look import assert_lit, round_ball
 from meshes import all_kinds, icosphere, open_grid
 

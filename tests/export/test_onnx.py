@@ -14,19 +14,19 @@ import torch
 from typer.testing import CliRunner
 
 from hodgeformer import runtime
+from hodgeformer.base.errors import CheckpointError, ConfigError, MeshError
 from hodgeformer.cli import app
-from hodgeformer.errors import CheckpointError, ConfigError, MeshError
 from hodgeformer.export.export import export
 from hodgeformer.export.onnx_model import onnx_model
+from hodgeformer.export.runtime import GraphInputs, OnnxNetwork, OnnxPredictor, onnx_session
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.mesh.subdivision import subdivided
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.packed.pack import pack
+from hodgeformer.nn.pack import pack
 from hodgeformer.predict.predictor import Predictor
-from hodgeformer.runtime import GraphInputs, OnnxNetwork, OnnxPredictor, onnx_session
 from hodgeformer.train.evaluate import Evaluator, calibrated
 from meshes import icosphere, open_grid, two_components
 from tiny_models import PARTS, tiny_checkpoint
@@ -146,7 +146,7 @@ def test_frames_share_what_they_can(tmp_path: Path) -> None:
 
 ALONE = """
 import sys
-from hodgeformer.runtime import OnnxPredictor
+from hodgeformer.export.runtime import OnnxPredictor
 result = OnnxPredictor.load(sys.argv[1]).predict(sys.argv[2])
 result.save(sys.argv[3])
 assert not {"torch", "safetensors", "onnx"} & set(sys.modules)

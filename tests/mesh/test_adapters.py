@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import hodgeformer as hf
-from hodgeformer.errors import MeshError
+from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.io import as_mesh
 
 VERTICES = np.array([[0.0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0], [0.5, 0.5, 1]])

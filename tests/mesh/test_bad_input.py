@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hodgeformer.errors import MeshError, MeshFormatError
+from hodgeformer.base.errors import MeshError, MeshFormatError
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh, save_mesh
 from meshes import icosphere, tetrahedron
 

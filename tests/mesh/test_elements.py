@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hodgeformer.containers import KINDS
-from hodgeformer.errors import DataError
+from hodgeformer.base.containers import KINDS
+from hodgeformer.base.errors import DataError
 from hodgeformer.mesh.elements import (
     carry,
     convert_labels,

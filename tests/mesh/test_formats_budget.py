@@ -15,7 +15,7 @@ import pytest
 import bombs
 from attack.mutate import Attempts
 from attack.test_readers import whole_files
-from hodgeformer.errors import MeshFormatError
+from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.io import load_mesh
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory as Linux counts it")

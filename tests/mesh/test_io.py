@@ -12,8 +12,8 @@ import pytest
 import trimesh
 from hypothesis import HealthCheck, given, settings
 
-from hodgeformer.errors import MeshError
-from hodgeformer.files import place
+from hodgeformer.base.errors import MeshError
+from hodgeformer.base.files import place
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from meshes import all_kinds, icosphere, tetrahedron

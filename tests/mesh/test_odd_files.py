@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import meshes
-from hodgeformer.errors import MeshError, MeshFormatError
+from hodgeformer.base.errors import MeshError, MeshFormatError
 from hodgeformer.mesh.check import check_mesh
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
 import meshes
-from hodgeformer.containers import KINDS, ElementKind, SparsityPattern
+from hodgeformer.base.containers import KINDS, ElementKind, SparsityPattern
 from hodgeformer.mesh.geometry import centers as centers_of
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.patterns import pattern_sizes, sparsity_pattern

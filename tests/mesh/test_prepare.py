@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import meshes
-from hodgeformer.containers import KINDS, PerElement
-from hodgeformer.errors import BatchError, ConfigError, MeshError
+from hodgeformer.base.containers import KINDS, PerElement
+from hodgeformer.base.errors import BatchError, ConfigError, MeshError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.order import canonical_order, inverse
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshes
-from hodgeformer.containers import ElementKind
-from hodgeformer.errors import MeshError
+from hodgeformer.base.containers import ElementKind
+from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.check import check_mesh
 from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms
 from hodgeformer.mesh.mesh import Mesh

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 import meshes
-from hodgeformer.errors import MeshError
+from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, incidence_lists, pieces
 from soups import soups, usable

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hodgeformer.errors import ConfigError
+from hodgeformer.base.errors import ConfigError
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 

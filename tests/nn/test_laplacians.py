@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from hodgeformer.containers import KINDS, PerElement
+from hodgeformer.base.containers import KINDS, PerElement
 from hodgeformer.mesh.prepare import prepare
 from hodgeformer.nn.blocks import HodgeFormerBlock
+from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.laplacians import LAPLACIANS
-from hodgeformer.packed.pack import pack
-from hodgeformer.packed.topology import PackedComplex
+from hodgeformer.nn.pack import pack
 from meshes import all_kinds
 
 CONFIG = ModelConfig(task="segmentation", n_classes=2, d_model=12, d_hidden=8, n_heads=3, updates="vef")

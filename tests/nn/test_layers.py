@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from hodgeformer.containers import KINDS, PerElement
+from hodgeformer.base.containers import KINDS, PerElement
+from hodgeformer.kernels.rows import normalized
 from hodgeformer.mesh.prepare import prepare
 from hodgeformer.nn.blocks import LinearAttention, TransformerBlock
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.heads import ElementHead, MeshHead
 from hodgeformer.nn.laplacians import LAPLACIANS
+from hodgeformer.nn.metric import inverse
 from hodgeformer.nn.model import Encoder, NeighborEmbedding, PlainEmbedding
-from hodgeformer.ops.rows import normalized
-from hodgeformer.packed.metric import inverse
-from hodgeformer.packed.pack import Batch, pack
+from hodgeformer.nn.pack import Batch, pack
 from meshes import all_kinds, icosphere, open_grid
 
 CONFIG = ModelConfig(task="segmentation", n_classes=3, d_model=8, d_hidden=10, n_heads=2, updates="vef")

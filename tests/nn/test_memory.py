@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from hodgeformer.containers import PerElement
+from hodgeformer.base.containers import PerElement
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import ModelConfig, activation_memory
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.packed.pack import pack
+from hodgeformer.nn.pack import pack
 from meshes import icosphere
 
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from hodgeformer.containers import KINDS, ElementKind, PerElement
-from hodgeformer.errors import BatchError
+from hodgeformer.base.containers import KINDS, ElementKind, PerElement
+from hodgeformer.base.errors import BatchError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.packed.pack import Batch, pack
+from hodgeformer.nn.pack import Batch, pack
 from meshes import all_kinds, icosphere, open_grid, tetrahedron
 
 SMALL = {"n_classes": 5, "d_model": 16, "d_hidden": 24, "n_heads": 2, "blocks": "HTH", "updates": "vef"}

@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from hodgeformer.errors import ConfigError
+from hodgeformer.base.errors import ConfigError
 from hodgeformer.mesh.prepare import prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.packed.pack import pack
+from hodgeformer.nn.pack import pack
 from meshes import all_kinds, icosphere
 from soups import renumbered, soups
 

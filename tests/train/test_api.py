@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 import hodgeformer as hf
+from hodgeformer.base.errors import ConfigError
 from hodgeformer.cli import app
 from hodgeformer.data.folder import write_folder
-from hodgeformer.errors import ConfigError
 from hodgeformer.predict.predictor import Ensemble
 from hodgeformer.train.listener import Listener, Standing
 from hodgeformer.train.loop import Stopped
@@ -154,8 +154,8 @@ def test_folds_on_the_command_line(tmp_path: Path) -> None:
 def test_a_network_is_saved_and_found_again(tmp_path: Path) -> None:
     config = hf.ModelConfig(task="segmentation", n_classes=2, blocks="HT", d_model=16, n_heads=2)
     model = hf.HodgeFormer(config).eval()
-    folder = model.save_pretrained(tmp_path / "mine", classes=["in", "out"])
-    again = hf.HodgeFormer.from_pretrained(folder)
+    folder = hf.Predictor.from_model(model, classes=["in", "out"]).save_pretrained(tmp_path / "mine")
+    again = hf.Predictor.load(folder).model
     assert all((a == b).all() for a, b in zip(model.state_dict().values(), again.state_dict().values(), strict=True))
     mesh = pairs()[0][0]
     assert hf.Predictor.load(folder).predict(mesh).names == ("in", "out")

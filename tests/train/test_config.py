@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hodgeformer.containers import PerElement
+from hodgeformer.base.containers import PerElement
+from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.census import Census, take_census
 from hodgeformer.data.dataset import DataSet
-from hodgeformer.errors import ConfigError
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.config import RunConfig, TrainConfig, read_config
 from hodgeformer.train.distributed import Processes

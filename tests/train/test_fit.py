@@ -15,9 +15,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hodgeformer.checkpoint import load_checkpoint
+from hodgeformer.base.errors import CheckpointError, ConfigError, DataError
 from hodgeformer.data.folder import write_folder
-from hodgeformer.errors import CheckpointError, ConfigError, DataError
+from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.train.config import read_config
 from hodgeformer.train.fit import fit
 from hodgeformer.train.listener import Listener, Standing, Track, tracked

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from hodgeformer.checkpoint import load_checkpoint
+from hodgeformer.base.errors import CheckpointError, ConfigError
 from hodgeformer.data.census import take_census
 from hodgeformer.data.dataset import DataSet
-from hodgeformer.errors import CheckpointError, ConfigError
+from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.train.config import read_config
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.fit import finish

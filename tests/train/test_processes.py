@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from hodgeformer.checkpoint import load_checkpoint
+from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.folder import write_folder
-from hodgeformer.errors import ConfigError
+from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.train.distributed import joined
 from hodgeformer.train.run_folder import RunFolder
 from tiny_sets import TINY, shapes

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from hodgeformer.base.errors import ConfigError, HodgeFormerError
 from hodgeformer.cli.bench import bench
 from hodgeformer.cli.check import check
 from hodgeformer.cli.demo import demo
@@ -33,7 +34,6 @@ from hodgeformer.cli.shard import shard
 from hodgeformer.cli.study import app as study
 from hodgeformer.cli.train import train
 from hodgeformer.cli.view import view
-from hodgeformer.errors import ConfigError, HodgeFormerError
 
 WRONG_USE, UNEXPECTED, INTERRUPTED = 2, 3, 130
 
@@ -86,7 +86,7 @@ class _Verbs(TyperGroup):
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from hodgeformer import __version__
+        from hodgeformer.base.version import __version__
 
         print(f"hodgeformer {__version__}")
         raise typer.Exit

@@ -46,14 +46,14 @@ def bench(
 
 
 def _verbs(quick: bool) -> list[dict[str, Any]]:
-    from hodgeformer.bench.waiting import verb_costs
+    from hodgeformer.lab.bench.waiting import verb_costs
 
     return verb_costs(2 if quick else None, repeat=1 if quick else 5)
 
 
 def _predict(quick: bool) -> list[dict[str, Any]]:
-    from hodgeformer.bench.waiting import waiting_costs
-    from hodgeformer.study.efficiency import growth
+    from hodgeformer.lab.bench.waiting import waiting_costs
+    from hodgeformer.lab.study.efficiency import growth
 
     if quick:
         return waiting_costs("human", ())
@@ -63,27 +63,27 @@ def _predict(quick: bool) -> list[dict[str, Any]]:
 
 
 def _prepare(quick: bool) -> list[dict[str, Any]]:
-    from hodgeformer.bench.preparation import preparation_costs
+    from hodgeformer.lab.bench.preparation import preparation_costs
 
     return preparation_costs(large=not quick)
 
 
 def _order(quick: bool) -> list[dict[str, Any]]:
-    from hodgeformer.bench.orders import order_costs
+    from hodgeformer.lab.bench.orders import order_costs
 
     return [row for exponent in ((10,) if quick else range(12, 18)) for row in order_costs(1 << exponent)]
 
 
 def _attention(quick: bool) -> list[dict[str, Any]]:
-    from hodgeformer.bench.attention import compare
+    from hodgeformer.lab.bench.attention import compare
 
     sizes = [(512, 16)] if quick else [(2250, 48), (9216, 96)]
     return [{**compare(n=n, s=s), "target_speedup": 20.0, "target_memory": 3.0} for n, s in sizes]
 
 
 def _training(quick: bool) -> list[dict[str, Any]]:
-    from hodgeformer.bench.training import step_cost
-    from hodgeformer.memory import keep_freed_memory
+    from hodgeformer.base.memory import keep_freed_memory
+    from hodgeformer.lab.bench.training import step_cost
 
     keep_freed_memory()  # as `hodgeformer train` does
     sizes = [("Human", 2)] if quick else [("Human", 1), ("Human", 4), ("Human", 12), ("SHREC11", 16)]
@@ -91,17 +91,17 @@ def _training(quick: bool) -> list[dict[str, Any]]:
 
 
 def _recipes(recipes: list[Path]) -> list[dict[str, Any]]:
-    from hodgeformer.bench.training import recipe_cost
-    from hodgeformer.memory import keep_freed_memory
+    from hodgeformer.base.memory import keep_freed_memory
+    from hodgeformer.lab.bench.training import recipe_cost
 
     keep_freed_memory()
     return [recipe_cost(recipe) for recipe in recipes]
 
 
 def _sizes(quick: bool) -> list[dict[str, Any]]:
-    from hodgeformer.bench.yardsticks import bumpy_torus
+    from hodgeformer.lab.bench.yardsticks import bumpy_torus
+    from hodgeformer.lab.study.efficiency import WORKS, growth, size_cost
     from hodgeformer.mesh.prepare import PrepareConfig
-    from hodgeformer.study.efficiency import WORKS, growth, size_cost
 
     small, table = bumpy_torus(64), []
     for neighbors, config in (("sqrt", PrepareConfig(max_neighbors=None)), ("capped", PrepareConfig())):

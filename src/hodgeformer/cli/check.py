@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from hodgeformer.base.files import place
 from hodgeformer.cli.results import (
     AddressOption,
     EngineOption,
@@ -24,14 +25,13 @@ from hodgeformer.cli.results import (
     print_rows,
     table_console,
 )
-from hodgeformer.files import place
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from hodgeformer.cluster import Cluster
     from hodgeformer.data.census import Census
     from hodgeformer.mesh.check import MeshReport
+    from hodgeformer.predict.cluster import Cluster
 
 
 def check(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hodgeformer.errors import ConfigError
+from hodgeformer.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from hodgeformer.data.dataset import DataSet

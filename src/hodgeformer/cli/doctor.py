@@ -47,7 +47,7 @@ def doctor(as_json: JsonOption = False) -> None:
 
 
 def _versions() -> dict[str, str]:
-    from hodgeformer import __version__
+    from hodgeformer.base.version import __version__
 
     found = {"hodgeformer": __version__, "python": sys.version.split()[0]}
     for name in _NEEDED:
@@ -61,8 +61,8 @@ def _versions() -> dict[str, str]:
 def _machine() -> dict[str, str]:
     import torch
 
-    from hodgeformer.ops._numba_linear import faster_than_torch
-    from hodgeformer.threads import thread_count
+    from hodgeformer.base.threads import thread_count
+    from hodgeformer.kernels._numba_linear import faster_than_torch
 
     return {
         "platform": platform.platform(),
@@ -129,12 +129,12 @@ def _self_test() -> dict[str, str]:
     import numpy as np
     import torch
 
+    from hodgeformer.kernels.linear import product
     from hodgeformer.mesh.mesh import Mesh
     from hodgeformer.mesh.prepare import prepare
     from hodgeformer.nn.config import ModelConfig
     from hodgeformer.nn.model import HodgeFormer
-    from hodgeformer.ops.linear import product
-    from hodgeformer.packed.pack import pack
+    from hodgeformer.nn.pack import pack
 
     corners = np.array([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
     mesh = Mesh(corners, np.array([[0, 1, 2], [0, 3, 1], [0, 2, 3], [1, 3, 2]]), name="tetrahedron")

@@ -14,8 +14,8 @@ from hodgeformer.cli.results import FacesOption, JsonOption, QuietOption, bar, s
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from hodgeformer.checkpoint import Checkpoint
     from hodgeformer.data.dataset import DataSet, Sample
+    from hodgeformer.predict.checkpoint import Checkpoint
     from hodgeformer.train.evaluate import Answer
     from hodgeformer.train.metrics import Scores
 
@@ -47,9 +47,9 @@ def evaluate(
 
     Scores are those on the elements of the files, whatever resolution the model works at.
     """
-    from hodgeformer.checkpoint import save_checkpoint
+    from hodgeformer.base.errors import ConfigError
     from hodgeformer.data.open import open_dataset
-    from hodgeformer.errors import ConfigError
+    from hodgeformer.predict.checkpoint import save_checkpoint
     from hodgeformer.predict.predictor import load_checkpoints
     from hodgeformer.predict.pretrained import bundled_models
     from hodgeformer.train.evaluate import Evaluator, calibrated, fitting

@@ -17,8 +17,8 @@ def export(
     ] = None,
 ) -> None:
     """Write a model as an ONNX graph, and check it against PyTorch on meshes of three sizes."""
-    from hodgeformer.checkpoint import load_checkpoint
     from hodgeformer.export.export import export as write
+    from hodgeformer.predict.checkpoint import load_checkpoint
     from hodgeformer.predict.pretrained import SUFFIX as CHECKPOINT_SUFFIX
     from hodgeformer.predict.pretrained import locate_model
 

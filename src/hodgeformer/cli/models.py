@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hodgeformer.cli.results import JsonOption, ModelArgument
 
 if TYPE_CHECKING:
-    from hodgeformer.checkpoint import Checkpoint
+    from hodgeformer.predict.checkpoint import Checkpoint
 
 
 def models(as_json: JsonOption = False) -> None:
@@ -38,7 +38,7 @@ def info(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a model does, what it was trained on and what it scores."""
-    from hodgeformer.checkpoint import load_checkpoint
+    from hodgeformer.predict.checkpoint import load_checkpoint
     from hodgeformer.predict.pretrained import bundled_models, locate_model
 
     path = locate_model(model)

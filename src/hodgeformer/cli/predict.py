@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hodgeformer.base.errors import ConfigError, MeshError
+from hodgeformer.base.files import files_matching, place
 from hodgeformer.cli.results import (
     AddressOption,
     EngineOption,
@@ -28,11 +30,9 @@ from hodgeformer.cli.results import (
     one_line,
     print_failed,
 )
-from hodgeformer.errors import ConfigError, MeshError
-from hodgeformer.files import files_matching, place
 
 if TYPE_CHECKING:
-    from hodgeformer.cluster import Cluster
+    from hodgeformer.predict.cluster import Cluster
     from hodgeformer.predict.many import Job, Order, Predicted
     from hodgeformer.predict.predictor import Predictor, Report
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hodgeformer.errors import ConfigError, HodgeFormerError, MeshError
-from hodgeformer.files import files_below, write_atomically
+from hodgeformer.base.errors import ConfigError, HodgeFormerError, MeshError
+from hodgeformer.base.files import files_below, write_atomically
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hodgeformer.cluster import Cluster
+    from hodgeformer.predict.cluster import Cluster
 
 Row = Mapping[str, Any]
 ModelArgument = Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")]
@@ -120,7 +120,7 @@ def chosen_cluster(
         if workers is not None or address is not None:
             raise ConfigError("--workers and --address belong to --engine ray")
         return None
-    from hodgeformer.cluster import Cluster
+    from hodgeformer.predict.cluster import Cluster
 
     inside = next((str(path) for path in places if str(path).startswith("memory://")), None)
     if inside is not None:

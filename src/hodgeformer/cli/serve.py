@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from hodgeformer.base.errors import ConfigError
 from hodgeformer.cli.results import needs_extra
-from hodgeformer.errors import ConfigError
 
 
 def serve(
@@ -44,11 +44,11 @@ def serve(
     SIGTERM and Ctrl-C let what has begun end, and refuse the rest.
     """
     with needs_extra("serve", "serving needs a small web server"):
-        from hodgeformer.server.guard import is_local
-        from hodgeformer.server.intake import MIB
-        from hodgeformer.server.listening import address, listen
-        from hodgeformer.server.listening import serve as answer
-        from hodgeformer.server.service import Limits, Service, create_app, load_predictor
+        from hodgeformer.web.server.guard import is_local
+        from hodgeformer.web.server.intake import MIB
+        from hodgeformer.web.server.listening import address, listen
+        from hodgeformer.web.server.listening import serve as answer
+        from hodgeformer.web.server.service import Limits, Service, create_app, load_predictor
 
     if token is not None and not (token.isascii() and token.isprintable()):
         raise ConfigError("--token: a header holds letters, digits and signs of ASCII only")

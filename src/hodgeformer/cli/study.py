@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hodgeformer.base.errors import ConfigError
 from hodgeformer.cli.evaluate import warn_of_learned
 from hodgeformer.cli.results import (
     DataArgument,
@@ -25,15 +26,14 @@ from hodgeformer.cli.results import (
     save_rows,
 )
 from hodgeformer.cli.study_operators import operators
-from hodgeformer.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from hodgeformer.lab.study.ablation import PlannedRun, RunResult
+    from hodgeformer.lab.study.mutations import Mutation
     from hodgeformer.mesh.mesh import Mesh
     from hodgeformer.predict.predictor import Predictor
-    from hodgeformer.study.ablation import PlannedRun, RunResult
-    from hodgeformer.study.mutations import Mutation
 
 _Results = dict[tuple[str, int], "RunResult"]
 _FIGURES: dict[str, Any] = {"name": "figures", "n_train": 24, "n_test": 8, "n_faces": 1500}
@@ -72,11 +72,11 @@ def robustness(
     element; "own labels" counts against that of the face itself. Meshes with fewer faces than asked for are subdivided
     before they are decimated; the paper decimated finer originals.
     """
-    from hodgeformer.checkpoint import load_checkpoint
     from hodgeformer.data.open import open_dataset
+    from hodgeformer.lab.study.robustness import robustness as scored
+    from hodgeformer.lab.study.robustness import save_robustness_picture
+    from hodgeformer.predict.checkpoint import load_checkpoint
     from hodgeformer.predict.pretrained import locate_model
-    from hodgeformer.study.robustness import robustness as scored
-    from hodgeformer.study.robustness import save_robustness_picture
     from hodgeformer.train.evaluate import fitting
 
     checkpoint = load_checkpoint(locate_model(model))
@@ -125,9 +125,9 @@ def familiarity(
 ) -> None:
     """How many meshes are warned of: those of a split, halves and pairs of them, and whatever else is given."""
     from hodgeformer.data.open import open_dataset
+    from hodgeformer.lab.study.mutations import Mutation, cut_away, paired
     from hodgeformer.mesh.io import load_mesh
     from hodgeformer.predict.predictor import Predictor
-    from hodgeformer.study.mutations import Mutation, cut_away, paired
 
     predictor = Predictor.load(model)
     if predictor.checkpoint.familiarity is None:
@@ -172,7 +172,7 @@ def _row(predictor: Predictor, name: str, meshes: Iterable[Mesh]) -> dict[str, A
 
 
 def _mutations(faces: list[int], paper_only: bool) -> list[Mutation]:
-    from hodgeformer.study.mutations import further_mutations, paper_mutations, remeshed
+    from hodgeformer.lab.study.mutations import further_mutations, paper_mutations, remeshed
 
     known = [mutation for mutation in paper_mutations() if mutation.paper is not None or not paper_only]
     asked = [remeshed(n) for n in faces if n not in (1000, 2000)]
@@ -213,7 +213,7 @@ def ablation(
     Finished runs are skipped, stopped ones go on. Started twice, the two processes share the runs; with
     OMP_NUM_THREADS=1 that uses two cores best. The score is that of the last weights, in percent.
     """
-    from hodgeformer.study.ablation import finished_result, load_study, plan_study, study_table
+    from hodgeformer.lab.study.ablation import finished_result, load_study, plan_study, study_table
 
     if epochs is not None and minutes is not None:
         raise ConfigError("a run is as long as --epochs or as --minutes say, not both")
@@ -250,7 +250,7 @@ def table(
 
     Accuracies are in percent, mean and deviation over seeds. Written to results/table.csv.
     """
-    from hodgeformer.study.ablation import load_study, main_table
+    from hodgeformer.lab.study.ablation import load_study, main_table
 
     name, study = load_study("main")
     rows = main_table(study, results, name)
@@ -260,7 +260,7 @@ def table(
 
 def _carry_out(run: PlannedRun, found: _Results, place: str, *, quiet: bool) -> None:
     from hodgeformer.cli.train_display import display
-    from hodgeformer.study.ablation import carry_out, finished_result
+    from hodgeformer.lab.study.ablation import carry_out, finished_result
 
     def say(text: str) -> None:
         if not quiet:
@@ -304,7 +304,7 @@ def efficiency(
     Human model, batch size 12 in training and 1 in testing; memory of the whole process. The paper's figures are those
     of an RTX 4090.
     """
-    from hodgeformer.study.efficiency import WORKS
+    from hodgeformer.lab.study.efficiency import WORKS
 
     exponents = range(8, largest + 1, 2)
     with bar("measuring", quiet=quiet) as told:
@@ -320,9 +320,9 @@ def efficiency(
 
 
 def _sizes(exponents: range, capped: bool) -> Iterator[dict[str, Any]]:
-    from hodgeformer.bench.yardsticks import bumpy_torus
+    from hodgeformer.lab.bench.yardsticks import bumpy_torus
+    from hodgeformer.lab.study.efficiency import WORKS, size_cost, size_row
     from hodgeformer.mesh.prepare import PrepareConfig
-    from hodgeformer.study.efficiency import WORKS, size_cost, size_row
 
     config = PrepareConfig() if capped else PrepareConfig(max_neighbors=None)
     small = bumpy_torus(64)
@@ -332,7 +332,7 @@ def _sizes(exponents: range, capped: bool) -> Iterator[dict[str, Any]]:
 
 
 def _runtime(data: str | None, settings: list[str], n_batches: int, n_meshes: int) -> list[dict[str, Any]]:
-    from hodgeformer.study.efficiency import HUMAN_BATCH, HUMAN_MODEL, HUMAN_PREPARE, runtime_rows
+    from hodgeformer.lab.study.efficiency import HUMAN_BATCH, HUMAN_MODEL, HUMAN_PREPARE, runtime_rows
     from hodgeformer.train.config import with_overrides
 
     source = _FIGURES if data is None else _source(data)

@@ -11,9 +11,9 @@ import typer
 from hodgeformer.cli.results import JsonOption, ModelArgument, UpOption, print_rows, table_console, write_json
 
 if TYPE_CHECKING:
-    from hodgeformer.checkpoint import Checkpoint
+    from hodgeformer.lab.study.operator_report import OperatorReport
     from hodgeformer.mesh.mesh import Mesh
-    from hodgeformer.study.operator_report import OperatorReport
+    from hodgeformer.predict.checkpoint import Checkpoint
 
 _REACH = {
     "neighbors": "effective_neighbors_mean", "own": "own_weight_mean", "distance": "distance_mean", "hops": "hops_mean",
@@ -51,12 +51,12 @@ def operators(
     """
     import numpy as np
 
-    from hodgeformer.checkpoint import load_checkpoint
-    from hodgeformer.containers import KIND_OF
+    from hodgeformer.base.containers import KIND_OF
+    from hodgeformer.lab.study.operator_pictures import save_operator_pictures
+    from hodgeformer.lab.study.operator_report import study_operators
     from hodgeformer.mesh.io import load_mesh
+    from hodgeformer.predict.checkpoint import load_checkpoint
     from hodgeformer.predict.pretrained import locate_model
-    from hodgeformer.study.operator_pictures import save_operator_pictures
-    from hodgeformer.study.operator_report import study_operators
 
     path = locate_model(model)
     checkpoint, surface = load_checkpoint(path), load_mesh(mesh)
@@ -96,8 +96,9 @@ def operators(
 
 def _spread(checkpoint: Checkpoint, surface: Mesh, pick: int | None, picture: Path, up: Any) -> dict[str, Any]:
     """Of the D blocks: how far a vertex reads at each time, and what each block takes from it."""
+    from hodgeformer.lab.study.spread_picture import save_spread_picture
     from hodgeformer.mesh.prepare import prepare
-    from hodgeformer.study.spread import farthest_vertex, save_spread_picture, spread_from
+    from hodgeformer.predict.spread import farthest_vertex, spread_from
 
     prepared = prepare(surface, checkpoint.prepare)
     found = spread_from(checkpoint.build_model(), prepared, farthest_vertex(prepared) if pick is None else pick)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hodgeformer.base.errors import ConfigError, HodgeFormerError
 from hodgeformer.cli.results import QuietOption, SettingsOption, one_line
-from hodgeformer.errors import ConfigError, HodgeFormerError
 
 if TYPE_CHECKING:
-    from hodgeformer.checkpoint import Checkpoint
+    from hodgeformer.predict.checkpoint import Checkpoint
     from hodgeformer.train.distributed import Processes
     from hodgeformer.train.folds import CrossValidation
     from hodgeformer.train.listener import Outcome
@@ -150,8 +150,8 @@ def _train(
 
 
 def _show_plan(setup: Setup, start: Checkpoint | None, *, as_json: bool) -> None:
+    from hodgeformer.base.memory import GIGABYTE
     from hodgeformer.cli.train_display import print_event
-    from hodgeformer.memory import GIGABYTE
     from hodgeformer.train.trial import estimate
 
     cost = estimate(setup)

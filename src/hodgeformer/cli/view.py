@@ -15,7 +15,7 @@ from hodgeformer.cli.results import FacesOption, UpOption, needs_extra
 if TYPE_CHECKING:
     import socket
 
-    from hodgeformer.viewer.app import Viewer
+    from hodgeformer.web.viewer.app import Viewer
 
 _FIRST_PORT = 8765
 _TRIES = 20
@@ -47,8 +47,8 @@ def view(
     """
     model, mesh = _told_apart(model, mesh)
     viewer = _make_viewer(model, mesh, out, faces, up)
-    from hodgeformer.server.listening import address as shown
-    from hodgeformer.server.listening import listen
+    from hodgeformer.web.server.listening import address as shown
+    from hodgeformer.web.server.listening import listen
 
     listening = listen(host, [*range(_FIRST_PORT, _FIRST_PORT + _TRIES), 0] if port is None else [port])
     token = secrets.token_urlsafe(16)
@@ -72,14 +72,14 @@ def _told_apart(model: str | None, mesh: Path | None) -> tuple[str | None, Path 
 
 def _make_viewer(model: str | None, mesh: Path | None, out: Path, faces: Any, up: Any) -> Viewer:
     with needs_extra("view", "the viewer needs a small web server"):
-        from hodgeformer.viewer.app import make_viewer
+        from hodgeformer.web.viewer.app import make_viewer
     return make_viewer(model=model, mesh=mesh, out=out, faces=faces, up=up)
 
 
 def _serve(viewer: Viewer, host: str, token: str, listening: socket.socket, address: str | None) -> None:
-    from hodgeformer.server.guard import is_local
-    from hodgeformer.server.listening import serve
-    from hodgeformer.viewer.app import create_app
+    from hodgeformer.web.server.guard import is_local
+    from hodgeformer.web.server.listening import serve
+    from hodgeformer.web.viewer.app import create_app
 
     if not is_local(host):
         print(

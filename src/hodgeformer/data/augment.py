@@ -13,15 +13,15 @@ from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field
 
-from hodgeformer.containers import ElementKind
-from hodgeformer.errors import ConfigError
+from hodgeformer.base.containers import ElementKind
+from hodgeformer.base.errors import ConfigError
+from hodgeformer.base.settings import Settings
 from hodgeformer.mesh.elements import file_edges, mirrored_edge_order
 from hodgeformer.mesh.features import EdgeGraph
 from hodgeformer.mesh.geometry import around_vertices, face_centers, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import random_rotation, rotation_about
 from hodgeformer.mesh.topology import unique_edges
-from hodgeformer.settings import Settings
 
 Axis = Literal["x", "y", "z"]
 

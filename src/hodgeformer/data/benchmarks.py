@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from hodgeformer.containers import KIND_OF, Element
+from hodgeformer.base.containers import KIND_OF, Element
+from hodgeformer.base.errors import DataError
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
 from hodgeformer.data.label_files import COUNTED, read_labels
 from hodgeformer.data.labels import Codes, LabelFile, WholeMesh
-from hodgeformer.errors import DataError
 from hodgeformer.mesh.io import MESH_SUFFIXES
 
 HUMAN_PARTS = ("head", "hand", "lower_arm", "upper_arm", "torso", "upper_leg", "lower_leg", "foot")

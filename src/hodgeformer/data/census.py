@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.containers import PerElement
+from hodgeformer.base.containers import PerElement
+from hodgeformer.base.errors import DataError, HodgeFormerError
 from hodgeformer.data.dataset import CountedMesh, DataSet, Sample
 from hodgeformer.data.mirror import Mirrored, mirrored_by_name, mirrored_by_place, mirrored_overlaps
-from hodgeformer.errors import DataError, HodgeFormerError
 from hodgeformer.mesh.elements import element_areas, radius, unit_edge_lengths
 from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh

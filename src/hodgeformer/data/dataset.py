@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.containers import KIND_OF, Element, ElementKind, PerElement, Task
+from hodgeformer.base.containers import KIND_OF, Element, ElementKind, PerElement, Task
+from hodgeformer.base.errors import DataError, MeshError
+from hodgeformer.base.palette import RGB, class_colors
 from hodgeformer.data.labels import Target, check_count
-from hodgeformer.errors import DataError, MeshError
 from hodgeformer.mesh.elements import UNLABELLED
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
-from hodgeformer.palette import RGB, class_colors
 
 SPLITS = ("train", "val", "test")
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 import tomli_w
 
-from hodgeformer.containers import KIND_OF, ElementKind
+from hodgeformer.base.containers import KIND_OF, ElementKind
+from hodgeformer.base.errors import DataError
+from hodgeformer.base.settings import Table
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, TableValue, described, read_spec
 from hodgeformer.data.label_files import COUNTED, LABEL_SUFFIXES, label_files, read_numbers, read_text
 from hodgeformer.data.labels import Codes, FileAttribute, LabelFile, Target, ValueFile, WholeMesh
 from hodgeformer.data.shards import open_shards
 from hodgeformer.data.splits import by_rules, with_validation
-from hodgeformer.errors import DataError
 from hodgeformer.mesh.io import MESH_SUFFIXES, save_mesh
-from hodgeformer.settings import Table
 
 
 def open_folder(root: Path) -> DataSet:

@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from hodgeformer.containers import Element, Task
+from hodgeformer.base.containers import Element, Task
+from hodgeformer.base.errors import ConfigError, DataError
+from hodgeformer.base.palette import RGB, hex_color, parse_color
+from hodgeformer.base.settings import Settings, Table, read_toml
 from hodgeformer.data.dataset import SPLITS, DataSet
-from hodgeformer.errors import ConfigError, DataError
-from hodgeformer.palette import RGB, hex_color, parse_color
-from hodgeformer.settings import Settings, Table, read_toml
 
 FILE_NAME = "dataset.toml"
 MINIMAL = """\

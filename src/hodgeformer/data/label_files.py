@@ -13,8 +13,8 @@ from zipfile import ZipInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.containers import KIND_OF, ElementKind
-from hodgeformer.errors import DataError, MeshError
+from hodgeformer.base.containers import KIND_OF, ElementKind
+from hodgeformer.base.errors import DataError, MeshError
 from hodgeformer.mesh.elements import UNLABELLED
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from hodgeformer.containers import ELEMENT_NAMES, ElementKind
+from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
+from hodgeformer.base.errors import DataError
+from hodgeformer.base.palette import RGB, UNLABELLED_COLOR, class_colors, hex_color
 from hodgeformer.data.label_files import Written, carried, points_beside, read_labels, read_numbers
-from hodgeformer.errors import DataError
 from hodgeformer.mesh.elements import UNLABELLED, convert_labels, element_centers, element_counts, radius
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.palette import RGB, UNLABELLED_COLOR, class_colors, hex_color
 
 _NO_NAME = ("", "-1", "none", "unlabelled", "unlabeled")
 _SAME_COLOR = 8  # of 255: what a picture format or a rounding may change

@@ -13,14 +13,14 @@ from typing import Self
 
 import numpy as np
 
-from hodgeformer.containers import KINDS, ElementKind
+from hodgeformer.base.containers import KINDS, ElementKind
+from hodgeformer.base.errors import DataError
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.source import BatchSource, Key, stream_seed
 from hodgeformer.data.worker import Worker, start_workers
-from hodgeformer.errors import DataError
 from hodgeformer.mesh.prepare import PrepareConfig
-from hodgeformer.packed.pack import Batch
+from hodgeformer.nn.pack import Batch
 
 _AHEAD = 2  # batches that each worker is asked for before they are needed
 

@@ -12,15 +12,15 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.containers import Element, Task
+from hodgeformer.base.containers import Element, Task
+from hodgeformer.base.errors import DataError
+from hodgeformer.base.palette import RGB
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.folder_spec import Rule, SplitRules
 from hodgeformer.data.label_files import Written
 from hodgeformer.data.labels import Codes, Target, Values, WholeMesh
 from hodgeformer.data.splits import by_rules, with_validation
-from hodgeformer.errors import DataError
 from hodgeformer.mesh.io import MeshLike, as_mesh
-from hodgeformer.palette import RGB
 
 Pairs = Iterable[tuple[MeshLike, Any]] | Mapping[str, Iterable[tuple[MeshLike, Any]]]
 """Meshes with their labels, or such for each split by its name."""

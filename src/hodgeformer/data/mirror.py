@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hodgeformer.containers import ElementKind
+from hodgeformer.base.containers import ElementKind
 from hodgeformer.data.dataset import CountedMesh, DataSet
 from hodgeformer.mesh.elements import element_areas, element_centers
 from hodgeformer.mesh.geometry import centroid

@@ -13,7 +13,9 @@ from typing import Any, Literal, Unpack
 import numpy as np
 from pydantic import Field
 
-from hodgeformer.containers import PartElement
+from hodgeformer.base.containers import PartElement
+from hodgeformer.base.errors import ConfigError, DataError
+from hodgeformer.base.settings import Settings, read_toml
 from hodgeformer.data.benchmarks import (
     HUMAN_PARTS,
     CosegPart,
@@ -34,8 +36,6 @@ from hodgeformer.data.folder_spec import FILE_NAME, SplitRules
 from hodgeformer.data.memory import Description, Pairs, from_pairs
 from hodgeformer.data.splits import Splits, by_fractions, by_number, in_folds, with_validation
 from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
-from hodgeformer.errors import ConfigError, DataError
-from hodgeformer.settings import Settings, read_toml
 
 DataName = Literal["folder", "shrec11", "cubes", "human", "coseg", "rna", "figures", "synthetic_cubes"]
 

@@ -17,13 +17,13 @@ import numpy as np
 import tomli_w
 from numpy.typing import NDArray
 
-from hodgeformer.containers import PerElement
+from hodgeformer.base.containers import PerElement
+from hodgeformer.base.errors import DataError
+from hodgeformer.base.files import place, read_range, write_atomically
 from hodgeformer.data.census import Census, take_census
 from hodgeformer.data.dataset import SPLITS, CountedMesh, DataSet, Sample
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, described
 from hodgeformer.data.label_files import check_unpacked
-from hodgeformer.errors import DataError
-from hodgeformer.files import place, read_range, write_atomically
 from hodgeformer.mesh.formats.ply import ply_bytes
 from hodgeformer.mesh.mesh import Mesh
 

@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hodgeformer.containers import KINDS, ElementKind
+from hodgeformer.base.containers import KINDS, ElementKind
 from hodgeformer.data.augment import AugmentConfig, augmented, deformed
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import n_frames, posed
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.simplify import simplify
-from hodgeformer.packed.pack import Batch, pack
+from hodgeformer.nn.pack import Batch, pack
 
 # What a random stream is for is part of its seed, so that streams of one epoch do not repeat each other.
 Purpose = Literal["order", "shape", "connections", "triangulation"]

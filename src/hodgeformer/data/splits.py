@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from hodgeformer.base.errors import DataError
 from hodgeformer.data.dataset import SPLITS, Sample
 from hodgeformer.data.folder_spec import SplitRules
 from hodgeformer.data.labels import WholeMesh
-from hodgeformer.errors import DataError
 
 Splits = dict[str, tuple[Sample, ...]]
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hodgeformer.base.errors import DataError
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
 from hodgeformer.data.figures import PARTS, figure
 from hodgeformer.data.labels import Values, WholeMesh
-from hodgeformer.errors import DataError
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.simplify import simplify
 

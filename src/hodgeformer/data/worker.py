@@ -30,10 +30,10 @@ from typing import IO, Any, cast
 
 import torch
 
+from hodgeformer.base.errors import DataError, HodgeFormerError
 from hodgeformer.data.dataset import Sample
 from hodgeformer.data.source import BatchSource, Key, arrived, in_one_block
-from hodgeformer.errors import DataError, HodgeFormerError
-from hodgeformer.packed.pack import Batch
+from hodgeformer.nn.pack import Batch
 
 # Signals are often sent to the whole group, but for the main process, which then ends its workers.
 _BEGIN = """\

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.errors import ConfigError
+from hodgeformer.base.errors import ConfigError
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.pose import UP_AXES, up_from_shape
 

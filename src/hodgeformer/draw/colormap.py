@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hodgeformer.errors import ConfigError
-from hodgeformer.palette import RGB, UNLABELLED_COLOR, parse_color
+from hodgeformer.base.errors import ConfigError
+from hodgeformer.base.palette import RGB, UNLABELLED_COLOR, parse_color
 
 ColormapName = Literal["sequential", "diverging", "warmth"]
 Bytes = NDArray[np.uint8]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hodgeformer.base.palette import RGB
 from hodgeformer.draw.colormap import ColormapName, colormap_table
-from hodgeformer.palette import RGB
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont, ImageFont

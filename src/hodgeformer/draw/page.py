@@ -14,11 +14,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hodgeformer.base.errors import MeshError
+from hodgeformer.base.palette import RGB, hex_color
 from hodgeformer.draw.camera import Up, upright
 from hodgeformer.draw.colormap import ColormapName, field_limits
-from hodgeformer.errors import MeshError
 from hodgeformer.mesh.mesh import FloatArray, Mesh
-from hodgeformer.palette import RGB, hex_color
 
 PaintedElement = Literal["face", "vertex"]
 _RIGHT, _WRONG = (203, 208, 216), (208, 32, 56)

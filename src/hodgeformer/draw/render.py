@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import uniform_filter
 
+from hodgeformer.base.errors import ConfigError, MeshError
+from hodgeformer.base.files import place, write_atomically
+from hodgeformer.base.palette import parse_color
+from hodgeformer.base.threads import for_row_ranges, thread_count
 from hodgeformer.draw.camera import AROUND, Up, View, as_views, rotation, seen_from, upright, view_extents
 from hodgeformer.draw.colormap import LOOK
 from hodgeformer.draw.lettering import ColorBar, Legend, Picture, key_band, title_band
 from hodgeformer.draw.raster import Floats, corner_normals, rasterize, shade
-from hodgeformer.errors import ConfigError, MeshError
-from hodgeformer.files import place, write_atomically
 from hodgeformer.mesh.geometry import face_vectors
 from hodgeformer.mesh.mesh import FloatArray, Mesh
-from hodgeformer.palette import parse_color
-from hodgeformer.threads import for_row_ranges, thread_count
 
 _PLAIN = parse_color(LOOK["plain"])
 _LAMPS = np.array([LOOK[lamp] for lamp in ("ambient", "key", "fill", "gloss")], dtype=np.float32)

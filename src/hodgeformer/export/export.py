@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hodgeformer.checkpoint import Checkpoint
+from hodgeformer.base.errors import CheckpointError, ConfigError
+from hodgeformer.base.files import write_atomically
 from hodgeformer.data.figures import figure
-from hodgeformer.errors import CheckpointError, ConfigError
-from hodgeformer.files import write_atomically
+from hodgeformer.export.runtime import FORMAT, KEY, GraphInputs, OnnxNetwork, onnx_session
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.packed.pack import pack
+from hodgeformer.nn.pack import pack
+from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.inference import see
-from hodgeformer.runtime import FORMAT, KEY, GraphInputs, OnnxNetwork, onnx_session
 
 _SIZES = (300, 1200, 4000)  # faces of the meshes that a model is checked on
 TOLERANCE = 1e-4

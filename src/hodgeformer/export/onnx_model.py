@@ -14,17 +14,17 @@ import torch
 from onnx import ModelProto, TensorProto
 from torch import Tensor, nn
 
-from hodgeformer.containers import ELEMENT_NAMES, ElementKind
-from hodgeformer.errors import ConfigError
+from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
+from hodgeformer.base.errors import ConfigError
 from hodgeformer.export.graph import Graph
-from hodgeformer.mesh.elimination import N_TIMES
+from hodgeformer.export.runtime import SWEEP
+from hodgeformer.kernels.elimination import N_TIMES
+from hodgeformer.kernels.linear import FeedForward
+from hodgeformer.kernels.rows import EPSILON
 from hodgeformer.nn.blocks import LinearAttention, Spreading
 from hodgeformer.nn.heads import MeshHead
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.ops.linear import FeedForward
-from hodgeformer.ops.rows import EPSILON
-from hodgeformer.runtime import SWEEP
 
 Features = dict[ElementKind, str]
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.errors import MeshError
+from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.formats.content import Content
 from hodgeformer.mesh.mesh import Mesh
 

@@ -9,11 +9,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hodgeformer.containers import ElementKind
+from hodgeformer.base.containers import ElementKind
+from hodgeformer.base.threads import for_row_ranges, thread_count
 from hodgeformer.mesh.geometry import face_vectors, norms, unit
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex, incidence_lists, sparse_matrix
-from hodgeformer.threads import for_row_ranges, thread_count
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.containers import ELEMENT_NAMES, ElementKind, PerElement
-from hodgeformer.errors import DataError, MeshError
+from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind, PerElement
+from hodgeformer.base.errors import DataError, MeshError
 from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms, to_unit_sphere, unit
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import inverse

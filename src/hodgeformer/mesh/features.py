@@ -12,11 +12,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hodgeformer.containers import KINDS, ElementKind, PerElement
+from hodgeformer.base.containers import KINDS, ElementKind, PerElement
+from hodgeformer.base.threads import for_row_ranges, thread_count
 from hodgeformer.mesh.geometry import around_vertices, edge_quads, face_centers, face_vectors, norms, unit
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex, neighbor_lists
-from hodgeformer.threads import for_row_ranges, thread_count
 
 FeatureGroup = Literal["coords", "normals", "areas", "distances"]
 GROUPS: tuple[FeatureGroup, ...] = ("coords", "normals", "areas", "distances")

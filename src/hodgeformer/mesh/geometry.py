@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hodgeformer.containers import ElementKind
+from hodgeformer.base.containers import ElementKind
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex
 

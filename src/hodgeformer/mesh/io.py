@@ -11,8 +11,8 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hodgeformer.errors import MeshError, MeshFormatError
-from hodgeformer.files import place, write_atomically
+from hodgeformer.base.errors import MeshError, MeshFormatError
+from hodgeformer.base.files import place, write_atomically
 from hodgeformer.mesh.adapters import Held, from_memory
 from hodgeformer.mesh.formats import glb, gltf, obj, off, ply, stl
 from hodgeformer.mesh.formats.content import Attributes, Content

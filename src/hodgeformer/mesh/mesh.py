@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hodgeformer.errors import MeshError
+from hodgeformer.base.errors import MeshError
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

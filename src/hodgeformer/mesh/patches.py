@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.containers import KINDS, PerElement
+from hodgeformer.base.containers import KINDS, PerElement
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, patterns_of
 from hodgeformer.mesh.topology import MeshComplex, incidence_lists

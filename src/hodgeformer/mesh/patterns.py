@@ -11,11 +11,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hodgeformer.containers import ElementKind, SparsityPattern
+from hodgeformer.base.containers import ElementKind, SparsityPattern
+from hodgeformer.base.threads import for_row_ranges
 from hodgeformer.mesh.geometry import centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex, incidence_lists
-from hodgeformer.threads import for_row_ranges
 
 Int32Array = NDArray[np.int32]
 

@@ -10,8 +10,10 @@ from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from hodgeformer.containers import KINDS, ElementKind, PerElement, SparsityPattern
-from hodgeformer.errors import BatchError, MeshError
+from hodgeformer.base.containers import KINDS, ElementKind, PerElement, SparsityPattern
+from hodgeformer.base.errors import BatchError, MeshError
+from hodgeformer.base.settings import Settings
+from hodgeformer.base.threads import thread_count
 from hodgeformer.mesh.features import GROUPS, PAPER_GROUPS, FeatureGroup, feature_widths, input_features
 from hodgeformer.mesh.geometry import face_centers, to_disk_area, to_unit_sphere
 from hodgeformer.mesh.io import MeshLike, as_mesh
@@ -21,8 +23,6 @@ from hodgeformer.mesh.patterns import pattern_sizes, sparsity_pattern
 from hodgeformer.mesh.pose import PoseName, posed
 from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
 from hodgeformer.mesh.winding import outward
-from hodgeformer.settings import Settings
-from hodgeformer.threads import thread_count
 
 Count = Annotated[int, Field(ge=1)]
 Counts = dict[ElementKind, Count]

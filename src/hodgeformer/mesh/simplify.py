@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hodgeformer.containers import ELEMENT_NAMES, ElementKind
-from hodgeformer.errors import MeshError
+from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
+from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.carry import Places, locate, majority
 from hodgeformer.mesh.collapse import Surface
 from hodgeformer.mesh.elements import proper_complex

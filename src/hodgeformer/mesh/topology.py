@@ -13,8 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hodgeformer.containers import PerElement
-from hodgeformer.errors import MeshError
+from hodgeformer.base.containers import PerElement
+from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 if TYPE_CHECKING:

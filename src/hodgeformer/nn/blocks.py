@@ -8,15 +8,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from hodgeformer.containers import ElementKind, PerElement
-from hodgeformer.mesh.elimination import N_TIMES, TIMES
+from hodgeformer.base.containers import ElementKind, PerElement
+from hodgeformer.kernels.elimination import N_TIMES, TIMES
+from hodgeformer.kernels.linear import FeedForward, by_chunks, linear, product
+from hodgeformer.kernels.linear_attention import linear_attention
+from hodgeformer.kernels.rows import normalized
+from hodgeformer.kernels.spreading import spread, with_products
+from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.laplacians import LAPLACIANS
-from hodgeformer.ops.linear import FeedForward, by_chunks, linear, product
-from hodgeformer.ops.linear_attention import linear_attention
-from hodgeformer.ops.rows import normalized
-from hodgeformer.ops.spreading import spread, with_products
-from hodgeformer.packed.topology import PackedComplex
 
 
 class HodgeAttention(nn.Module):

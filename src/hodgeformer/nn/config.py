@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from hodgeformer.containers import KIND_OF, KINDS, Backend, Element, ElementKind, PerElement, Task
-from hodgeformer.mesh.elimination import N_TIMES
+from hodgeformer.base.containers import KIND_OF, KINDS, Backend, Element, ElementKind, PerElement, Task
+from hodgeformer.base.settings import Settings
+from hodgeformer.kernels.elimination import N_TIMES
 from hodgeformer.mesh.features import PAPER_GROUPS, feature_widths
 from hodgeformer.mesh.prepare import PrepareConfig
-from hodgeformer.settings import Settings
 
 Stars = Literal["learned", "barycentric", "galerkin"]
 _MOST_BLOCKS = 256
@@ -221,7 +221,7 @@ def _working(config: ModelConfig, n: PerElement[int], nnz: PerElement[int]) -> i
 
 
 def _weights(config: ModelConfig, n: PerElement[int], nnz: PerElement[int], kind: ElementKind) -> int:
-    from hodgeformer.ops.star_attention import weights_are_kept  # training alone asks, which has torch
+    from hodgeformer.kernels.star_attention import weights_are_kept  # training alone asks, which has torch
 
     kept = weights_are_kept(nnz=nnz[kind], n=n[kind], d_head=config.d_head)
     return nnz[kind] * config.n_heads if kept else 0

@@ -9,12 +9,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hodgeformer.containers import ElementKind, PerElement
+from hodgeformer.base.containers import ElementKind, PerElement
+from hodgeformer.kernels.linear import linear
+from hodgeformer.kernels.linear_attention import segment_mean
+from hodgeformer.kernels.rows import dropout
+from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.ops.linear import linear
-from hodgeformer.ops.linear_attention import segment_mean
-from hodgeformer.ops.rows import dropout
-from hodgeformer.packed.topology import PackedComplex
 
 
 class _Head(nn.Module):

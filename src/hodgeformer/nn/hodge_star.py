@@ -5,12 +5,12 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from hodgeformer.kernels.linear import linear, product
+from hodgeformer.kernels.rows import drawn_seed, normalized_parts
+from hodgeformer.kernels.star_attention import star_attention
+from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import STAR_KIND, ModelConfig, StarName
-from hodgeformer.ops.linear import linear, product
-from hodgeformer.ops.rows import drawn_seed, normalized_parts
-from hodgeformer.ops.star_attention import star_attention
-from hodgeformer.packed.metric import Metric, inverse
-from hodgeformer.packed.topology import PackedComplex
+from hodgeformer.nn.metric import Metric, inverse
 
 
 class HodgeStar(nn.Module):

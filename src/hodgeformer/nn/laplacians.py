@@ -5,11 +5,11 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from hodgeformer.containers import ElementKind, PerElement
+from hodgeformer.base.containers import ElementKind, PerElement
+from hodgeformer.kernels.linear import linear
+from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import OPERATOR_STARS, ModelConfig
 from hodgeformer.nn.hodge_star import FixedStar, HodgeStar, star_for
-from hodgeformer.ops.linear import linear
-from hodgeformer.packed.topology import PackedComplex
 
 Star = HodgeStar | FixedStar
 

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from pathlib import Path
 from typing import cast
 
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-import hodgeformer
-from hodgeformer.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement
-from hodgeformer.errors import BatchError
-from hodgeformer.mesh.prepare import PrepareConfig
+from hodgeformer.base.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement
+from hodgeformer.base.errors import BatchError
+from hodgeformer.kernels.linear import FeedForward
+from hodgeformer.kernels.rows import normalized
 from hodgeformer.nn.blocks import BLOCKS
+from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.heads import head_for
-from hodgeformer.ops.linear import FeedForward
-from hodgeformer.ops.rows import normalized
-from hodgeformer.packed.pack import Batch
-from hodgeformer.packed.topology import PackedComplex
+from hodgeformer.nn.pack import Batch
 
 
 class PlainEmbedding(nn.Module):
@@ -92,18 +87,6 @@ class HodgeFormer(nn.Module):
         self._check(batch)
         x = self.embedding(batch.x_in, batch.topology)
         return cast("PerElement[Tensor | None]", self.encoder(x, batch.topology))
-
-    @classmethod
-    def from_pretrained(cls, model: str | os.PathLike[str]) -> HodgeFormer:
-        """The network of a bundled name, a run folder, a saved folder, a checkpoint or a hub id, ready to predict."""
-        # Through the front door: a network knows nothing of files, but people look for this here.
-        return hodgeformer.Predictor.from_pretrained(model).model
-
-    def save_pretrained(
-        self, folder: str | os.PathLike[str], *, prepare: PrepareConfig | None = None, classes: Sequence[str] = ()
-    ) -> Path:
-        """Write the network into a folder that is a model for every verb; `prepare` is how its meshes are prepared."""
-        return hodgeformer.Predictor.from_model(self, prepare=prepare, classes=classes).save_pretrained(folder)
 
     def numbers_of(self, batch: Batch) -> int:
         """How many numbers the widest layer reads and writes of a batch: what it pays to share among threads."""

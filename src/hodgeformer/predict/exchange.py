@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.errors import ConfigError
+from hodgeformer.base.errors import ConfigError
 from hodgeformer.mesh.elements import proper_complex
 from hodgeformer.mesh.mesh import Mesh
 

@@ -10,14 +10,14 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from hodgeformer.containers import Element, PerElement
+from hodgeformer.base.containers import Element, PerElement
+from hodgeformer.kernels.linear_attention import segment_mean
+from hodgeformer.kernels.rows import few_threads
 from hodgeformer.mesh.prepare import PreparedMesh
+from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.ops.linear_attention import segment_mean
-from hodgeformer.ops.rows import few_threads
-from hodgeformer.packed.pack import Batch, pack
-from hodgeformer.packed.topology import PackedComplex
+from hodgeformer.nn.pack import Batch, pack
 from hodgeformer.predict.inference import Output, Seen
 
 

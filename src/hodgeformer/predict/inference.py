@@ -14,10 +14,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.containers import KINDS, ElementKind, PerElement
-from hodgeformer.errors import MeshError
-from hodgeformer.memory import GIGABYTE, free_memory, held_memory
-from hodgeformer.mesh.elimination import EXACT
+from hodgeformer.base.containers import KINDS, ElementKind, PerElement
+from hodgeformer.base.errors import MeshError
+from hodgeformer.base.memory import GIGABYTE, free_memory, held_memory
+from hodgeformer.kernels.elimination import EXACT
 from hodgeformer.mesh.features import feature_widths
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.patches import patches

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from hodgeformer.errors import ConfigError
-from hodgeformer.files import stamp, write_atomically
+from hodgeformer.base.errors import ConfigError
+from hodgeformer.base.files import stamp, write_atomically
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.predict.pretrained import locate_models
 

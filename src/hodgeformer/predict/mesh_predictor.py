@@ -13,22 +13,22 @@ from typing import Any, TypedDict, TypeGuard, Unpack, cast
 import numpy as np
 from pydantic import Field, field_validator
 
-from hodgeformer.containers import PartElement
-from hodgeformer.errors import ConfigError
-from hodgeformer.familiarity import impression
-from hodgeformer.files import place
-from hodgeformer.memory import return_freed_memory
+from hodgeformer.base.containers import PartElement
+from hodgeformer.base.errors import ConfigError
+from hodgeformer.base.files import place
+from hodgeformer.base.memory import return_freed_memory
+from hodgeformer.base.palette import class_colors
+from hodgeformer.base.settings import Settings
+from hodgeformer.base.threads import thread_count
 from hodgeformer.mesh.elements import smoothed
 from hodgeformer.mesh.io import MeshLike, as_mesh, load_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import UpName, random_turns
 from hodgeformer.mesh.prepare import Faces
-from hodgeformer.palette import class_colors
+from hodgeformer.predict.familiarity import impression
 from hodgeformer.predict.inference import Answered, Network, Room, Seen, answers, see
+from hodgeformer.predict.model_info import Trained
 from hodgeformer.predict.result import Result
-from hodgeformer.settings import Settings
-from hodgeformer.threads import thread_count
-from hodgeformer.trained import Trained
 
 _MOST_AHEAD = 256
 _DEFAULT_SMOOTH = 0.8

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Union, cast
 
 import numpy as np
 
-from hodgeformer.containers import Element
-from hodgeformer.errors import CheckpointError, ConfigError
-from hodgeformer.files import write_atomically
+from hodgeformer.base.containers import Element
+from hodgeformer.base.errors import CheckpointError, ConfigError
+from hodgeformer.base.files import write_atomically
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
@@ -23,8 +23,8 @@ from hodgeformer.predict.pretrained import PRETRAINED, fetch_pretrained, locate_
 from hodgeformer.predict.result import Result
 
 if TYPE_CHECKING:  # exported models are predicted with without torch
-    from hodgeformer.checkpoint import Checkpoint
     from hodgeformer.nn.model import HodgeFormer
+    from hodgeformer.predict.checkpoint import Checkpoint
 
 
 __all__ = [
@@ -85,7 +85,7 @@ class Predictor(MeshPredictor):
         name: str = "model",
     ) -> Predictor:
         """A model that was trained in a loop of one's own, on meshes prepared like this."""
-        from hodgeformer.checkpoint import Checkpoint
+        from hodgeformer.predict.checkpoint import Checkpoint
 
         n = 0 if model.config.task == "regression" else model.config.n_classes
         return cls(
@@ -100,7 +100,7 @@ class Predictor(MeshPredictor):
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
         """Write the model and a card that says what it is into a folder, as a model hub wants it."""
-        from hodgeformer.checkpoint import save_checkpoint
+        from hodgeformer.predict.checkpoint import save_checkpoint
 
         folder = Path(folder)
         try:
@@ -180,7 +180,7 @@ def _together(results: tuple[Result, ...]) -> Result:
 
 def load_checkpoints(model: Models) -> list[Checkpoint]:
     """The checkpoints of one or several models that answer the same question."""
-    from hodgeformer.checkpoint import Checkpoint, load_checkpoint
+    from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint
 
     found: list[Checkpoint] = []
     for one in model if isinstance(model, list | tuple) else [model]:

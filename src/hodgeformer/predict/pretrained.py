@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hodgeformer.errors import CheckpointError, ConfigError
-from hodgeformer.files import refuse_network
+from hodgeformer.base.errors import CheckpointError, ConfigError
+from hodgeformer.base.files import refuse_network
 
 if TYPE_CHECKING:  # the list of models needs no torch
-    from hodgeformer.checkpoint import Checkpoint
+    from hodgeformer.predict.checkpoint import Checkpoint
 
 SUFFIX = ".safetensors"
 PRETRAINED = f"model{SUFFIX}"

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.containers import KIND_OF, Element, PartElement, Task
-from hodgeformer.errors import ConfigError, DataError
-from hodgeformer.files import place, write_atomically
+from hodgeformer.base.containers import KIND_OF, Element, PartElement, Task
+from hodgeformer.base.errors import ConfigError, DataError
+from hodgeformer.base.files import place, write_atomically
+from hodgeformer.base.palette import RGB
 from hodgeformer.mesh.elements import carry, element_areas, majority
 from hodgeformer.mesh.io import WRITTEN, save_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import UP_AXES, UpName, part_centers, up_from_parts, up_from_shape
-from hodgeformer.palette import RGB
 
 if TYPE_CHECKING:  # drawing is loaded when there is something to draw
     import torch_geometric

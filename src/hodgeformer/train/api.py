@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-from hodgeformer.checkpoint import Checkpoint
+from hodgeformer.base.errors import CheckpointError, ConfigError
+from hodgeformer.base.settings import Settings, Table
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.memory import Pairs
 from hodgeformer.data.open import DataConfig, open_dataset
-from hodgeformer.errors import CheckpointError, ConfigError
 from hodgeformer.mesh.prepare import Faces
+from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.predictor import ModelLike, load_checkpoints
-from hodgeformer.settings import Settings, Table
 from hodgeformer.train.config import FROM_DATA, TABLES, Source, with_overrides
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.fit import fit

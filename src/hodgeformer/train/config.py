@@ -12,13 +12,13 @@ import tomli_w
 import torch
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from hodgeformer.base.errors import ConfigError
+from hodgeformer.base.settings import NONE, Settings, Table, read_toml
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.open import DataConfig, DataName
-from hodgeformer.errors import ConfigError
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.settings import NONE, Settings, Table, read_toml
 from hodgeformer.train.listener import Track
 
 Source = Path | str | Mapping[str, Table]

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 
-from hodgeformer.errors import ConfigError, HodgeFormerError
+from hodgeformer.base.errors import ConfigError, HodgeFormerError
 from hodgeformer.nn.heads import MeshHead
 from hodgeformer.nn.model import HodgeFormer
 

@@ -12,19 +12,19 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from hodgeformer.checkpoint import Checkpoint
+from hodgeformer.base.errors import DataError, HodgeFormerError
 from hodgeformer.data.census import shape_hash
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.memory import Pairs
 from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.draw.colormap import Bytes, label_colors
-from hodgeformer.errors import DataError, HodgeFormerError
-from hodgeformer.familiarity import Familiarity, impression
 from hodgeformer.mesh.elements import convert_labels, element_areas
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import part_centers, random_turns, up_from_shape, usual_heights
 from hodgeformer.mesh.prepare import Faces, PrepareConfig, to_size
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.predict.checkpoint import Checkpoint
+from hodgeformer.predict.familiarity import Familiarity, impression
 from hodgeformer.predict.forward import Forward
 from hodgeformer.predict.inference import Room, Seen, answers, see, tempered
 from hodgeformer.predict.predictor import Models, load_checkpoints

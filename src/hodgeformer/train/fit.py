@@ -16,11 +16,11 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from hodgeformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from hodgeformer.base.memory import keep_freed_memory
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import write_folder
-from hodgeformer.memory import keep_freed_memory
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.train.config import Overrides, Source
 from hodgeformer.train.distributed import Processes, restarted
 from hodgeformer.train.evaluate import calibrated

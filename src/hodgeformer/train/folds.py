@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from hodgeformer.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from hodgeformer.base.errors import ConfigError
+from hodgeformer.base.settings import Table, read_toml
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.open import open_dataset
-from hodgeformer.errors import ConfigError
+from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.predict.pretrained import FOLD
-from hodgeformer.settings import Table, read_toml
 from hodgeformer.train.config import Overrides, RunConfig, Source, said_tables
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.fit import fit, kept

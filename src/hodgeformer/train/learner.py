@@ -18,13 +18,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import Optimizer
 
-from hodgeformer.errors import ConfigError
+from hodgeformer.base.errors import ConfigError
+from hodgeformer.kernels.rows import few_threads
 from hodgeformer.mesh.elements import UNLABELLED
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.heads import MeshHead
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.ops.rows import few_threads
-from hodgeformer.packed.pack import Batch
+from hodgeformer.nn.pack import Batch
 from hodgeformer.train.config import TrainConfig
 from hodgeformer.train.distributed import Processes, share_statistics
 

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hodgeformer.errors import ConfigError
-from hodgeformer.files import refuse_network
+from hodgeformer.base.errors import ConfigError
+from hodgeformer.base.files import refuse_network
 from hodgeformer.train.metrics import Scores
 
 if TYPE_CHECKING:

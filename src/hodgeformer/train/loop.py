@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.packed.pack import Batch
+from hodgeformer.nn.pack import Batch
 from hodgeformer.train.learner import DivergedError, Learner, recentered
 from hodgeformer.train.listener import Listener, Row, Standing
 from hodgeformer.train.metrics import Scores

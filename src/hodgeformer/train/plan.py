@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from hodgeformer.checkpoint import Checkpoint
+from hodgeformer.base.settings import Table
+from hodgeformer.base.threads import thread_count
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.census import Census
+from hodgeformer.kernels.rows import threads_for
 from hodgeformer.mesh.features import GROUPS
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
-from hodgeformer.ops.rows import threads_for
-from hodgeformer.settings import Table
-from hodgeformer.threads import thread_count
+from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.train.config import FROM_DATA, RunConfig, TrainConfig
 
 _SMALL_FACES = 3000  # meshes up to this size are worked on as they are

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from hodgeformer.base.files import write_atomically
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.draw.page import embedded_page, labeled_scene
 from hodgeformer.draw.render import render
-from hodgeformer.files import write_atomically
 from hodgeformer.train.evaluate import Answer
 from hodgeformer.train.listener import Outcome, Row
 from hodgeformer.train.metrics import Scores

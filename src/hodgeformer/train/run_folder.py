@@ -21,10 +21,10 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
-from hodgeformer.checkpoint import versions
-from hodgeformer.errors import CheckpointError, ConfigError
-from hodgeformer.files import write_atomically
-from hodgeformer.threads import thread_count
+from hodgeformer.base.errors import CheckpointError, ConfigError
+from hodgeformer.base.files import write_atomically
+from hodgeformer.base.threads import thread_count
+from hodgeformer.predict.checkpoint import versions
 from hodgeformer.train.listener import Row
 
 

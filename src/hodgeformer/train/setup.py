@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hodgeformer.checkpoint import Checkpoint, save_checkpoint
-from hodgeformer.containers import KINDS
+from hodgeformer.base.containers import KINDS
+from hodgeformer.base.errors import ConfigError, DataError
+from hodgeformer.base.memory import GIGABYTE, free_memory
 from hodgeformer.data.census import Census, take_census
 from hodgeformer.data.dataset import CountedMesh, DataSet
 from hodgeformer.data.loader import Loader
 from hodgeformer.data.open import open_dataset
-from hodgeformer.errors import ConfigError, DataError
-from hodgeformer.familiarity import DataStatistics
-from hodgeformer.memory import GIGABYTE, free_memory
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.predict.checkpoint import Checkpoint, save_checkpoint
+from hodgeformer.predict.familiarity import DataStatistics
 from hodgeformer.train.config import Overrides, RunConfig, Source, read_config
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.evaluate import HASH_DIGITS, Evaluator

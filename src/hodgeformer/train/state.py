@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from hodgeformer.checkpoint import read_tensors, write_tensors
-from hodgeformer.errors import CheckpointError
+from hodgeformer.base.errors import CheckpointError
+from hodgeformer.predict.checkpoint import read_tensors, write_tensors
 from hodgeformer.train.distributed import Processes
 from hodgeformer.train.learner import Learned, Learner
 

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass, replace
 from itertools import chain, count, islice
 
-from hodgeformer.containers import PerElement
-from hodgeformer.memory import held_memory, peak_memory
+from hodgeformer.base.containers import PerElement
+from hodgeformer.base.memory import held_memory, peak_memory
 from hodgeformer.nn.config import activation_memory
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.train.learner import Learner

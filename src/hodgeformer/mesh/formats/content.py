@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.errors import MeshError, MeshFormatError
+from hodgeformer.base.errors import MeshError, MeshFormatError
 from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.geometry import is_used
 from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.errors import MeshFormatError
+from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.formats.content import Attributes, Colors
 from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.mesh import IntArray, Mesh

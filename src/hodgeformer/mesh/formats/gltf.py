@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.errors import MeshFormatError
+from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.formats import glb
 from hodgeformer.mesh.formats.content import Attributes, Content, to_colors
 from hodgeformer.mesh.formats.source import Source

@@ -8,7 +8,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.errors import MeshFormatError
+from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.formats.content import Attributes, Colors, Content, to_colors
 from hodgeformer.mesh.formats.lines import TextLines
 from hodgeformer.mesh.formats.source import Source

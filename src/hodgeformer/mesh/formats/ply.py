@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.errors import MeshFormatError
+from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.formats.content import Attributes, Content, to_colors
 from hodgeformer.mesh.formats.lines import LARGEST_WHOLE
 from hodgeformer.mesh.formats.ply_tables import Columns, Element, List, Property, read_ascii, read_binary

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hodgeformer.errors import MeshFormatError
+from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.formats.content import LineOf
 from hodgeformer.mesh.formats.lines import LARGEST_WHOLE, TextLines
 from hodgeformer.mesh.formats.source import Source

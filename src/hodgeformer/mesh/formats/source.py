@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hodgeformer.errors import MeshFormatError
+from hodgeformer.base.errors import MeshFormatError
 
 _TIMES, _FREE = 12, 96 << 20
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hodgeformer.errors import MeshFormatError
+from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.formats.content import Content, LineOf
 from hodgeformer.mesh.formats.lines import TextLines
 from hodgeformer.mesh.formats.source import Source

@@ -1,0 +1,1 @@
+"""What everything stands on: errors, containers, settings, files, memory, threads, colors."""

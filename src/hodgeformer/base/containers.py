@@ -1,0 +1,181 @@
+"""The two containers that every stage of the data shares, and the names of tasks and elements.
+
+Neither container imports torch: both hold NumPy arrays on the mesh side and tensors on the model side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+
+from hodgeformer.base.errors import BatchError
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+Task = Literal["classification", "segmentation", "regression"]
+PartElement = Literal["vertex", "edge", "face"]
+Element = Literal["mesh", PartElement]
+"""What a label or a value belongs to: the whole mesh, or one of its parts."""
+
+ElementKind = Literal["v", "e", "f"]
+KINDS: tuple[ElementKind, ...] = ("v", "e", "f")
+KIND_OF: dict[Element, ElementKind] = {"vertex": "v", "edge": "e", "face": "f"}
+ELEMENT_NAMES: dict[ElementKind, str] = {kind: name for name, kind in KIND_OF.items()}
+Backend = Literal["auto", "reference", "numba", "triton"]
+"""What computes star attention."""
+
+
+@dataclass(frozen=True, slots=True)
+class PerElement(Generic[T]):
+    """One value each for vertices, edges and faces: the paper's (x_v, x_e, x_f)."""
+
+    v: T
+    e: T
+    f: T
+
+    def __getitem__(self, kind: ElementKind) -> T:
+        if kind not in KINDS:
+            raise KeyError(f"element kind is one of 'v', 'e', 'f', got {kind!r}")
+        value: T = getattr(self, kind)
+        return value
+
+    def __iter__(self) -> Iterator[T]:
+        return iter((self.v, self.e, self.f))
+
+    def items(self) -> Iterator[tuple[ElementKind, T]]:
+        return zip(KINDS, self, strict=True)
+
+    def map(self, fn: Callable[[T], U]) -> PerElement[U]:
+        return PerElement(fn(self.v), fn(self.e), fn(self.f))
+
+    @classmethod
+    def build(cls, fn: Callable[[ElementKind], T]) -> PerElement[T]:
+        """PerElement(fn("v"), fn("e"), fn("f"))."""
+        return cls(fn("v"), fn("e"), fn("f"))
+
+    def replace(self, **changes: T) -> PerElement[T]:
+        return PerElement(changes.get("v", self.v), changes.get("e", self.e), changes.get("f", self.f))
+
+
+@dataclass(frozen=True)
+class Transposed(Generic[T]):
+    """The same nonzeros column by column.
+
+    Column j holds the rows `rows[offsets[j]:offsets[j + 1]]`, ascending; `entries` says where each of them
+    stands in the row-wise `SparsityPattern.indices`.
+    """
+
+    offsets: T
+    rows: T
+    entries: T
+
+
+@dataclass(frozen=True)
+class SparsityPattern(Generic[T]):
+    """The sparsity patterns S_i of one element kind, as ragged rows (CSR).
+
+    Row i attends to `indices[offsets[i]:offsets[i + 1]]`. There is no padding and no mask. `offsets` is int64,
+    `indices` int32. Arrays are NumPy on the mesh side and torch tensors on the model side.
+    """
+
+    offsets: T
+    indices: T
+
+    @classmethod
+    def from_csr(cls, offsets: T, indices: T) -> SparsityPattern[T]:
+        """Checked at the door, so that a kernel never reads outside its arrays."""
+        off, ind = _as_numpy(offsets, "offsets"), _as_numpy(indices, "indices")
+        if off.ndim != 1 or ind.ndim != 1 or off.size < 1:
+            raise BatchError(f"offsets and indices must be 1-D, got shapes {off.shape} and {ind.shape}")
+        n = off.size - 1
+        if off[0] != 0 or off[-1] != ind.size:
+            raise BatchError(
+                f"offsets must start at 0 and end at the number of indices ({ind.size}), "
+                f"got {int(off[0])} and {int(off[-1])}"
+            )
+        lengths = np.diff(off)
+        if n and lengths.min() < 1:
+            row = int(lengths.argmin())
+            raise BatchError(f"row {row} of the pattern is empty; every row needs at least one index")
+        if ind.size and (ind.min() < 0 or ind.max() >= n):
+            at = int(np.flatnonzero((ind < 0) | (ind >= n))[0])
+            raise BatchError(f"index {int(ind[at])} at position {at} is outside the pattern's {n} elements")
+        return cls(_cast(offsets, "int64"), _cast(indices, "int32"))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1  # type: ignore[arg-type]
+
+    @property
+    def nnz(self) -> int:
+        return len(self.indices)  # type: ignore[arg-type]
+
+    @cached_property
+    def transposed(self) -> Transposed[T]:
+        """The column-wise view that the backward pass walks; computed once, on first use."""
+        offsets, indices = _as_numpy(self.offsets, "offsets"), _as_numpy(self.indices, "indices")
+        columns = _transpose(offsets, indices)
+        if isinstance(self.offsets, np.ndarray):
+            return Transposed(*columns)  # type: ignore[arg-type]
+        import torch
+
+        device = self.offsets.device  # type: ignore[attr-defined]
+        return Transposed(*(torch.from_numpy(a).to(device) for a in columns))  # type: ignore[arg-type]
+
+    def map(self, fn: Callable[[T], Any]) -> SparsityPattern[Any]:
+        """Apply fn to every array (the transposed ones too, if they exist), e.g. to move to a device."""
+        moved: SparsityPattern[Any] = SparsityPattern(fn(self.offsets), fn(self.indices))
+        if "transposed" in self.__dict__:
+            t = self.transposed
+            moved.__dict__["transposed"] = Transposed(fn(t.offsets), fn(t.rows), fn(t.entries))
+        return moved
+
+
+def _transpose(offsets: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    ends = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=offsets.size - 1))])
+    rows, entries = np.empty(indices.size, dtype=np.int32), np.empty(indices.size, dtype=np.int64)
+    _compiled_columns()(offsets, indices, ends[:-1].copy(), rows, entries)
+    return ends, rows, entries
+
+
+@lru_cache
+def _compiled_columns() -> Callable[..., None]:
+    """Compiled when it is first needed, or read from numba's cache on disk: importing numba takes long."""
+    from numba import njit
+
+    compiled: Callable[..., None] = njit(cache=True, nogil=True)(_fill_columns)
+    return compiled
+
+
+def _fill_columns(
+    offsets: np.ndarray, indices: np.ndarray, free: np.ndarray, rows: np.ndarray, entries: np.ndarray
+) -> None:
+    for i in range(len(offsets) - 1):
+        for t in range(offsets[i], offsets[i + 1]):
+            j = indices[t]
+            rows[free[j]], entries[free[j]] = i, t
+            free[j] += 1
+
+
+def _as_numpy(array: Any, name: str) -> np.ndarray:
+    if isinstance(array, np.ndarray):
+        out = array
+    elif hasattr(array, "detach"):
+        out = array.detach().cpu().numpy()
+    else:
+        out = np.asarray(array)
+    if not np.issubdtype(out.dtype, np.integer):
+        raise BatchError(f"{name} of a sparsity pattern must be integers, got {out.dtype}")
+    return out
+
+
+def _cast(array: Any, dtype: str) -> Any:
+    if hasattr(array, "detach"):
+        import torch
+
+        return array.to(getattr(torch, dtype)).contiguous()
+    return np.ascontiguousarray(array, dtype=dtype)

@@ -1,0 +1,98 @@
+"""Base class of all configurations: frozen, typed, helpful about mistakes, and read from TOML."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from hodgeformer.base.errors import ConfigError
+
+Table = dict[str, Any]
+NONE = "none"
+"""TOML has no null: this word stands for it where a setting may be empty."""
+
+_LONGEST = 200  # letters of a name or value that an error shows
+_MOST = 2  # mistakes that an error tells
+
+
+class Settings(BaseModel):
+    """A frozen, validated group of settings. An unknown key is a `ConfigError` with a suggestion."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_nulls(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        optional = {name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)}
+        return {key: None if value == NONE and key in optional else value for key, value in values.items()}
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError(_explain(type(self), error)) from None
+
+    @classmethod
+    def parse(cls, values: Any) -> Self:
+        """Like the constructor, from a plain dictionary (a TOML table, checkpoint metadata)."""
+        if isinstance(values, cls):
+            return values
+        if not isinstance(values, dict):
+            raise ConfigError(f"{cls.__name__} is read from a table, got {type(values).__name__}")
+        return cls(**values)
+
+    def replace(self, **changes: Any) -> Self:
+        """A validated copy with some values changed."""
+        return type(self)(**{**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
+
+    def filled(self, **values: Any) -> Self:
+        """A validated copy in which what was not said has these values."""
+        return type(self)(**{**values, **{name: getattr(self, name) for name in self.model_fields_set}})
+
+
+def read_toml(path: Path) -> Table:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such configuration file") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: not a TOML file (its values are nested too deeply)") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a TOML file ({error})") from None
+
+
+def _explain(cls: type[BaseModel], error: ValidationError) -> str:
+    mistakes = [_explain_one(cls, dict(item)) for item in error.errors()]
+    left = f"; and {len(mistakes) - _MOST} more" if len(mistakes) > _MOST else ""
+    return "; ".join(mistakes[:_MOST]) + left
+
+
+def _explain_one(cls: type[BaseModel], item: dict[str, Any]) -> str:
+    path = _cut(".".join(str(part) for part in item["loc"]))
+    where = f"{cls.__name__}.{path}" if path else cls.__name__
+    if item["type"] == "extra_forbidden":
+        known = list(_fields_at(cls, item["loc"][:-1]))
+        close = difflib.get_close_matches(str(item["loc"][-1]), known, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(known)}"
+        return f"unknown setting {where}; {hint}"
+    message = item["msg"].removeprefix("Value error, ")
+    return f"{where}: {message} (got {_cut(repr(item['input']))})" if path else f"{where}: {message}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _fields_at(cls: type[BaseModel], loc: tuple[Any, ...]) -> dict[str, Any]:
+    for part in loc:
+        field = cls.model_fields.get(str(part))
+        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            return {}
+        cls = field.annotation
+    return dict(cls.model_fields)

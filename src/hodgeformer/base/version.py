@@ -1,0 +1,3 @@
+"""The version, which is written here and nowhere else."""
+
+__version__ = "0.2.0"

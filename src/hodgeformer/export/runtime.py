@@ -1,0 +1,250 @@
+"""Exported models without torch: `OnnxPredictor` runs them with onnxruntime and NumPy, and answers as `Predictor` does.
+
+An exported graph takes one prepared mesh as plain arrays, `INPUTS`, of any size. What is searched, sorted or eliminated
+is done here, before it: patterns, the rows of transposed incidences, and the steps of spreading.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hodgeformer.base.containers import KINDS
+from hodgeformer.base.errors import CheckpointError, ConfigError, MeshError
+from hodgeformer.base.threads import thread_count
+from hodgeformer.base.version import __version__
+from hodgeformer.kernels.elimination import TIMES, Elimination, Laplacian
+from hodgeformer.kernels.sweeps import sweeps
+from hodgeformer.mesh.prepare import PreparedMesh
+from hodgeformer.nn.config import ModelConfig
+from hodgeformer.predict.inference import Output, Seen
+from hodgeformer.predict.mesh_predictor import MeshPredictor
+from hodgeformer.predict.model_info import Trained
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+Array = NDArray[Any]
+
+FORMAT = 1
+KEY = "hodgeformer"
+"""The entry of a file's metadata that holds the settings of the model."""
+_CHUNK = 2**19  # numbers that are gathered at once
+_MOST_ENTRIES = 2**28  # of a table whose rows are as long as its longest
+
+_TABLES: dict[str, dict[str, str]] = {
+    "vertex": {"edges": "int32", "edge_signs": "float32", "faces": "int32", "face_signs": "float32"},
+    "edge": {"faces": "int32", "face_signs": "float32"},
+}
+SWEEP = ("rows", "row_offsets", "indices", "values", "entry_offsets")
+INPUTS: dict[str, tuple[str, tuple[str | int, ...]]] = {
+    "x_v": ("float32", ("n_v", "c_v")),
+    "x_e": ("float32", ("n_e", "c_e")),
+    "x_f": ("float32", ("n_f", "c_f")),
+    "edges": ("int32", ("n_e", 2)),
+    "faces": ("int32", ("n_f", 3)),
+    "face_edges": ("int32", ("n_f", 3)),
+    "face_signs": ("float32", ("n_f", 3)),
+    **{
+        f"{name}_of_{of}": (kind, (f"chunks_{of}_{name[0]}", f"rows_{of}_{name[0]}", f"{name[:4]}s_of_{of}"))
+        for of, names in _TABLES.items()
+        for name, kind in names.items()
+    },
+    "masses": ("float32", ("n_v",)),
+    "edge_weights": ("float32", ("n_e",)),
+    "pivots": ("float32", (len(TIMES), "n_v")),
+    **{f"pattern_{k}": ("int32", (f"chunks_{k}", f"rows_{k}", f"s_{k}")) for k in KINDS},
+    **{f"rows_of_pattern_{k}": ("int32", (f"chunks_{k}", f"rows_{k}")) for k in KINDS},
+    **{
+        f"{way}_{name}": ("float32" if name == "values" else "int32", (f"{way}_{name}",))
+        for way in ("down", "up")
+        for name in SWEEP
+    },
+    **{f"{way}_values": ("float32", (len(TIMES), f"{way}_indices")) for way in ("down", "up")},
+}
+"""What a graph may take: the type of each input and its shape, in which names are numbers that are free.
+
+`x_*` are the features in canonical order; `edges` (tail, head), `faces` and `face_edges` are numbers of elements, and
+`face_signs` tell how a face walks its edges. The tables `*_of_vertex` and `*_of_edge` are the transposed incidences, a
+row per element, cut into chunks of rows of which the last may have some too many; shorter rows are filled up with signs
+of zero. Patterns likewise, with numbers of -1, and with the numbers of the rows of their chunks. `masses` and
+`edge_weights` are those of the Laplacian, `pivots`, `down_*` and `up_*` its elimination (`kernels/sweeps.py`).
+"""
+
+
+class GraphInputs(Mapping[str, Array]):
+    """The `INPUTS` of one prepared mesh, each made when it is asked for.
+
+    `width` is that of the rows to be gathered, from which the size of chunks follows; without it there is one chunk.
+    """
+
+    def __init__(self, mesh: PreparedMesh, width: int = 0) -> None:
+        self._mesh, self._width, self._made = mesh, width, dict[str, Array]()
+
+    def __iter__(self) -> Any:
+        return iter(INPUTS)
+
+    def __len__(self) -> int:
+        return len(INPUTS)
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._made:
+            made = {name: value} if isinstance(value := self._make(name), np.ndarray) else value
+            self._made |= {key: np.ascontiguousarray(array, INPUTS[key][0]) for key, array in made.items()}
+        return self._made[name]
+
+    def _make(self, name: str) -> Array | dict[str, Array]:
+        """The array, or several that are made together."""
+        mesh, topology = self._mesh, self._mesh.topology
+        kind: Any = name[-1]
+        if name.startswith("x_"):
+            return mesh.x_in[kind]
+        if "pattern_" in name:
+            pattern = mesh.patterns[kind]
+            table = self._chunked(_table(pattern.indices, np.diff(pattern.offsets), fill=-1))
+            rows = np.minimum(np.arange(table.shape[0] * table.shape[1]), len(pattern) - 1)
+            return {f"pattern_{kind}": table, f"rows_of_pattern_{kind}": rows.reshape(table.shape[:2])}
+        if name.endswith("_of_vertex") and name.startswith("edge"):
+            signs = np.broadcast_to(np.array([-1, 1]), topology.edges.shape)
+            return self._transposed("edge", "vertex", topology.edges, signs, mesh.n.v)
+        if name.endswith("_of_vertex"):
+            return self._transposed("face", "vertex", topology.faces, np.ones_like(topology.faces), mesh.n.v)
+        if name.endswith("_of_edge"):
+            return self._transposed("face", "edge", topology.face_edges, topology.face_signs, mesh.n.e)
+        if name in ("masses", "edge_weights"):
+            return getattr(self._laplacian, name)  # type: ignore[no-any-return]
+        return self._elimination if name == "pivots" or name.startswith(("down_", "up_")) else getattr(topology, name)
+
+    @cached_property
+    def _laplacian(self) -> Laplacian:
+        topology = self._mesh.topology
+        positions = self._mesh.positions.astype(np.float32).astype(np.float64)  # as PyTorch's path rounds them
+        return Laplacian.from_surface(positions, topology.faces, topology.edges, topology.face_edges)
+
+    @property
+    def _elimination(self) -> dict[str, Array]:
+        elimination = Elimination.of(self._laplacian, TIMES)
+        pivots = np.empty_like(elimination.pivots)
+        pivots[elimination.order] = elimination.pivots
+        made = {"pivots": pivots.T}
+        for way, sweep in zip(("down", "up"), sweeps(elimination), strict=True):
+            made |= {f"{way}_{name}": getattr(sweep, name) for name in SWEEP} | {f"{way}_values": sweep.values.T}
+        return made
+
+    def _transposed(self, source: str, target: str, members: Array, signs: Array, n: int) -> dict[str, Array]:
+        """For each of n target elements the source elements that it is a member of, and its signs there."""
+        lengths = np.bincount(members.ravel(), minlength=n)
+        if n * int(lengths.max()) > _MOST_ENTRIES:
+            raise MeshError(
+                f"{self._mesh.name}: a {target} has {lengths.max():,} {source}s, which is too much for an exported "
+                "model at this resolution; work on fewer faces"
+            )
+        order = np.argsort(members.ravel(), kind="stable")
+        return {
+            f"{source}s_of_{target}": self._chunked(_table(order // members.shape[1], lengths, fill=0)),
+            f"{source}_signs_of_{target}": self._chunked(_table(signs.ravel()[order], lengths, fill=0)),
+        }
+
+    def _chunked(self, table: Array) -> Array:
+        """(n, s) cut into chunks of rows, so that what one of them gathers stays near the processor."""
+        n, s = table.shape
+        n_chunks = -(-n // max(1, _CHUNK // (s * self._width))) if self._width else 1
+        rows = -(-n // n_chunks)
+        return np.pad(table, ((0, n_chunks * rows - n), (0, 0))).reshape(n_chunks, rows, s)
+
+
+def _table(values: Array, lengths: Array, *, fill: int) -> Array:
+    """Ragged rows of these lengths, one after another, as rows of the longest length."""
+    table = np.full((len(lengths), int(lengths.max()), *values.shape[1:]), fill, dtype=values.dtype)
+    table[np.arange(table.shape[1]) < lengths[:, None]] = values
+    return table
+
+
+class OnnxNetwork:
+    """A `Network`, run by onnxruntime: one mesh at a time."""
+
+    def __init__(self, config: ModelConfig, session: InferenceSession) -> None:
+        self.config, self._session = config, session
+        self._names = tuple(given.name for given in session.get_inputs())
+
+    def outputs(self, views: Sequence[PreparedMesh], seen: Seen) -> list[tuple[Output, Output]]:
+        """Per view its rows, and the means of its features."""
+        return [self._output(view, seen) for view in views]
+
+    def _output(self, view: PreparedMesh, seen: Seen) -> tuple[Output, Output]:
+        inputs = GraphInputs(view, self.config.d_model)
+        passes = [self.run(inputs, x_v=view.x_in.v * signs.astype(np.float32)) for signs in seen.column_signs]
+        rows, features = (np.stack(parts) for parts in zip(*passes, strict=True))
+        if self.config.task != "regression":
+            rows = np.exp(rows - rows.max(axis=2, keepdims=True))
+            rows /= rows.sum(axis=2, keepdims=True)
+        return rows.mean(axis=0), features.mean(axis=0)
+
+    def run(self, inputs: Mapping[str, Array], **changes: Array) -> tuple[Output, Output]:
+        """Rows of logits, or of values, and the means of the features."""
+        feed = {name: changes[name] if name in changes else inputs[name] for name in self._names}
+        try:
+            rows, features = self._session.run(("rows", "features"), feed)
+        except Exception as error:  # onnxruntime has an exception of its own for each way to be broken
+            reason = str(error).splitlines()[0]
+            raise CheckpointError(f"onnxruntime cannot run this model ({reason:.200}); export it again") from None
+        return rows, features
+
+
+class OnnxPredictor(MeshPredictor):
+    """A model that `hodgeformer export` wrote, and everything around it; torch is never loaded."""
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str], *, threads: int | None = None) -> OnnxPredictor:
+        """A file that `hodgeformer export` wrote. `threads` is how many onnxruntime may use, by default all."""
+        if not Path(file).is_file():
+            raise CheckpointError(f"{file}: there is no such file")
+        session = onnx_session(file, threads=threads)
+        try:
+            metadata = session.get_modelmeta().custom_metadata_map
+        except UnicodeDecodeError as error:
+            raise CheckpointError(f"{file}: the texts beside the model are damaged ({error})") from None
+        trained = _settings(Path(file), metadata)
+        return cls(trained, OnnxNetwork(trained.model, session))
+
+
+def onnx_session(model: str | os.PathLike[str] | bytes, *, threads: int | None = None) -> InferenceSession:
+    """A file, or its content, ready to run on the CPU."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise ConfigError("exported models need onnxruntime: pip install 'hodgeformer[runtime]'") from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or thread_count()
+    options.log_severity_level = 4  # what is wrong is raised
+    given = model if isinstance(model, bytes) else os.fspath(model)
+    try:
+        # It would print that it tries the same once more.
+        return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+    except Exception as error:  # onnxruntime has an exception of its own for each way to be broken
+        reason = str(error).splitlines()[0]
+        raise CheckpointError(f"{given!s:.200}: not a model that onnxruntime can read ({reason})") from None
+
+
+def _settings(file: Path, metadata: Mapping[str, str]) -> Trained:
+    """The settings that an exported file holds."""
+    if KEY not in metadata:
+        raise CheckpointError(f"{file}: a model, but not one that `hodgeformer export` wrote")
+    try:
+        content = json.loads(metadata[KEY])
+        found = content.pop("format")
+        if found > FORMAT:
+            raise CheckpointError(
+                f"{file}: export format {found} is newer than this hodgeformer ({__version__}, format {FORMAT}); "
+                "update it"
+            )
+        return Trained.parse(content)
+    except (ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
+        raise CheckpointError(f"{file}: the settings in the exported model make no sense ({error})") from None

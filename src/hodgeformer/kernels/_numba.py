@@ -1,0 +1,234 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, no-any-return, untyped-decorator"
+"""Fused star attention on the CPU: rows in compiled loops, no gathered keys or values, no atomics.
+
+The softmax weights are kept for the backward pass when rows are short, otherwise computed again head by head, so
+that what a long row costs stays below what its pattern costs. Gradients of k and y are sums over the columns of the
+pattern in a fixed order: the result is the same to the bit for any number of threads. Weights and ds are stored
+(entry, head), so that a column finds all heads of an entry in one place; a dropped weight is negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from hodgeformer.kernels._numba_ir import GROUP, dot_rows, softmax_gradient, softmax_terms, sum_rows
+from hodgeformer.kernels.rows import run_compiled
+from hodgeformer.kernels.star_attention import HEAD_STEP, MIX_A, MIX_B, StarProblem, rows_in_order, weights_are_kept
+
+_compiled = njit(nogil=True, cache=True, error_model="numpy")
+
+
+def missing(x: Tensor) -> str | None:
+    """What keeps this backend from running on x, and what to do; None if nothing does."""
+    if x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
+        return None
+    return f"it runs float32 and float64 on the cpu, got {x.dtype} on {x.device}; use backend='auto', or move and cast"
+
+
+def forward(problem: StarProblem, *, needs_backward: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """out, and the weights (nnz, h) if they are to be kept."""
+    (n, h, d_head), y, nnz = problem.q.shape, problem.y, problem.pattern.nnz
+    keep = needs_backward and weights_are_kept(nnz=nnz, n=n, d_head=d_head)
+    weights = torch.empty(nnz if keep else 0, h, dtype=y.dtype)
+    out = torch.empty(y.shape, dtype=y.dtype)
+    _run_forward(problem.in_order(), out=out, weights=weights, first_head=0)
+    return out, (weights,) if keep else ()
+
+
+def backward(problem: StarProblem, grad: Tensor, saved: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows give ds and dq; columns sum ds into dk and the weights into dy."""
+    problem, grad = problem.in_order(), rows_in_order(grad)
+    dq, dk, dy = (torch.empty(x.shape, dtype=x.dtype) for x in (problem.q, problem.k, problem.y))
+    if saved:
+        _run_backward(problem, grad, weights=saved[0], gradients=(dq, dk, dy), first_head=0)
+        return dq, dk, dy
+    weights = torch.empty(problem.pattern.nnz, 1, dtype=dq.dtype)
+    for head in range(dq.shape[1]):
+        _run_forward(problem, out=None, weights=weights, first_head=head)
+        _run_backward(problem, grad, weights=weights, gradients=(dq, dk, dy), first_head=head)
+    return dq, dk, dy
+
+
+def _run_forward(problem: StarProblem, *, out: Tensor | None, weights: Tensor, first_head: int) -> None:
+    """Fill out and the weights of as many heads as these have columns; either may be left out."""
+    pattern, dropout = problem.pattern, problem.dropout
+    rows = _addresses_and_steps(problem.q, problem.k, problem.y, out)
+    numbers = (first_head, problem.scale, dropout.key, dropout.threshold, dropout.keep_scale)
+    kernel = _forward(*_shape(problem, weights))
+    _run(problem, kernel, pattern.offsets, pattern.indices, *rows, weights.flatten(), *numbers)
+
+
+def _run_backward(
+    problem: StarProblem, grad: Tensor, *, weights: Tensor, gradients: tuple[Tensor, Tensor, Tensor], first_head: int
+) -> None:
+    """Fill the gradients of the heads whose weights are given."""
+    (dq, dk, dy), pattern, columns = gradients, problem.pattern, problem.pattern.transposed
+    shape, flat = _shape(problem, weights), weights.flatten()
+    shared = (flat, torch.empty_like(flat), first_head, problem.scale, problem.dropout.keep_scale)
+    rows = _addresses_and_steps(grad, problem.k, problem.y, dq)
+    _run(problem, _by_row(*shape), pattern.offsets, pattern.indices, *rows, *shared)
+    rows = _addresses_and_steps(grad, problem.q, dk, dy)
+    _run(problem, _by_column(*shape), columns.offsets, columns.rows, columns.entries, *rows, *shared)
+
+
+def _shape(problem: StarProblem, weights: Tensor) -> tuple[int, int, int, int]:
+    return problem.q.shape[-1], problem.y.shape[-1], weights.shape[1], 8 * weights.element_size()
+
+
+def _run(problem: StarProblem, kernel: Callable[..., None], offsets: Tensor, *arguments: Tensor | float) -> None:
+    """The kernel over all rows of the pattern (or columns), with tensors as arrays."""
+    (_, h, d_head), d_y = problem.k.shape, problem.y.shape[2]
+    read = problem.pattern.nnz * h * (d_head + d_y)
+    run_compiled(kernel, len(offsets) - 1, offsets, *arguments, numbers=read / 3)  # from the cache, most of them
+
+
+def _addresses_and_steps(*tensors: Tensor | None) -> list[int]:
+    """Address and bytes from one row to the next, for each."""
+    pairs = [(0, 0) if x is None else (x.data_ptr(), x.stride(0) * x.element_size()) for x in tensors]
+    return [value for pair in pairs for value in pair]
+
+
+@lru_cache
+def _forward(d: int, d_y: int, n_heads: int, bits: int) -> Callable[..., None]:
+    """Compiled on first use for a head width, number of heads and precision, or read from numba's cache on disk."""
+    real, size = np.dtype(f"f{bits // 8}").type, bits // 8
+
+    @_compiled
+    def forward(
+        first, last, offsets, indices, q, q_step, k, k_step, y, y_step, out, out_step,
+        weights, first_head, scale, key, threshold, keep_scale,
+    ):  # fmt: skip
+        """out_i = sum(w_ij y_j) and, where there is room for them, the weights."""
+        room = _longest(first, last, offsets)
+        terms, near, factors = np.empty((n_heads, room), real), np.empty(room, np.uint32), np.empty(n_heads, real)
+        at_terms, at_near, at_factors = terms.ctypes.data, near.ctypes.data, factors.ctypes.data
+        for i in range(first, last):
+            begin, count, padded = _copy_padded(offsets, indices, i, near)
+            for head in range(n_heads):
+                column = (first_head + head) * d * size
+                dot_rows(q + i * q_step + column, scale, k + column, k_step, at_near, padded,
+                         at_terms + head * room * size, d, bits)  # fmt: skip
+            for head in range(n_heads):
+                softmax_terms(at_terms + head * room * size, count, padded, at_factors + head * size, bits)
+                if threshold > 0:
+                    _negate_dropped(terms[head], near, padded, key, i, first_head + head, threshold)
+            if len(weights) > 0:
+                mine = weights[begin * n_heads : (begin + count) * n_heads]
+                for t in range(count):
+                    for head in range(n_heads):
+                        mine[t * n_heads + head] = terms[head, t] * factors[head]
+            if out != 0:
+                for head in range(n_heads):
+                    at, column = at_terms + head * room * size, (first_head + head) * d_y * size
+                    to, factor = out + i * out_step + column, factors[head] * keep_scale
+                    sum_rows(at, 0, 0, at_near, count, y + column, y_step, factor, to, d_y, bits, 1)
+
+    return forward
+
+
+@lru_cache
+def _by_row(d: int, d_y: int, n_heads: int, bits: int) -> Callable[..., None]:
+    real, size = np.dtype(f"f{bits // 8}").type, bits // 8
+
+    @_compiled
+    def by_row(
+        first, last, offsets, indices, grad, grad_step, k, k_step, y, y_step, dq, dq_step,
+        weights, ds, first_head, scale, keep_scale,
+    ):  # fmt: skip
+        """dw_ij = grad_i . y_j, ds_ij = w_ij dw_ij - p_ij sum(w dw), dq_i = scale sum(ds_ij k_j)."""
+        room = _longest(first, last, offsets)
+        terms, p, near = np.empty((n_heads, room), real), np.empty((n_heads, room), real), np.empty(room, np.int32)
+        at_terms, at_p, at_near = terms.ctypes.data, p.ctypes.data, near.ctypes.data
+        for i in range(first, last):
+            begin, count, padded = _copy_padded(offsets, indices, i, near)
+            for head in range(n_heads):
+                column = (first_head + head) * d_y * size
+                dot_rows(grad + i * grad_step + column, keep_scale, y + column, y_step, at_near, padded,
+                         at_terms + head * room * size, d_y, bits)  # fmt: skip
+            span = slice(begin * n_heads, (begin + count) * n_heads)
+            mine, mine_ds = weights[span], ds[span]
+            for t in range(count):
+                for head in range(n_heads):
+                    p[head, t] = mine[t * n_heads + head]
+            for head in range(n_heads):
+                at = head * room * size
+                softmax_gradient(at_terms + at, at_p + at, count, padded, bits)
+            for t in range(count):
+                for head in range(n_heads):
+                    mine_ds[t * n_heads + head] = terms[head, t]
+            for head in range(n_heads):
+                at, column = at_terms + head * room * size, (first_head + head) * d * size
+                to = dq + i * dq_step + column
+                sum_rows(at, 0, 0, at_near, count, k + column, k_step, scale, to, d, bits, 0)
+
+    return by_row
+
+
+@lru_cache
+def _by_column(d: int, d_y: int, n_heads: int, bits: int) -> Callable[..., None]:
+    size = bits // 8
+
+    @_compiled
+    def by_column(
+        first, last, offsets, rows, entries, grad, grad_step, q, q_step, dk, dk_step, dy, dy_step,
+        weights, ds, first_head, scale, keep_scale,
+    ):  # fmt: skip
+        """dk_j = scale sum(ds_ij q_i) and dy_j = sum(w_ij grad_i), over the rows i that look at j."""
+        at_weights, at_ds = weights.ctypes.data, ds.ctypes.data
+        for j in range(first, last):
+            begin, count = offsets[j], offsets[j + 1] - offsets[j]
+            near, places = rows.ctypes.data + 4 * begin, entries.ctypes.data + 8 * begin
+            for head in range(n_heads):
+                column, at = (first_head + head) * d * size, at_ds + head * size
+                to = dk + j * dk_step + column
+                sum_rows(at, places, n_heads, near, count, q + column, q_step, scale, to, d, bits, 0)
+            for head in range(n_heads):
+                column, at = (first_head + head) * d_y * size, at_weights + head * size
+                to = dy + j * dy_step + column
+                sum_rows(at, places, n_heads, near, count, grad + column, grad_step, keep_scale, to, d_y, bits, 1)
+
+    return by_column
+
+
+@njit
+def _longest(first, last, offsets):
+    """Room for the longest row of a range, padded to whole groups."""
+    longest = 0
+    for i in range(first, last):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+    return (longest + GROUP - 1) // GROUP * GROUP
+
+
+@njit
+def _copy_padded(offsets, indices, i, near):
+    """The indices of row i, the last one repeated up to a whole group; where they begin, their number, and padded."""
+    begin, count = offsets[i], offsets[i + 1] - offsets[i]
+    padded = (count + GROUP - 1) // GROUP * GROUP
+    for t in range(padded):
+        near[t] = indices[begin + min(t, count - 1)]
+    return begin, count, padded
+
+
+@njit
+def _negate_dropped(terms, near, padded, key, row, head, threshold):
+    """Flip the sign of what dropout removes, so that one number per entry serves the backward pass."""
+    row_key, head_key = _mix(np.uint32(key ^ row)), np.uint32(head * HEAD_STEP)
+    for t in range(padded):
+        dropped = _mix(_mix(row_key ^ near[t]) ^ head_key) < np.uint32(threshold)
+        terms[t] = -terms[t] if dropped else terms[t]
+
+
+@njit
+def _mix(x):
+    """The hash of star_attention.py, in 32 bits."""
+    x = np.uint32(x ^ x >> np.uint32(16))
+    x = np.uint32(x * np.uint32(MIX_A))
+    x = np.uint32(x ^ x >> np.uint32(15))
+    x = np.uint32(x * np.uint32(MIX_B))
+    return np.uint32(x ^ x >> np.uint32(16))

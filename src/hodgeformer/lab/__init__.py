@@ -1,0 +1,1 @@
+"""What measures: studies of the paper, benchmarks. Nothing else imports it."""

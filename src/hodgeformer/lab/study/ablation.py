@@ -1,0 +1,267 @@
+"""A study trains one model per row and seed, skips what is finished, goes on with what is not, and makes a table."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import json
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from pydantic import Field
+
+from hodgeformer.base.errors import ConfigError, DataError
+from hodgeformer.base.files import write_atomically
+from hodgeformer.base.settings import Settings, Table, read_toml
+from hodgeformer.predict.checkpoint import load_checkpoint
+from hodgeformer.train.config import TABLES, with_overrides
+from hodgeformer.train.fit import train
+from hodgeformer.train.listener import Listener
+from hodgeformer.train.run_folder import InUseError, RunFolder
+from hodgeformer.train.setup import Setup, set_up
+from hodgeformer.train.state import Position
+
+_HERE = Path(__file__).resolve()
+_FOLDERS = tuple(_HERE.parents[up] / "configs" / kind for up in (2, 4) for kind in ("ablation", "results"))
+"""Where the studies are: in an installed package, or in a checkout; the paper's and our own."""
+_NEVER = 1_000_000  # epochs
+_TOLD = ("mean", "std", "seeds")
+
+
+class StudyRow(Settings):
+    """One variant: what it changes, and the accuracy in percent that the paper reports, by data set.
+
+    `extends` is a configuration whose settings it begins with, beside the study.
+    `recipe` names a row of another file of results, "FILE: ROW", with what our recipe scores on the same data.
+    """
+
+    name: str
+    extends: str = ""
+    recipe: str = ""
+    paper: dict[str, float] = Field(default_factory=dict)
+    data: dict[str, Any] = Field(default_factory=dict)
+    prepare: dict[str, Any] = Field(default_factory=dict)
+    augment: dict[str, Any] = Field(default_factory=dict)
+    model: dict[str, Any] = Field(default_factory=dict)
+    train: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        return {name: getattr(self, name) for name in TABLES}
+
+
+class Study(Settings):
+    """The variants, and what they have in common: `base`, and before it what a file says that it `extends`."""
+
+    title: str
+    extends: str = ""
+    base: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    rows: tuple[StudyRow, ...] = Field(min_length=1)
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedRun:
+    """One training of a study."""
+
+    row: StudyRow
+    seed: int
+    tables: Table
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.toml")
+
+    @property
+    def result(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.json")
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The end of one training: the main score of its last weights on `split`, and what it cost in all sittings."""
+
+    score: float
+    score_name: str
+    split: str
+    cpu_minutes: float
+    minutes: float
+    epochs: int
+    n_parameters: int
+
+
+def known_studies() -> dict[str, Path]:
+    """The studies that come with the project, by name."""
+    return {path.stem: path for folder in _FOLDERS for path in sorted(folder.glob("*.toml"))}
+
+
+def load_study(name: str) -> tuple[str, Study]:
+    """A study by its name or from a TOML file, and its short name."""
+    path = Path(name)
+    if not path.is_file():
+        known = known_studies()
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"known studies: {', '.join(known) or 'none'}"
+            raise ConfigError(f"'{name}' is neither a study nor a TOML file; {hint}")
+        path = known[name]
+    study = Study.parse(read_toml(path))
+
+    def begun(extends: str) -> Table:
+        return read_toml(path.parent / extends) if extends else {}
+
+    rows = tuple(row.replace(extends="", **_merged(begun(row.extends), row.tables)) for row in study.rows)
+    return path.stem, study.replace(extends="", base=_merged(begun(study.extends), study.base), rows=rows)
+
+
+def plan_study(
+    study: Study,
+    *,
+    data: Table,
+    overrides: Sequence[str] = (),
+    seeds: Sequence[int],
+    out: Path,
+    rows: Sequence[str] = (),
+) -> list[PlannedRun]:
+    """All trainings, or those of the named rows, seed by seed, so that a study stopped halfway has the same seeds for
+    every row.
+
+    A seed decides weights, order and augmentation, and the split where the data set draws one.
+    """
+    unknown = set(rows) - {row.name for row in study.rows}
+    if unknown:
+        known = ", ".join(row.name for row in study.rows)
+        raise ConfigError(f"the study has no row '{min(unknown)}'; its rows are: {known}")
+    # Without workers all CPU time is that of this process. Only the last weights count, so only they are evaluated.
+    common = _merged({"data": dict(data), "train": {"workers": 0, "eval_every": _NEVER}}, study.base)
+    common = with_overrides(common, overrides)
+    runs = []
+    for seed in seeds:
+        for row in study.rows:
+            if rows and row.name not in rows:
+                continue
+            tables = _merged(common, row.tables, {"train": {"seed": seed}, "data": {"seed": seed}})
+            if not tables["data"].keys() - {"seed"}:
+                raise ConfigError(f"'{row.name}' of '{study.title}' does not say which data; give it with --data")
+            runs.append(PlannedRun(row, seed, tables, out / f"{_slug(row.name)}-seed{seed}"))
+    return runs
+
+
+def finished_result(run: PlannedRun) -> RunResult | None:
+    """The result of a run that is finished; an error if it was made with other settings."""
+    if run.config.is_file() and read_toml(run.config) != run.tables:
+        raise ConfigError(f"{run.config} was made with other settings than these; choose another --out, or remove it")
+    if not run.result.is_file():
+        return None
+    return RunResult(**json.loads(run.result.read_text(encoding="utf-8")))
+
+
+def carry_out(run: PlannedRun, listener: Listener) -> RunResult | None:
+    """Train, or go on where it was stopped, and score the last weights; None if another process is at it."""
+    folder = RunFolder(run.folder)
+    try:
+        with folder.owned(new=not folder.config.is_file()):
+            # It may have been finished elsewhere since we looked.
+            return finished_result(run) or _train(run, listener)
+    except InUseError:
+        return None
+
+
+def study_table(study: Study, results: Mapping[tuple[str, int], RunResult]) -> list[dict[str, Any]]:
+    """One row per variant with results: mean and spread over seeds in percent, the paper's figures, and the cost."""
+    rows = []
+    for row in study.rows:
+        found = [result for (name, _), result in sorted(results.items()) if name == row.name]
+        if not found:
+            continue
+        scores = [100 * result.score for result in found]
+        rows.append(
+            {
+                "row": row.name,
+                "score": found[0].score_name,
+                "split": found[0].split,
+                "seeds": len(found),
+                "mean": round(statistics.mean(scores), 2),
+                "std": round(statistics.stdev(scores), 2) if len(scores) > 1 else None,
+                "min": round(min(scores), 2),
+                "max": round(max(scores), 2),
+                **{f"paper_{name}": figure for name, figure in row.paper.items()},
+                "epochs": round(statistics.mean(result.epochs for result in found), 1),
+                "cpu_minutes": round(statistics.mean(result.cpu_minutes for result in found), 2),
+                "parameters": found[0].n_parameters,
+            }
+        )
+    return rows
+
+
+def main_table(study: Study, results: Path, name: str) -> list[dict[str, Any]]:
+    """Every row of a study beside the paper's figure: what the files in `results` hold, and how to fill in the rest."""
+    rows = []
+    for row in study.rows:
+        file, _, other = row.recipe.partition(": ")
+        ours, recipe = _told(results / f"{name}.csv", row.name), _told(results / f"{file}.csv", other)
+        rows.append(
+            {
+                "data": row.name,
+                "paper": next(iter(row.paper.values()), None),
+                **{key: ours.get(key) for key in _TOLD},
+                **{f"recipe_{key}": recipe.get(key) for key in _TOLD},
+                "missing": None if ours else f'hodgeformer study ablation {name} --row "{row.name}" --seeds 5',
+            }
+        )
+    return rows
+
+
+def _told(path: Path, name: str) -> dict[str, float]:
+    """Mean, deviation and seeds that a file of results gives for a row; nothing where it has none."""
+    if not path.is_file():
+        return {}
+    with path.open(encoding="utf-8", newline="") as stream:
+        found: dict[str, str] = next((row for row in csv.DictReader(stream) if row["row"] == name), {})
+    return {key: float(found[key]) if key != "seeds" else int(found[key]) for key in _TOLD if found.get(key)}
+
+
+def _train(run: PlannedRun, listener: Listener) -> RunResult:
+    write_atomically(run.config, tomli_w.dumps(run.tables).encode())
+    begun = (run.folder / "config.toml").is_file()
+    setup = set_up(None if begun else run.tables, run.folder, listener=listener, create=True)
+    if setup.tested is None:
+        raise DataError(
+            f"{setup.dataset.name}: a study needs a validation or a test split to score on; draw one, such as with "
+            "--set data.val_fraction=0.15"
+        )
+    result = _scored(setup, train(setup, listener=listener).position)
+    write_atomically(run.result, json.dumps(asdict(result), indent=2).encode())
+    setup.folder.state.unlink(missing_ok=True)  # as large as three models, and no longer needed
+    return result
+
+
+def _scored(setup: Setup, end: Position) -> RunResult:
+    """The last weights and not the best ones: where validation data also scores, choosing by it would flatter."""
+    assert setup.tested is not None
+    model = load_checkpoint(setup.folder.last).build_model()
+    scores = setup.evaluator(setup.tested, in_units=True).scores(model)
+    return RunResult(
+        score=scores.main,
+        score_name=scores.main_name,
+        split=setup.tested,
+        cpu_minutes=end.cpu / 60,
+        minutes=end.elapsed / 60,
+        epochs=end.epoch,
+        n_parameters=model.n_parameters,
+    )
+
+
+def _merged(*parts: Mapping[str, Table]) -> dict[str, Table]:
+    """Tables of settings, later ones win."""
+    names = dict.fromkeys(name for part in parts for name, table in part.items() if table)
+    return {name: {key: value for part in parts for key, value in part.get(name, {}).items()} for name in names}
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

@@ -1,0 +1,253 @@
+"""Everything that can be said of one head of one layer on one mesh: how its stars spread their weight around one
+element, over all rows, and against the textbook's star; and the eigenfunctions of its Laplacians."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
+from hodgeformer.base.errors import ConfigError
+from hodgeformer.mesh.geometry import centers
+from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.mesh.order import inverse
+from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
+from hodgeformer.mesh.topology import MeshComplex
+from hodgeformer.nn.config import STAR_KIND
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.predict.operators import (
+    Eigenpairs,
+    End,
+    HeadOperators,
+    cotangent_eigenpairs,
+    eigenpairs,
+    head_operators,
+)
+
+_MOST_ROWS_WITH_HOPS = 256  # a search over the whole mesh for each row
+_ROWS_AT_ONCE = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """Per row of a star: its sum, exp of its entropy (how many neighbors it really reads), weighted mean distances.
+
+    `distance` is in radii of the mesh. `hops` counts steps between adjacent elements, for some rows evenly chosen;
+    weight on other components is left out of it and counted in `unreachable`.
+    """
+
+    row_sums: FloatArray
+    neighbors: FloatArray
+    own_weight: FloatArray
+    distance: FloatArray
+    hops: FloatArray
+    unreachable: FloatArray
+
+    def summary(self) -> dict[str, float]:
+        return {
+            "largest_row_sum_error": float(np.abs(self.row_sums - 1).max()),
+            "effective_neighbors_mean": float(self.neighbors.mean()),
+            "effective_neighbors_min": float(self.neighbors.min()),
+            "effective_neighbors_max": float(self.neighbors.max()),
+            "own_weight_mean": float(self.own_weight.mean()),
+            "distance_mean": float(self.distance.mean()),
+            "hops_mean": float(self.hops.mean()),
+            "unreachable_weight_mean": float(self.unreachable.mean()),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorReport:
+    """Per star, named such as "L_v.star1": reach, correlations with the textbook's star, and `attention` around element
+    `picked` for those that act on elements of `kind`. Per Laplacian: eigenpairs, and the roughness of those of L_v.
+
+    Arrays are in the order of the mesh file; rows of the stars in `reach` in that of the prepared mesh.
+    """
+
+    layer: int
+    head: int
+    kind: ElementKind
+    picked: int
+    attention: dict[str, FloatArray]
+    reach: dict[str, Reach]
+    correlations: dict[str, dict[str, float | None]]
+    eigen: dict[ElementKind, Eigenpairs]
+    cotangent: Eigenpairs
+    roughness: FloatArray | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "layer": self.layer,
+            "head": self.head,
+            "element": ELEMENT_NAMES[self.kind],
+            "picked": self.picked,
+            "reach": {name: reach.summary() for name, reach in self.reach.items()},
+            "correlation_with_classical_star": self.correlations,
+            "eigenvalues": {f"L_{kind}": _pairs(found) for kind, found in self.eigen.items()},
+            "eigenvalues_cotangent": _pairs(self.cotangent),
+            "roughness_of_L_v": None if self.roughness is None else self.roughness.tolist(),
+        }
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What the NPZ file holds."""
+        arrays: dict[str, NDArray[Any]] = {"cotangent.values": self.cotangent.values.real}
+        arrays["cotangent.functions"] = self.cotangent.functions.real
+        for kind, found in self.eigen.items():
+            arrays[f"L_{kind}.values"], arrays[f"L_{kind}.functions"] = found.values, found.functions
+        for name, weights in self.attention.items():
+            arrays[f"{name}.attention"] = weights
+        for name, reach in self.reach.items():
+            arrays[f"{name}.row_sums"], arrays[f"{name}.neighbors"] = reach.row_sums, reach.neighbors
+            arrays[f"{name}.distance"] = reach.distance
+        return arrays
+
+
+def study_operators(
+    model: HodgeFormer,
+    mesh: Mesh,
+    config: PrepareConfig,
+    *,
+    layer: int | None = None,
+    head: int = 1,
+    kind: ElementKind | None = None,
+    picked: int | None = None,
+    n_functions: int = 6,
+    end: End = "largest",
+) -> OperatorReport:
+    """Look into one head. `layer` and `head` count from 1; None: the last HodgeFormer block.
+
+    `picked` is an element of the file, by default the one farthest from the middle. A pose that averages over frames
+    is looked at in its first frame.
+    """
+    operators = head_operators(model, prepare(mesh, config), layer=layer, head=head)
+    kind = model.config.updated[0] if kind is None else kind
+    picked = farthest(operators, kind) if picked is None else picked
+    stars = [(f"L_{owner}.{name}", name, star) for owner, own in operators.stars.items() for name, star in own.items()]
+    acts_on = {name: STAR_KIND[name] for _, name, _ in stars}
+    if kind not in acts_on.values():
+        known = ", ".join(dict.fromkeys(ELEMENT_NAMES[other] for other in acts_on.values()))
+        raise ConfigError(f"this model has no star on the {ELEMENT_NAMES[kind]} elements, only on: {known}")
+    stiffness, mass = operators.cotangent()
+    cotangent = cotangent_eigenpairs(stiffness=stiffness, mass=mass, k=n_functions)
+    learned = {owner: eigenpairs(operators.laplacian(owner), n_functions, end) for owner in operators.stars}
+    shown = {title: star for title, name, star in stars if acts_on[name] == kind}
+    return OperatorReport(
+        layer=operators.layer,
+        head=head,
+        kind=kind,
+        picked=picked,
+        attention={title: attention_around(operators, star, kind, picked) for title, star in shown.items()},
+        reach={title: reach_of(star, operators.prepared, acts_on[name]) for title, name, star in stars},
+        correlations={title: compare_stars(star, operators.classical[name]) for title, name, star in stars},
+        eigen={owner: found.in_file_order(operators.prepared, owner) for owner, found in learned.items()},
+        cotangent=cotangent.in_file_order(operators.prepared, "v"),
+        roughness=roughness(learned["v"].functions, stiffness, mass) if "v" in learned else None,
+    )
+
+
+def reach_of(star: csr_array, prepared: PreparedMesh, kind: ElementKind) -> Reach:
+    """The reach of a star that acts on elements of a kind."""
+    n = star.shape[0]
+    row = np.repeat(np.arange(n), np.diff(star.indptr))
+    weights, columns = star.data, star.indices
+
+    def row_sums(values: FloatArray) -> FloatArray:
+        return np.asarray(np.bincount(row, weights=values, minlength=n), np.float64)
+
+    entropy = -row_sums(weights * np.log(np.maximum(weights, 1e-300)))
+    at = centers(kind, prepared.topology, prepared.positions)
+    apart = np.linalg.norm(at[row] - at[columns], axis=1)
+    chosen = np.unique(np.linspace(0, n - 1, min(n, _MOST_ROWS_WITH_HOPS)).round().astype(np.int64))
+    hops, unreachable = _weighted_hops(star, _adjacency(prepared.topology, kind), chosen)
+    return Reach(
+        row_sums=row_sums(weights),
+        neighbors=np.exp(entropy),
+        own_weight=star.diagonal(),
+        distance=row_sums(weights * apart),
+        hops=hops,
+        unreachable=unreachable,
+    )
+
+
+def attention_around(operators: HeadOperators, star: csr_array, kind: ElementKind, picked: int) -> FloatArray:
+    """The row of a star for element `picked` of the file, as one weight per element of the file; NaN outside S_i.
+
+    A face of the file that repeats a vertex has no place in the complex and shows the weight of the nearest one.
+    """
+    prepared = operators.prepared
+    n_file = len(prepared.face_source) if kind == "f" else prepared.n[kind]
+    if not 0 <= picked < n_file:
+        raise ConfigError(f"{prepared.name} has {ELEMENT_NAMES[kind]} elements 0 to {n_file - 1}, got {picked}")
+    here = int(prepared.face_source[picked] if kind == "f" else inverse(prepared.order[kind])[picked])
+    entries = slice(star.indptr[here], star.indptr[here + 1])
+    weights = np.full(prepared.n[kind], np.nan)
+    weights[star.indices[entries]] = star.data[entries]
+    return prepared.to_file_order(weights, kind)
+
+
+def compare_stars(learned: csr_array, classical: csr_array) -> dict[str, float | None]:
+    """Pearson correlations of a learned star with the textbook's, on the entries of the learned one.
+
+    `entries` takes classical zeros for zeros, `absolute_entries` ignores the signs, which belong to the arbitrary
+    directions of edges, `diagonal` compares diagonals only. None where one side does not vary.
+    """
+    row = np.repeat(np.arange(learned.shape[0]), np.diff(learned.indptr))
+    there = np.asarray(classical[row, learned.indices]).ravel()
+    return {
+        "entries": correlation(learned.data, there),
+        "absolute_entries": correlation(learned.data, np.abs(there)),
+        "diagonal": correlation(learned.diagonal(), classical.diagonal()),
+    }
+
+
+def correlation(a: NDArray[Any], b: NDArray[Any]) -> float | None:
+    """Pearson's, None where one side does not vary."""
+    a, b = a - a.mean(), b - b.mean()
+    scale = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / scale if scale > 1e-12 * len(a) else None
+
+
+def _adjacency(topology: MeshComplex, kind: ElementKind) -> csr_array:
+    """Vertices adjacent over an edge, edges at a vertex, faces over an edge."""
+    incidence = abs(topology.d1_matrix() if kind == "f" else topology.d0_matrix()).astype(np.float64)
+    return csr_array(incidence.T @ incidence if kind == "v" else incidence @ incidence.T)
+
+
+def _weighted_hops(star: csr_array, adjacency: csr_array, rows: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
+    hops, unreachable = np.zeros(len(rows)), np.zeros(len(rows))
+    for first in range(0, len(rows), _ROWS_AT_ONCE):
+        part = rows[first : first + _ROWS_AT_ONCE]
+        distances = dijkstra(adjacency, indices=part, unweighted=True)
+        for i, (row, apart) in enumerate(zip(part, distances, strict=True), first):
+            entries = slice(star.indptr[row], star.indptr[row + 1])
+            weights, steps = star.data[entries], apart[star.indices[entries]]
+            reached = np.isfinite(steps)
+            hops[i] = weights[reached] @ steps[reached]
+            unreachable[i] = weights[~reached].sum()
+    return hops, unreachable
+
+
+def roughness(functions: NDArray[np.complex128], stiffness: Any, mass: FloatArray) -> FloatArray:
+    """f* W f / f* M f: the eigenvalue of the cotangent Laplacian that varies as much as f does."""
+    energy = np.einsum("nk,nk->k", functions.conj(), stiffness @ functions).real
+    norm = np.einsum("nk,nk,n->k", functions.conj(), functions, mass).real
+    return np.asarray(energy / np.maximum(norm, 1e-300), np.float64)
+
+
+def farthest(operators: HeadOperators, kind: ElementKind) -> int:
+    """The element of the file that lies farthest from the middle of the mesh."""
+    prepared = operators.prepared
+    at = centers(kind, prepared.topology, prepared.positions)
+    return int(prepared.order[kind][np.linalg.norm(at, axis=1).argmax()])
+
+
+def _pairs(found: Eigenpairs) -> list[dict[str, float | bool]]:
+    return [
+        {"real": value.real, "imag": value.imag, "conjugate_pair": found.is_pair(i), "residual": float(residual)}
+        for i, (value, residual) in enumerate(zip(found.values.tolist(), found.residuals, strict=True))
+    ]

@@ -1,0 +1,151 @@
+"""What a trained model scores on mutated meshes: the paper's robustness table, and a picture of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from hodgeformer.base.containers import ElementKind
+from hodgeformer.base.errors import DataError
+from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.data.labels import Values
+from hodgeformer.draw.camera import Up, View
+from hodgeformer.draw.lettering import Legend, Picture, key_band, title_band
+from hodgeformer.draw.render import render, save_png, stacked
+from hodgeformer.lab.study.mutations import ORIGINAL, Mutation
+from hodgeformer.mesh.elements import element_centers
+from hodgeformer.mesh.mesh import IntArray, Mesh
+from hodgeformer.mesh.pose import up_from_shape
+from hodgeformer.mesh.prepare import PrepareConfig
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.train.evaluate import Answer, Evaluator
+from hodgeformer.train.metrics import Scores
+
+_COLUMNS = 6
+_PANEL = 260
+_TEXT = 15
+
+
+@dataclass(frozen=True, eq=False)
+class Robustness:
+    """One row: the scores with labels of the nearest original element, and the first answer as an example.
+
+    `own_accuracy` counts, where faces keep their identity, against the label of the very face instead: noise can move a
+    face next to an original face of another part.
+    """
+
+    mutation: Mutation
+    scores: Scores
+    own_accuracy: float | None
+    n_faces: float
+    example: Answer
+
+    def row(self, original: Robustness) -> dict[str, Any]:
+        """For tables, in percent."""
+        accuracy, paper = 100 * self.scores.main, self.mutation.paper
+        low, high = self.scores.interval or (float("nan"), float("nan"))
+        return {
+            "mutation": self.mutation.name,
+            "mean_faces": round(self.n_faces, 1),
+            "accuracy": round(accuracy, 2),
+            "interval_low": round(100 * low, 2),
+            "interval_high": round(100 * high, 2),
+            "drop": round(100 * original.scores.main - accuracy, 2),
+            "accuracy_own_labels": None if self.own_accuracy is None else round(100 * self.own_accuracy, 2),
+            "paper_accuracy": paper,
+            "paper_drop": None if paper is None or ORIGINAL.paper is None else round(ORIGINAL.paper - paper, 1),
+        }
+
+
+def robustness(
+    model: HodgeFormer,
+    dataset: DataSet,
+    samples: Sequence[Sample],
+    prepare: PrepareConfig,
+    mutations: Iterable[Mutation],
+    *,
+    seed: int = 0,
+) -> Iterator[Robustness]:
+    """Score the unchanged samples first, then every mutation of them."""
+    if dataset.task == "regression":
+        raise DataError(f"{dataset.name}: robustness is counted in right answers, which a regression has none of")
+    for mutation in (ORIGINAL, *mutations):
+        mutated = [mutated_sample(dataset, sample, mutation, seed) for sample in samples]
+        changed = dataset.with_splits({"test": [sample for sample, _ in mutated]})
+        own_labels = {sample.name: labels for sample, labels in mutated}
+        yield _scored(Evaluator(changed, changed.split("test"), prepare), model, mutation, own_labels)
+
+
+def mutated_sample(
+    dataset: DataSet, sample: Sample, mutation: Mutation, seed: int
+) -> tuple[Sample, NDArray[Any] | None]:
+    """The changed mesh with its labels; and the labels of the very faces, where these are known."""
+    mesh, target = dataset.load(sample)
+    mutated = mutation(mesh, seed=seed)
+    changed = replace(mutated.mesh, name=sample.name)
+    kind = dataset.kind
+    if kind is None:
+        return replace(sample, mesh=changed), None
+    nearest = nearest_labels(mesh, target, changed.with_vertices(mutated.in_place), kind)
+    own = target[mutated.origin] if kind == "f" and mutated.origin is not None else None
+    return Sample(sample.name, changed, Values(nearest)), own
+
+
+def nearest_labels(original: Mesh, labels: IntArray, mesh: Mesh, kind: ElementKind) -> IntArray:
+    """For each element of a mesh the label of the original element of its kind whose center is nearest."""
+    nearest = cKDTree(element_centers(original, kind)).query(element_centers(mesh, kind))[1]
+    result: IntArray = labels[nearest]
+    return result
+
+
+def save_robustness_picture(results: Sequence[Robustness], dataset: DataSet, path: Path, *, up: Up = "auto") -> Path:
+    """The example of every row in a grid, with its accuracy, and a legend of the classes."""
+    if isinstance(up, str) and up == "auto":
+        up = up_from_shape(results[0].example.mesh)  # what is left of a body may lie more safely than it stands
+    panels = [_panel(result, dataset, up) for result in results]
+    height = max(len(panel) for panel in panels)
+    blank = np.full((height, _PANEL, 3), 255, dtype=np.uint8)
+    cells = [_of_height(panel, height) for panel in panels]
+    cells += [blank] * (-len(cells) % _COLUMNS)
+    rows = [np.concatenate(cells[i : i + _COLUMNS], axis=1) for i in range(0, len(cells), _COLUMNS)]
+    if len(dataset.classes) <= 40:
+        rows.append(key_band(Legend.of(dataset.classes, dataset.colors), _COLUMNS * _PANEL, 20))
+    save_png(stacked(rows), path)
+    return path
+
+
+def _scored(
+    evaluator: Evaluator, model: HodgeFormer, mutation: Mutation, own_labels: dict[str, NDArray[Any] | None]
+) -> Robustness:
+    found = list(evaluator.answers(model))
+    own = [
+        (answer.predicted == labels)[labels >= 0]
+        for answer, labels in zip(found, own_labels.values(), strict=True)
+        if labels is not None
+    ]
+    return Robustness(
+        mutation=mutation,
+        scores=evaluator.scored(found),
+        own_accuracy=float(np.concatenate(own).mean()) if own else None,
+        n_faces=float(np.mean([answer.mesh.n_faces for answer in found])),
+        example=found[0],
+    )
+
+
+def _panel(result: Robustness, dataset: DataSet, up: Up) -> Picture:
+    answer = result.example
+    lines = [result.mutation.name, f"{100 * answer.accuracy():.1f} %, {answer.mesh.n_faces} faces"]
+    bands = [title_band(line, _PANEL, _TEXT) for line in lines]
+    colors = answer.face_colors(dataset, answer.predicted)
+    seen = render(answer.mesh, face_colors=colors, views=[View(20)], width=_PANEL, up=up, edges=0.35)
+    return np.concatenate([*bands, seen])
+
+
+def _of_height(panel: Picture, height: int) -> Picture:
+    return np.pad(panel, ((0, height - len(panel)), (0, 0), (0, 0)), constant_values=255)

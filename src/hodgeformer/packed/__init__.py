@@ -1,1 +1,0 @@
-"""The border: NumPy meshes in, one block-diagonal complex of tensors out."""

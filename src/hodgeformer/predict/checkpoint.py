@@ -1,0 +1,145 @@
+"""A trained model in one file: weights (safetensors) and every setting that prediction needs (JSON in its header).
+
+Files are written whole or not at all, and nothing is ever unpickled. A digest over settings and weights shows damage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from pydantic import ConfigDict, Field, model_validator
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from hodgeformer.base.errors import CheckpointError, ConfigError
+from hodgeformer.base.files import write_atomically
+from hodgeformer.base.version import __version__
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.predict.model_info import Trained
+
+FORMAT = 1
+_KEY = "hodgeformer"
+_KIND = "model"
+_FITTED = ("temperature", "familiarity", "heights")
+
+
+class Checkpoint(Trained):
+    """A trained model with all that belongs to it, its weights included. `path` is the file that it was read from."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    weights: Mapping[str, Tensor] = Field(exclude=True, repr=False)
+    versions: dict[str, str] = Field(default_factory=lambda: versions())  # noqa: PLW0108 - defined below
+    path: Path | None = Field(default=None, exclude=True)
+
+    @model_validator(mode="after")
+    def _enough_weights(self) -> Self:
+        if len(self.model.blocks) > len(self.weights):
+            raise ValueError(f"{len(self.model.blocks)} blocks, but only {len(self.weights)} weights")
+        return self
+
+    def build_model(self) -> HodgeFormer:
+        """The model with these weights, ready to predict."""
+        with torch.device("meta"):  # its shapes only, so that settings which lie about them cost nothing
+            model = HodgeFormer(self.model)
+        expected, found = model.state_dict(), self.weights
+        different = sorted(set(expected) ^ set(found)) or sorted(
+            name for name, weight in expected.items() if _form(weight) != _form(found[name])
+        )
+        if different:
+            raise CheckpointError(
+                f"{self.path or self.name}: the weights do not fit the settings ({len(different)} tensors, first "
+                f"'{different[0]}'); it was written by hodgeformer {self.versions.get('hodgeformer', '?')}, "
+                f"this is {__version__}"
+            )
+        model.load_state_dict({name: weight.clone() for name, weight in found.items()}, assign=True)
+        return model.eval()
+
+
+def _form(weight: Tensor) -> tuple[torch.Size, bool]:
+    return weight.shape, weight.is_floating_point()
+
+
+def versions() -> dict[str, str]:
+    """The software this process runs."""
+    return {"hodgeformer": __version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint, *, half: bool = False) -> None:
+    """Write a checkpoint; `half` stores matrices as float16, which are float32 again after reading."""
+    # What is fitted later stands there only once it is.
+    header = checkpoint.model_dump(mode="json")
+    header = {name: header[name] for name in header if name not in _FITTED or header[name] not in (1.0, None, [])}
+    # Vectors (biases, running statistics) cost little, and a small variance would not survive.
+    weights = {
+        name: tensor.half() if half and tensor.is_floating_point() and tensor.ndim > 1 else tensor
+        for name, tensor in checkpoint.weights.items()
+    }
+    write_tensors(path, weights, header, kind=_KIND)
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read what `save_checkpoint` wrote."""
+    tensors, header = read_tensors(path, kind=_KIND)
+    weights = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+    broken = next((name for name, weight in weights.items() if not weight.isfinite().all()), None)
+    if broken is not None:
+        raise CheckpointError(f"{path}: '{broken}' has weights that are no numbers, as training leaves that diverged")
+    settings = {name: header[name] for name in Checkpoint.model_fields if name in header}
+    try:
+        found = Checkpoint(**{**settings, "weights": weights, "path": path})
+        if found.model.task != "regression" and not found.classes:
+            raise ConfigError("its classes have no names")
+        return found
+    except ConfigError as error:
+        raise CheckpointError(f"{path}: the settings in the checkpoint make no sense ({error})") from None
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any], *, kind: str) -> None:
+    """Tensors and a JSON header in one safetensors file, digest included, replaced in one go."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    content = {"format": FORMAT, "kind": kind, **header}
+    content["sha256"] = _digest(plain, content)
+    write_atomically(path, save(plain, metadata={_KEY: json.dumps(content)}), CheckpointError)
+
+
+def read_tensors(path: Path, *, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `write_tensors` wrote, checked: file, format, kind, digest."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        header: dict[str, Any] = json.loads(metadata[_KEY]) if _KEY in metadata else {}
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: there is no such checkpoint") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: not a readable safetensors file ({error}); it may be cut off") from None
+    if not isinstance(header, dict) or "format" not in header:
+        raise CheckpointError(f"{path}: a safetensors file, but not one that hodgeformer wrote")
+    if not isinstance(header["format"], int) or header["format"] > FORMAT:
+        raise CheckpointError(
+            f"{path}: checkpoint format {header['format']} is newer than this hodgeformer ({__version__}, "
+            f"format {FORMAT}); update it"
+        )
+    if header.get("kind") != kind:
+        raise CheckpointError(f"{path}: expected a {kind} file, found a {header.get('kind')} file")
+    expected = header.pop("sha256", None)
+    if expected != _digest(tensors, header):
+        raise CheckpointError(f"{path}: the content does not match its digest; the file is damaged or was changed")
+    return tensors, header
+
+
+def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,158 @@
+"""Whether a mesh is of the kind that a model knows: fitted to meshes it has not learned from, and told in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, FiniteFloat, PositiveFloat
+
+from hodgeformer.base.containers import ElementKind
+from hodgeformer.base.settings import Settings
+from hodgeformer.mesh.elements import proper_complex, radius, unit_edge_lengths
+from hodgeformer.mesh.geometry import face_vectors, norms
+from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.mesh.topology import pieces
+
+Sign = Literal["distance", "doubt", "pieces", "opening"]
+Count = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+
+# How far beyond the usual a sign may be at least before it tells anything, however alike the fitted meshes are.
+_LEAST: dict[Sign, float] = {"distance": 0.5, "doubt": 0.05, "pieces": 0.9, "opening": 0.35}
+_STRICTNESS = 2.0  # how far the limit is from the usual, in distances of the 95 % quantile
+_PRIOR = 3  # meshes that the mean spread of all features counts as
+_SIZABLE = 0.05  # share of the area from which a piece is one
+
+# How far a mesh may be from the training meshes before it is worth a word.
+_FACES_FACTOR = 3.0
+_LENGTH_FACTOR = 2.0
+_SIZE_FACTOR = 1000.0  # meshes are scaled to one size, so only an absurd one
+
+
+class DataStatistics(Settings):
+    """What the training meshes were like, so that a very different mesh can be told.
+
+    `n` holds minimum, median and maximum of the element counts per kind; `size` the same of the meshes' radius in file
+    units; `edge_length` the 5, 25, 50, 75 and 95 % quantiles of edge lengths on the unit sphere. `shapes` are the first
+    digits of the hash of each mesh, by which it is known again.
+    """
+
+    n_meshes: int
+    n: Annotated[dict[ElementKind, tuple[Count, Count, Count]], Field(min_length=3)]
+    size: tuple[FiniteFloat, FiniteFloat, FiniteFloat]
+    edge_length: tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]
+    shapes: tuple[str, ...] = ()
+
+    def unlike(self, mesh: Mesh) -> tuple[str, ...]:
+        """What sets a mesh, as the model gets it, apart from the training meshes, one sentence each."""
+        found = []
+        low, _, high = self.n["f"]
+        if mesh.n_faces > _FACES_FACTOR * high:
+            found.append(
+                f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}; faces = auto simplifies"
+            )
+        elif mesh.n_faces < low / _FACES_FACTOR:
+            found.append(f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}")
+        median = float(np.median(unit_edge_lengths(mesh)))
+        q5, *_, q95 = self.edge_length
+        if not q5 / _LENGTH_FACTOR <= median <= q95 * _LENGTH_FACTOR:
+            found.append(
+                f"edges of median length {median:.3g} of the mesh's radius, those of the training meshes were mostly "
+                f"{q5:.3g} to {q95:.3g}"
+            )
+        smallest, _, largest = self.size
+        if not smallest / _SIZE_FACTOR <= (size := radius(mesh)) <= largest * _SIZE_FACTOR:
+            found.append(
+                f"a radius of {size:.3g}, the training meshes had {smallest:.3g} to {largest:.3g}; "
+                "this is harmless if only the unit differs"
+            )
+        return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Impression:
+    """What is noticed of a mesh as the model gets it.
+
+    `features` are the means of what the encoder makes of its elements, `doubt` is one less the mean confidence,
+    `pieces` are those of a sizable area, `opening` is the rim of the largest hole in roots of the area.
+    """
+
+    features: FloatArray
+    doubt: float
+    pieces: float
+    opening: float
+
+
+class Familiarity(Settings):
+    """What the signs of known meshes are like: (usual, limit) of each, and `center` and `spread` of their features."""
+
+    center: tuple[FiniteFloat, ...]
+    spread: tuple[PositiveFloat, ...]
+    signs: Annotated[dict[Sign, tuple[FiniteFloat, FiniteFloat]], Field(min_length=4)]
+
+    @classmethod
+    def fit(cls, impressions: Sequence[Impression]) -> Familiarity:
+        """From meshes that the model has not learned from, two at least."""
+        features = np.stack([impression.features for impression in impressions])
+        center, spread = _moments(features)
+        others = (np.delete(features, i, axis=0) for i in range(len(features)))
+        distances = [_distance(x, *_moments(rest)) for x, rest in zip(features, others, strict=True)]
+        found: dict[Sign, FloatArray] = {"distance": np.array(distances)}
+        for name in ("doubt", "pieces", "opening"):
+            found[name] = np.array([getattr(impression, name) for impression in impressions])
+        signs: dict[Sign, tuple[float, float]] = {}
+        for name, values in found.items():
+            usual = float(np.median(values))
+            beyond = _STRICTNESS * (float(np.quantile(values, 0.95)) - usual)
+            signs[name] = usual, usual + max(beyond, _LEAST[name])
+        return cls(center=tuple(center.tolist()), spread=tuple(spread.tolist()), signs=signs)
+
+    def judge(self, impression: Impression) -> tuple[float, tuple[str, ...]]:
+        """How familiar a mesh is, from 1 to 0, and below 0.5 why not."""
+        distance = _distance(impression.features, np.array(self.center), np.array(self.spread))
+        values = {name: distance if name == "distance" else getattr(impression, name) for name in self.signs}
+        strange = {
+            name: (values[name] - usual) / ((limit - usual) or 1.0) for name, (usual, limit) in self.signs.items()
+        }
+        words: dict[Sign, str] = {
+            "distance": "its features are unlike those of the meshes that the model knows",
+            "doubt": f"the model is unsure: a mean confidence of {1 - impression.doubt:.0%}, where "
+            f"{1 - self.signs['doubt'][0]:.0%} is usual",
+            "pieces": f"{impression.pieces:.0f} large pieces, where {self.signs['pieces'][0]:.0f} is usual; several "
+            "objects are better given one by one",
+            "opening": "a large hole, so that a part may be missing",
+        }
+        reasons = tuple(words[name] for name, excess in strange.items() if excess > 1)
+        return 2.0 ** -(min(30.0, max(0.0, *strange.values())) ** 2), reasons
+
+
+def impression(mesh: Mesh, features: FloatArray, probabilities: NDArray[np.floating] | None) -> Impression:
+    """Of a mesh as the model gets it and its answer, which for a regression has no probabilities."""
+    proper, topology = proper_complex(mesh)
+    areas = norms(face_vectors(mesh.vertices, mesh.faces))[proper] / 2
+    total = float(areas.sum()) or 1.0
+    piece = pieces(topology.faces, mesh.n_vertices)[topology.faces[:, 0]]
+    rim = topology.edges[np.bincount(topology.face_edges.ravel(), minlength=topology.n.e) == 1]
+    lengths = norms(mesh.vertices[rim[:, 1]] - mesh.vertices[rim[:, 0]])
+    hole = pieces(rim, mesh.n_vertices)
+    return Impression(
+        features=np.asarray(features, dtype=np.float64),
+        doubt=0.0 if probabilities is None else 1 - float(probabilities.max(axis=1).mean()),
+        pieces=float(max(1, (np.bincount(piece, areas) > _SIZABLE * total).sum())),
+        opening=float(np.bincount(hole[rim[:, 0]], lengths, 1).max() / np.sqrt(total)),
+    )
+
+
+def _moments(features: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation; few meshes spread less in some feature than they should."""
+    variance = features.var(axis=0)
+    variance = (len(features) * variance + _PRIOR * variance.mean()) / (len(features) + _PRIOR)
+    return features.mean(axis=0), np.sqrt(variance) + 1e-9
+
+
+def _distance(features: FloatArray, center: FloatArray, spread: FloatArray) -> float:
+    with np.errstate(over="ignore"):  # infinitely far is far enough
+        return float(np.sqrt(np.mean(((features - center) / spread) ** 2)))

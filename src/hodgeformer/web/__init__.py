@@ -1,0 +1,1 @@
+"""HTTP: predictions for programs, and the viewer."""

@@ -1,0 +1,194 @@
+"""Requests as they come in: turned down with a reason, taken in within limits, worked on beside the event loop.
+
+A mesh or label file is streamed to a private folder, read, and gone again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from hodgeformer.base.errors import HodgeFormerError
+
+MIB = 2**20
+MAX_UPLOAD = 256 * MIB
+MAX_FILES = 256  # of a form
+PATIENCE = 30.0  # seconds without a single byte before an upload is given up
+LONGEST_UPLOAD = 600.0  # seconds, however steadily it drips
+_RETRY_AFTER = "5"  # seconds
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\.|$)")
+
+_log = logging.getLogger("hodgeformer.web.server")
+
+T = TypeVar("T")
+
+
+class Refusal(HodgeFormerError):
+    """A request that is turned down: the status, and the one line that the page shows, with what helps."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Threads:
+    """At most `n` functions at a time in threads of the running event loop; others wait, and nobody else with them."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._limiter: CapacityLimiter | None = None
+
+    async def run(self, work: Callable[[], T]) -> T:
+        if self._limiter is None:  # a limiter belongs to the running event loop, so it cannot be made earlier
+            self._limiter = CapacityLimiter(self._n)
+        return await to_thread.run_sync(work, limiter=self._limiter)
+
+
+class Uploads:
+    """Reads request bodies within limits. A slow sender waits alone; files are parsed in threads, few at once."""
+
+    def __init__(
+        self,
+        *,
+        max_bytes: int = MAX_UPLOAD,
+        patience: float = PATIENCE,
+        longest: float = LONGEST_UPLOAD,
+        max_parsers: int = 2,
+    ) -> None:
+        self.max_bytes, self._patience, self._longest = max_bytes, patience, longest
+        self._parsers = Threads(max_parsers)
+
+    async def parse(self, request: Request, name: str, read: Callable[[Path], T]) -> T:
+        """The uploaded file under its own name in a folder of its own, given to `read`."""
+        with tempfile.TemporaryDirectory(prefix="hodgeformer-upload-") as folder:
+            path = await self._write_body(request, Path(folder) / safe_file_name(name))
+            try:
+                return await self._parsers.run(lambda: read(path))
+            except HodgeFormerError as error:
+                raise named(error, [path]) from None
+
+    @asynccontextmanager
+    async def files(self, request: Request, name: str) -> AsyncIterator[list[Path]]:
+        """The body as a file of that name, or the files of a form under their own, each alone in a private folder."""
+        with tempfile.TemporaryDirectory(prefix="hodgeformer-upload-") as folder:
+            if request.headers.get("content-type", "").startswith("multipart/form-data"):
+                yield await self._write_form(request, Path(folder))
+            else:
+                yield [await self._write_body(request, Path(folder) / safe_file_name(name))]
+
+    async def body(self, request: Request) -> bytes:
+        """The whole body in memory."""
+        return b"".join([chunk async for chunk in self._chunks(request)])
+
+    async def _write_body(self, request: Request, path: Path) -> Path:
+        with path.open("wb") as stream:
+            async for chunk in self._chunks(request):
+                stream.write(chunk)
+        return path
+
+    async def _write_form(self, request: Request, folder: Path) -> list[Path]:
+        from starlette.formparsers import MultiPartException, MultiPartParser
+
+        parser = MultiPartParser(request.headers, self._chunks(request), max_files=MAX_FILES, max_fields=0)
+        try:
+            form = await parser.parse()
+        except MultiPartException as error:
+            raise Refusal(400, f"The form cannot be read: {error.message}") from None
+        written: list[Path] = []
+        try:
+            for number, (_, part) in enumerate(form.multi_items()):
+                assert not isinstance(part, str)  # fields that are no files were refused
+                path = folder / str(number) / safe_file_name(part.filename or "mesh")
+                path.parent.mkdir()
+                with path.open("wb") as stream:
+                    await to_thread.run_sync(shutil.copyfileobj, part.file, stream)
+                written.append(path)
+        finally:
+            await form.close()
+        return written
+
+    async def _chunks(self, request: Request) -> AsyncGenerator[bytes, None]:
+        announced = request.headers.get("content-length", "0")
+        if not announced.isdecimal() or int(announced) > self.max_bytes:
+            raise self._too_large()
+        received, end = 0, monotonic() + self._longest
+        stream = request.stream()
+        try:
+            while True:
+                async with asyncio.timeout(min(self._patience, end - monotonic())):
+                    chunk = await anext(stream, None)
+                if chunk is None:
+                    return
+                received += len(chunk)
+                if received > self.max_bytes:
+                    raise self._too_large()
+                yield chunk
+        except TimeoutError:
+            raise Refusal(408, "The upload stopped half way, or took too long; try again.") from None
+        except ClientDisconnect:
+            raise Refusal(400, "The upload was broken off.") from None
+
+    def _too_large(self) -> Refusal:
+        return Refusal(
+            413,
+            f"The file is larger than {self.max_bytes / MIB:.4g} MB, the most this server takes; simplify the mesh or "
+            "use `hodgeformer predict`, which has no limit.",
+        )
+
+
+def named(error: Exception, paths: Iterable[Path]) -> Refusal:
+    """What is wrong with uploaded files, which people know by their names and not by our private folders."""
+    text = str(error)
+    for path in paths:
+        text = text.replace(f"{path.parent}{os.sep}", "")
+    return Refusal(error.status if isinstance(error, Refusal) else 422, text)
+
+
+def safe_file_name(name: str) -> str:
+    """The last part of a name, with nothing in it that any file system reads as more than a name."""
+    last = re.split(r"[/\\]", name)[-1]
+    kept = re.sub(r"[^\w.\- ]", "_", last).strip(". ")
+    kept = f"_{kept}" if _RESERVED.match(kept) else kept
+    if len(kept) > 100:
+        stem, dot, suffix = kept.rpartition(".")
+        kept = f"{stem[:80]}{dot}{suffix[-16:]}" if stem else kept[:100]
+    return kept or "mesh"
+
+
+async def _explain(request: Request, error: Exception) -> Response:
+    status = error.status if isinstance(error, Refusal) else 422
+    headers = {"Retry-After": _RETRY_AFTER} if status == 503 else None
+    return JSONResponse({"error": str(error)}, status_code=status, headers=headers)
+
+
+async def _explain_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
+
+
+async def _apologize(request: Request, error: Exception) -> Response:
+    _log.error("request %s failed", request.url.path, exc_info=error)
+    return JSONResponse({"error": apology(error)}, status_code=500)
+
+
+def apology(error: Exception) -> str:
+    """What is said of a mistake that nobody foresaw."""
+    return f"Something went wrong in the server ({type(error).__name__})."
+
+
+EXPLAINED: dict[Any, Any] = {HodgeFormerError: _explain, HTTPException: _explain_http, Exception: _apologize}
+"""One line of JSON for everything that goes wrong, as an application takes its handlers."""

@@ -1,0 +1,231 @@
+"""Predictions for programs over HTTP: meshes in, labels, probabilities or colored meshes out."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import numpy as np
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hodgeformer.base.errors import ConfigError, HodgeFormerError
+from hodgeformer.base.version import __version__
+from hodgeformer.data.figures import figure
+from hodgeformer.export.runtime import OnnxPredictor
+from hodgeformer.predict.predictor import MeshPredictor, Predictor
+from hodgeformer.predict.result import Result
+from hodgeformer.web.server.description import DESCRIPTION, openapi
+from hodgeformer.web.server.guard import Hosts, is_local, is_same
+from hodgeformer.web.server.intake import EXPLAINED, MAX_UPLOAD, PATIENCE, Refusal, Uploads, apology, named
+from hodgeformer.web.server.line import Line, Report
+from hodgeformer.web.server.metrics import Metered, Metrics
+from hodgeformer.web.server.query import MEDIA_TYPES, Asked
+
+ZIP = "application/zip"
+_OPEN = frozenset({"/health"})  # to everyone: probes have no token
+_log = logging.getLogger("hodgeformer.web.server")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a server takes on.
+
+    `workers` predictions at a time, `queue` more requests that send or wait; `max_bytes` of a request; seconds for it
+    to be sent, and then for its answer.
+    """
+
+    workers: int = 2
+    queue: int = 32
+    max_bytes: int = MAX_UPLOAD
+    upload_seconds: float = 60.0
+    answer_seconds: float = 120.0
+
+
+class Service:
+    """A model and one method for each route."""
+
+    def __init__(self, predictor: MeshPredictor, limits: Limits) -> None:
+        self._predictor, self.metrics = predictor, Metrics()
+        longest = limits.upload_seconds
+        self._uploads = Uploads(max_bytes=limits.max_bytes, patience=min(PATIENCE, longest), longest=longest)
+        self.line = Line(
+            workers=limits.workers,
+            places=limits.queue,
+            seconds=limits.answer_seconds,
+            waiting=self.metrics.waiting,
+            working=self.metrics.working,
+        )
+
+    async def describe(self, request: Request) -> Response:
+        return PlainTextResponse(DESCRIPTION)
+
+    async def openapi(self, request: Request) -> Response:
+        return JSONResponse(openapi())
+
+    async def health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok", "version": __version__})
+
+    async def model(self, request: Request) -> Response:
+        trained = self._predictor.trained
+        return JSONResponse({
+            "name": trained.name,
+            "task": trained.model.task,
+            "element": trained.model.element,
+            "classes": list(trained.classes),
+            "colors": [list(color) for color in trained.colors],
+        })  # fmt: skip
+
+    async def numbers(self, request: Request) -> Response:
+        return Response(self.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    async def predict(self, request: Request) -> Response:
+        """One mesh, as the body or as the file of a form."""
+        asked = Asked.of(request)
+        with self.line.place():
+            async with self._uploads.files(request, asked.name) as paths:
+                if len(paths) != 1:
+                    raise Refusal(400, f"{len(paths)} files; /predict takes one, /batch takes several.")
+                try:
+                    content = await self.line.run(partial(self._one, paths[0], asked))
+                except HodgeFormerError as error:
+                    raise named(error, paths) from None
+        return Response(content, media_type=MEDIA_TYPES[asked.suffix])
+
+    async def batch(self, request: Request) -> Response:
+        """The files of a form: their answers in one JSON, or in a zip archive."""
+        asked = Asked.of(request)
+        with self.line.place():
+            async with self._uploads.files(request, asked.name) as paths:
+                twice = [name for name, n in Counter(path.name for path in paths).items() if n > 1]
+                if twice or not paths:
+                    raise Refusal(400, f"Several files are called '{twice[0]}'." if twice else "There are no files.")
+                content, n_done = await self.line.run(partial(self._several, paths, asked))
+        media = ZIP if asked.suffix != ".json" else MEDIA_TYPES[".json"]
+        return Response(content, status_code=200 if n_done else 422, media_type=media)
+
+    def _one(self, path: Path, asked: Asked, report: Report) -> bytes:
+        result = self._predictor.predict(path, report=report, **asked.options)
+        return self._written(result, path, asked.suffix)
+
+    def _several(self, paths: list[Path], asked: Asked, report: Report) -> tuple[bytes, int]:
+        """The answers to those that have one, with what is wrong with the others; and how many have one."""
+        done: dict[str, bytes] = {}
+        failed: list[dict[str, str]] = []
+
+        def fail(path: Any, error: Exception) -> None:
+            if not isinstance(error, HodgeFormerError):
+                _log.error("a mesh of a batch failed", exc_info=error)
+            reason = str(named(error, paths)) if isinstance(error, HodgeFormerError) else apology(error)
+            failed.append({"file": Path(path).name, "error": reason})
+
+        for result in self._predictor.predict_many(paths, on_error=fail, report=report, **asked.options):
+            assert result.path is not None
+            done[result.path.name] = self._written(result, result.path, asked.suffix)
+        if asked.suffix == ".json":
+            results = b", ".join(done.values())
+            return b'{"results": [%b], "failed": %b}' % (results, json.dumps(failed).encode()), len(done)
+        stream = io.BytesIO()
+        with ZipFile(stream, "w") as archive:
+            for name, content in done.items():
+                archive.writestr(f"{name}{asked.suffix}", content)
+            archive.writestr("failed.json", json.dumps(failed))
+        return stream.getvalue(), len(done)
+
+    def _written(self, result: Result, path: Path, suffix: str) -> bytes:
+        """As `Result.save` writes it, into the private folder of the upload."""
+        answer = path.with_name(f"answer-{path.name}{suffix}")
+        replace(result, path=Path(path.name)).save(answer)
+        self.metrics.meshes.inc()
+        self.metrics.faces.inc(result.mesh.n_faces)
+        return answer.read_bytes()
+
+
+@dataclass(frozen=True)
+class Door:
+    """ASGI middleware: who has the token comes in; without one, programs on this machine and no page of a browser.
+
+    On other addresses than those of this machine a server without a token answers everyone.
+    """
+
+    app: ASGIApp
+    token: str | None
+    hosts: Hosts | None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refused = self._refusal(scope) if scope["type"] == "http" else None
+
+        async def send_plainly(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update({"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"})
+            await send(message)
+
+        await (refused or self.app)(scope, receive, send_plainly)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if scope["path"] in _OPEN:
+            return None
+        if self.token is not None:
+            given = headers.get("authorization", "")
+            if is_same(given, f"Bearer {self.token}"):
+                return None
+            message = "This server wants its token: Authorization: Bearer TOKEN."
+            return JSONResponse({"error": message}, 401, headers={"WWW-Authenticate": "Bearer"})
+        reason = None if self.hosts is None else self.hosts.reason_to_refuse(headers, scope["path"])
+        return None if reason is None else JSONResponse({"error": reason}, 403)
+
+
+def load_predictor(model: str, device: str = "cpu") -> MeshPredictor:
+    """A model as `Predictor.load` takes it, or an exported one, run once so that the first request does not wait."""
+    exported = Path(model).suffix == ".onnx"
+    if exported and device != "cpu":
+        raise ConfigError(f"--device {device}: exported models run on the processor")
+    predictor = OnnxPredictor.load(model) if exported else Predictor.load(model, device)
+    predictor.predict(figure(np.random.default_rng(0), n_faces=500)[0])
+    return predictor
+
+
+def create_app(service: Service, *, host: str = "127.0.0.1", token: str | None = None) -> Starlette:
+    """The ASGI application; `host` is the address it will listen on."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        service.line.close()
+
+    gets: dict[str, Callable[[Request], Any]] = {
+        "/": service.describe,
+        "/openapi.json": service.openapi,
+        "/health": service.health,
+        "/metrics": service.numbers,
+        "/model": service.model,
+    }
+    posts: dict[str, Callable[[Request], Any]] = {"/predict": service.predict, "/batch": service.batch}
+    return Starlette(
+        routes=[
+            *(Route(path, act) for path, act in gets.items()),
+            *(Route(path, act, methods=["POST"]) for path, act in posts.items()),
+        ],
+        middleware=[
+            Middleware(Metered, metrics=service.metrics, routes=frozenset({*gets, *posts})),
+            Middleware(Door, token=token, hosts=Hosts.of(host) if is_local(host) else None),
+        ],
+        exception_handlers=EXPLAINED,
+        lifespan=lifespan,
+    )

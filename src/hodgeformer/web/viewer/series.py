@@ -1,0 +1,87 @@
+"""A folder of meshes that a person goes through one by one; what is corrected lies in one data set."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hodgeformer.base.errors import DataError, HodgeFormerError
+from hodgeformer.base.palette import hex_color
+from hodgeformer.data.folder import find_meshes
+from hodgeformer.data.folder_spec import FILE_NAME, read_spec
+from hodgeformer.data.labels import Codes, LabelFile
+from hodgeformer.mesh.io import load_mesh
+from hodgeformer.mesh.mesh import IntArray, Mesh
+from hodgeformer.web.server.intake import Refusal, safe_file_name
+from hodgeformer.web.viewer.data_set_file import held_out
+from hodgeformer.web.viewer.open_meshes import OpenMesh, OpenMeshes
+
+
+@dataclass(eq=False)
+class Series:
+    """The meshes of a folder by the names that they have in the data set, in order. Only these can be opened."""
+
+    name: str
+    files: dict[str, Path]
+    data_set: Path
+    _ids: dict[str, str] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._held_out = held_out(list(self.files))
+
+    @classmethod
+    def of(cls, folder: Path, out: Path) -> Series:
+        """The meshes of the folder and below; what is saved is no part of them."""
+        found = find_meshes(folder, ".").items()
+        files = {safe_file_name(name.replace("/", "_")): p for name, p in found if not _is_below(p, out)}
+        if not files:
+            raise DataError(f"{folder}: no meshes found beside what was saved from them")
+        name = safe_file_name(folder.resolve().name)
+        series = cls(name, files, out / name)
+        series.described()  # a data set that cannot be read is told before the page is opened
+        return series
+
+    def described(self) -> dict[str, Any]:
+        """Every mesh with its mark, and the classes that were corrected with so far."""
+        kept = {path.stem for path in (self.data_set / "labels").glob("*.txt")}
+        spec = read_spec(self.data_set) if (self.data_set / FILE_NAME).is_file() else None
+        return {
+            "name": self.name,
+            "meshes": [
+                {"name": name, "corrected": name in kept, "held_out": name in self._held_out} for name in self.files
+            ],
+            "classes": [] if spec is None else spec.classes,
+            "colors": [] if spec is None else [hex_color(color) for color in spec.colors],
+        }
+
+    def open(self, number: int, meshes: OpenMeshes) -> OpenMesh:
+        """The mesh with this number; one that is still open stays as it is, with its prediction."""
+        if not 0 <= number < len(self.files):
+            raise Refusal(404, f"The series has {len(self.files)} meshes; reload the page.")
+        name = list(self.files)[number]
+        with self._lock:
+            opened = meshes.find(self._ids.get(name, ""))
+            if opened is None:
+                mesh = replace(load_mesh(self.files[name]), name=name)
+                opened = meshes.add(mesh)
+                opened.held_out, opened.corrected = name in self._held_out, self._corrected(mesh)
+                self._ids[name] = opened.id
+        return opened
+
+    def _corrected(self, mesh: Mesh) -> IntArray | None:
+        """The labels that were kept for the mesh; none where the file has another mesh by now."""
+        path = self.data_set / "labels" / f"{mesh.name}.txt"
+        if not path.is_file():
+            return None
+        n_classes = len(read_spec(self.data_set).classes)
+        try:
+            return LabelFile(path, "f", "f", Codes.counted_from(0, n_classes)).read(mesh)
+        except HodgeFormerError:
+            return None
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())

@@ -1,0 +1,204 @@
+"""One way through a model: what evaluation scores is what prediction answers, however views share passes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hodgeformer.base.errors import MeshError
+from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.data.labels import Values
+from hodgeformer.lab.bench.yardsticks import human_sized_mesh
+from hodgeformer.lab.study.mutations import Mutation, cut_away, paired
+from hodgeformer.mesh.io import save_mesh
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.patches import patches
+from hodgeformer.mesh.pose import random_turns
+from hodgeformer.mesh.prepare import PrepareConfig
+from hodgeformer.mesh.subdivision import subdivided
+from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.predict.checkpoint import Checkpoint
+from hodgeformer.predict.forward import Forward
+from hodgeformer.predict.inference import Room, answers, see
+from hodgeformer.predict.predictor import Predictor
+from hodgeformer.train.evaluate import Evaluator, calibrated
+from meshes import icosphere, open_grid
+from tiny_models import PARTS, tiny_checkpoint
+
+ABOUT_Z = {"augment": {"rotation": "axis", "axis": "z"}}
+
+
+def meshes() -> list[Mesh]:
+    return [icosphere(2, "ball"), open_grid(7, 9), icosphere(1, "small")]
+
+
+def dataset() -> DataSet:
+    samples = [Sample(mesh.name, mesh, Values(np.arange(mesh.n_faces) % len(PARTS))) for mesh in meshes()]
+    return DataSet("meshes", "segmentation", "face", {"test": tuple(samples)}, PARTS)
+
+
+@pytest.mark.parametrize("training", [{}, ABOUT_Z])
+def test_evaluation_scores_what_prediction_answers(training: dict[str, object]) -> None:
+    predictor = Predictor(tiny_checkpoint(pose="frame_average", training=training))
+    checkpoint, data = predictor.checkpoint, dataset()
+    turns = random_turns(2, checkpoint.turn_axis)
+    evaluator = Evaluator(data, data.split("test"), checkpoint.prepare, turns=turns)
+    predicted = list(predictor.predict_many(meshes(), tta=3))
+    for _ in range(2):  # the second time from memory
+        scored = list(evaluator.answers(predictor.model))
+        assert [answer.mesh.name for answer in scored] == [mesh.name for mesh in meshes()]
+        for answer, result in zip(scored, predicted, strict=True):
+            np.testing.assert_allclose(answer.output, result.probabilities, atol=2e-5)
+
+
+def test_turns_are_about_the_axis_of_training() -> None:
+    assert tiny_checkpoint().turn_axis is None
+    axis = tiny_checkpoint(training=ABOUT_Z).turn_axis
+    assert axis is not None and axis.tolist() == [0, 0, 1]
+    turns = random_turns(5, axis, seed=3)
+    for turn in turns:
+        np.testing.assert_allclose(turn @ axis, axis)
+    np.testing.assert_array_equal(turns, random_turns(5, axis, seed=3))
+    assert any(abs((turn @ axis)[2]) < 0.9 for turn in random_turns(5, None))
+
+
+@pytest.mark.parametrize("batch_faces", [1, 500, 10_000])
+@pytest.mark.parametrize("checkpoint", [tiny_checkpoint(element="vertex"), tiny_checkpoint("classification")])
+def test_passes_can_be_cut_anywhere(checkpoint: Checkpoint, batch_faces: int) -> None:
+    model = Forward(checkpoint.build_model())
+    turns = random_turns(2, None)
+    seen = [(mesh.name, see(mesh, checkpoint.prepare, turns=turns)) for mesh in meshes()]
+    found = list(answers(model, seen, batch_faces=batch_faces))
+    assert [answer.owner for answer in found] == [name for name, _ in seen]
+    for (_, one), answer in zip(seen, found, strict=True):
+        assert answer.seen is one
+        alone = next(answers(model, [(None, one)], batch_faces=10**6))
+        np.testing.assert_allclose(answer.output, alone.output, atol=2e-5)
+        np.testing.assert_allclose(answer.features, alone.features, atol=2e-5)
+        np.testing.assert_allclose(answer.output.sum(axis=1), 1, atol=1e-5)
+
+
+def test_answers_do_not_depend_on_how_finely_a_mesh_is_cut() -> None:
+    predictor = Predictor(tiny_checkpoint())
+    ball = icosphere(2, "ball")  # 320 faces, the model knows 60 to 400
+    first = predictor.predict(ball)
+    assert first.resolution == "" and first.working_faces == 320
+    finer = subdivided(ball)
+    again = predictor.predict(finer.mesh)
+    assert again.working_faces == 320
+    assert again.resolution == "1,280 faces, worked on at 320; answers are on every original face"
+    assert (again.labels == first.labels[finer.origin]).mean() > 0.99  # quarters of a face get its answer
+    coarse = predictor.predict(icosphere(0))
+    assert coarse.working_faces == 80 and coarse.outputs.shape == (20, len(PARTS))
+    for faces, worked in (("original", 1280), (100, 100)):
+        assert predictor.predict(finer.mesh, faces=faces).working_faces == worked
+
+
+@pytest.mark.parametrize("element", ["face", "vertex", "edge"])
+def test_patches_answer_about_as_the_whole_does(element: str) -> None:
+    checkpoint = tiny_checkpoint(element=element, pose="frame_average")
+    model, mesh = Forward(checkpoint.build_model()), icosphere(4)
+    whole, cut = see(mesh, checkpoint.prepare), see(mesh, checkpoint.prepare, room=lambda _: 2500)
+    assert cut.patched and not whole.patched
+    told: list[float] = []
+    first = next(answers(model, [(None, whole)], batch_faces=10**6)).output
+    second = next(answers(model, [(None, cut)], batch_faces=10**6, report=told.append)).output
+    assert second.shape == first.shape and np.isfinite(second).all()
+    np.testing.assert_allclose(second.sum(axis=1), 1, atol=1e-5)
+    assert (first.argmax(axis=1) == second.argmax(axis=1)).mean() > 0.8
+    assert told == sorted(told) and told[-1] == 1
+
+
+def test_patches_cover_a_mesh_and_keep_its_features() -> None:
+    checkpoint, mesh = tiny_checkpoint(), icosphere(4)
+    view = see(mesh, checkpoint.prepare, room=lambda _: 1500).views[0]
+    weight = np.zeros(view.n.e)
+    for patch, counts in patches(view, checkpoint.prepare, 1500):
+        assert patch.n.f <= 1500
+        for kind in ("v", "e", "f"):
+            np.testing.assert_array_equal(patch.x_in[kind], view.x_in[kind][patch.order[kind]])
+        np.testing.assert_array_equal(patch.order.v[patch.topology.edges], view.topology.edges[patch.order.e])
+        weight[patch.order.e] += counts.e
+    assert (weight > 0.5).all()
+
+
+def test_room_grows_with_memory_and_no_mesh_takes_more() -> None:
+    checkpoint, mesh = tiny_checkpoint(), icosphere(5)
+    small, large = (Room(checkpoint.model, checkpoint.prepare, memory)(mesh) for memory in (10**10, 10**11))
+    assert 2000 < small < large
+    assert Room(checkpoint.model, checkpoint.prepare)(mesh) > 0
+    with pytest.raises(MeshError, match=r"20,480 faces need about .* GB of memory even in patches"):
+        Room(checkpoint.model, checkpoint.prepare, 1)(mesh)
+
+
+PREDICTING = """
+import sys
+from hodgeformer.base.memory import held_memory, peak_memory
+from hodgeformer.mesh.io import load_mesh
+from hodgeformer.predict.predictor import Predictor
+predictor = Predictor.load("human")
+mesh = load_mesh(sys.argv[1])
+predictor.predict(load_mesh(sys.argv[2]), faces="original")  # what is compiled or kept free is not counted
+limit = held_memory() + int(sys.argv[3]) * 2**20
+result = predictor.predict(mesh, faces="original", memory=limit)
+assert result.working_faces == mesh.n_faces
+print((peak_memory() - limit) / 2**20)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is read from /proc")
+def test_a_limit_on_memory_is_kept_with_blocks_that_spread(tmp_path: Path) -> None:
+    """20,000 faces go through in patches within 70 MB, where the whole takes more."""
+    mesh, small = tmp_path / "large.ply", tmp_path / "small.ply"
+    save_mesh(icosphere(5), mesh)
+    save_mesh(icosphere(4), small)
+    words = [sys.executable, "-c", PREDICTING, str(mesh), str(small), "70"]
+    answer = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert float(answer.stdout) <= 0
+
+
+def test_calibration_keeps_labels_and_strange_meshes_are_told() -> None:
+    rng = np.random.default_rng(0)
+    known = [icosphere(2, str(i)) for i in range(8)]
+    known = [ball.with_vertices(ball.vertices * rng.uniform(0.8, 1.2, 3)) for ball in known]
+    samples = [Sample(ball.name, ball, Values(np.arange(320) % len(PARTS))) for ball in known]
+    data = DataSet("balls", "segmentation", "face", {"val": tuple(samples)}, PARTS)
+    plain = tiny_checkpoint()
+    evaluator = Evaluator(data, samples, plain.at())
+    checkpoint = calibrated(plain, evaluator.answers(plain.build_model()))
+    assert checkpoint.temperature > 1 and checkpoint.familiarity is not None and len(checkpoint.heights) == len(PARTS)
+    before, after = Predictor(plain).predict(known[0]), Predictor(checkpoint).predict(known[0])
+    np.testing.assert_array_equal(before.labels, after.labels)
+    assert after.confidence.mean() < before.confidence.mean()
+    assert before.familiarity is None and after.familiarity is not None and after.familiarity > 0.5
+    assert after.warnings == ()
+    strange = Predictor(checkpoint).predict(paired(known[0], known[1]))
+    assert strange.familiarity is not None and strange.familiarity < 0.5
+    assert any("2 large pieces" in warning for warning in strange.warnings)
+    half = Predictor(checkpoint).predict(Mutation("half", partial(cut_away, share=0.5))(known[0]).mesh)
+    assert any("hole" in warning for warning in half.warnings)
+
+
+def test_one_frame_stands_for_all_where_the_order_is_not_read() -> None:
+    """A model of vertices alone gives the mean over four frames that were prepared one by one."""
+    torch.manual_seed(0)
+    config = PrepareConfig(pose="frame_average", features=("coords", "normals", "distances"))
+    widths = dict(config.widths.items())
+    settings = ModelConfig(
+        task="segmentation", n_classes=3, blocks="DT", d_model=16, d_hidden=16, n_heads=2, in_features=widths
+    )
+    model, mesh = Forward(HodgeFormer(settings).eval()), human_sized_mesh()
+    assert not settings.reads_order
+    apart, shared = (see(mesh, config, reads_order=reads_order) for reads_order in (True, False))
+    assert (len(apart.views), len(shared.views)) == (4, 1)
+    one, other = (next(answers(model, [(None, seen)], batch_faces=10**6)) for seen in (apart, shared))
+    np.testing.assert_allclose(one.output, other.output, atol=2e-4)
+    np.testing.assert_allclose(one.features, other.features, atol=2e-3)

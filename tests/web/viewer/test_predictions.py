@@ -1,0 +1,153 @@
+"""Predictions of the viewer: everyone gets their own, and memory stays."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+pytest.importorskip("starlette", reason="needs the viewer's server: pip install 'hodgeformer[view]'")
+pytest.importorskip("httpx2", reason="needs a client for the server: pip install httpx2")
+
+from starlette.testclient import TestClient
+
+from hodgeformer.base.errors import MeshError
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.predict.predictor import Predictor
+from hodgeformer.web.viewer.app import Viewer, create_app
+from hodgeformer.web.viewer.messages import decode, described
+from hodgeformer.web.viewer.models import Shelf, ViewerModel, offered_models
+from hodgeformer.web.viewer.open_meshes import OpenMeshes
+from hodgeformer.web.viewer.outbox import Outbox
+from meshes import icosphere
+from tiny_models import tiny_checkpoint
+from viewer_parts import BASE, CLASSES, COLORS, SidedModel, make_viewer, predicted, upload
+
+
+def test_prediction_arrives_with_classes_and_colors(client: TestClient, tmp_path: Path) -> None:
+    ball = icosphere(2)
+    scene = upload(client, ball, tmp_path)
+    assert client.get(f"/api/meshes/{scene}/prediction").status_code == 404
+    assert predicted(client, scene) == {"stage": "done", "fraction": 1.0, "error": None}
+    header, arrays = decode(client.get(f"/api/meshes/{scene}/prediction").content)
+    assert header["classes"] == list(CLASSES)
+    assert header["colors"] == [list(color) for color in COLORS]
+    right = ball.vertices[ball.faces].mean(axis=1)[:, 0] > 0
+    np.testing.assert_array_equal(arrays["labels"], right)
+    assert arrays["probabilities"].shape == (320, 2)
+
+
+@pytest.mark.parametrize("name", ["", "no such", "../tiny.safetensors", "/etc/passwd"])
+def test_only_models_on_the_shelf_are_run(client: TestClient, tmp_path: Path, name: str) -> None:
+    scene = upload(client, icosphere(0), tmp_path)
+    assert client.post(f"/api/meshes/{scene}/predict", params={"model": name}).status_code == 404
+
+
+def test_two_people_get_their_own_results(out: Path, tmp_path: Path) -> None:
+    both = threading.Barrier(2, timeout=20)
+    viewer = make_viewer(out, SidedModel(before=lambda mesh: both.wait() and None))
+    balls = [icosphere(1), icosphere(2)]
+    with TestClient(create_app(viewer), base_url=BASE) as client:
+        scenes = [upload(client, ball, tmp_path) for ball in balls]
+        for scene in scenes:  # neither can end before both have begun
+            client.post(f"/api/meshes/{scene}/predict", params={"model": "sided"})
+        rows = []
+        for scene in scenes:
+            while client.get(f"/api/meshes/{scene}/progress").json()["stage"] != "done":
+                time.sleep(0.01)
+            rows.append(decode(client.get(f"/api/meshes/{scene}/prediction").content)[1]["labels"])
+    assert [len(row) for row in rows] == [80, 320]
+
+
+def test_a_failing_prediction_is_told_and_the_next_one_works(out: Path, tmp_path: Path) -> None:
+    def refuse_small(mesh: Mesh) -> None:
+        if mesh.n_faces < 50:
+            raise MeshError("ball: too small")
+
+    with TestClient(create_app(make_viewer(out, SidedModel(refuse_small))), base_url=BASE) as client:
+        small, large = upload(client, icosphere(0), tmp_path), upload(client, icosphere(1), tmp_path)
+        assert predicted(client, small) == {"stage": "failed", "fraction": None, "error": "ball: too small"}
+        assert predicted(client, large)["stage"] == "done"
+
+
+def test_a_replaced_prediction_that_fails_late_leaves_the_newer_one(out: Path) -> None:
+    begun, fail = threading.Event(), threading.Event()
+
+    def first_fails_late(mesh: Mesh) -> None:
+        if not begun.is_set():
+            begun.set()
+            fail.wait(20)
+            raise MeshError("ball: failed late")
+
+    viewer = make_viewer(out, SidedModel(before=first_fails_late))
+    with TestClient(create_app(viewer), base_url=BASE) as client:
+        opened = viewer.meshes.add(icosphere(1))
+        client.post(f"/api/meshes/{opened.id}/predict", params={"model": "sided"})
+        assert begun.wait(20)
+        assert predicted(client, opened.id)["stage"] == "done"
+        fail.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("predict"):
+            thread.join(20)
+    assert opened.progress.stage == "done"
+    assert opened.progress.error is None
+
+
+def test_an_answer_that_a_later_question_replaced_is_not_offered(out: Path) -> None:
+    """The page fetches what a mesh was `predicted` with; what the server tells of then is the later question."""
+    refuses = threading.Event()
+
+    def refuse(mesh: Mesh) -> None:
+        if refuses.is_set():
+            raise MeshError("ball: refused")
+
+    viewer = make_viewer(out, SidedModel(before=refuse))
+    with TestClient(create_app(viewer), base_url=BASE) as client:
+        opened = viewer.meshes.add(icosphere(1))
+        assert predicted(client, opened.id)["stage"] == "done"
+        assert described(opened)["predicted"] == {"model": "sided", "faces": "auto"}
+        refuses.set()
+        assert predicted(client, opened.id)["stage"] == "failed"
+        assert described(opened)["predicted"] is None
+
+
+def test_fifty_predictions_do_not_grow_memory(out: Path, tiny: Path) -> None:
+    shelf = Shelf(offered_models(str(tiny)))
+    viewer = Viewer(shelf=shelf, outbox=Outbox(out), meshes=OpenMeshes(max_meshes=4))
+    ball = icosphere(3)
+    process = psutil.Process()
+    used = []
+    with TestClient(create_app(viewer), base_url=BASE) as client:
+        for _ in range(65):
+            scene = viewer.meshes.add(ball.with_vertices(ball.vertices))
+            assert predicted(client, scene.id, "tiny")["stage"] == "done"
+            used.append(process.memory_info().rss)
+    assert len(viewer.meshes) == 4
+    # One prediction works on more than a megabyte; fifty that were kept would show.
+    assert max(used[-10:]) - max(used[10:15]) < 10 * 2**20
+
+
+def test_models_of_every_kind_answer_for_faces(tmp_path: Path) -> None:
+    ball = icosphere(2)
+    fractions: list[float] = []
+    for task, element, rows in (
+        ("segmentation", "face", 320),
+        ("segmentation", "vertex", 320),
+        ("segmentation", "edge", 320),
+        ("classification", "mesh", 1),
+    ):
+        predictor = Predictor(tiny_checkpoint(task, element))
+        prediction = ViewerModel(predictor).predict(ball, "original", fractions.append)
+        assert prediction.probabilities.shape == (rows, 4)
+        np.testing.assert_allclose(prediction.probabilities.sum(axis=1), 1, rtol=1e-5)
+        assert fractions[0] == 0.0
+        assert fractions[-1] == 1.0
+        assert sorted(fractions) == fractions
+        fractions.clear()
+    simplified = ViewerModel(Predictor(tiny_checkpoint())).predict(ball, 100, fractions.append)
+    assert simplified.probabilities.shape == (320, 4)
+    assert "worked on at 100" in simplified.resolution

@@ -1,0 +1,177 @@
+"""Layers that look into a model look at the mesh as the model saw it, and prepare no more than they read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("starlette", reason="needs the viewer's server: pip install 'hodgeformer[view]'")
+
+import torch
+
+from hodgeformer.kernels.star_attention import star_attention_weights
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.prepare import Faces, PreparedMesh, prepare
+from hodgeformer.mesh.simplify import triangulations
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.nn.pack import pack
+from hodgeformer.predict import inference
+from hodgeformer.predict.operators import eigenpairs, head_operators
+from hodgeformer.web.server.intake import Refusal
+from hodgeformer.web.viewer import operators
+from hodgeformer.web.viewer.fields import Pick
+from hodgeformer.web.viewer.models import Shelf, offered_models
+from hodgeformer.web.viewer.open_meshes import OpenMesh, Prediction
+from hodgeformer.web.viewer.operators import Attention, LearnedEigenfunctions, Spreading
+from hodgeformer.web.viewer.sight import Sight
+from meshes import icosphere
+from tiny_models import tiny_checkpoint, write_tiny
+
+CONFIG = tiny_checkpoint(pose="frame_average").prepare
+WORKING = 320
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    """A model that updates vertices, edges and faces, in blocks of all kinds."""
+    config = tiny_checkpoint(blocks="HDT").model.replace(updates="vef")
+    torch.manual_seed(7)
+    weights = dict(HodgeFormer(config).state_dict())
+    path = write_tiny(tmp_path_factory.mktemp("model"), pose="frame_average", model=config, weights=weights)
+    return Shelf(offered_models(str(path)))
+
+
+def predicted(shelf: Shelf, mesh: Mesh, faces: Faces) -> OpenMesh:
+    result = shelf.model("tiny").predict(mesh, faces, lambda fraction: None)
+    return OpenMesh(mesh, prediction=Prediction("tiny", result, faces))
+
+
+def click(mesh: Mesh, face: int) -> Pick:
+    return Pick(face, tuple(mesh.vertices[mesh.faces[face]].mean(axis=0)))
+
+
+def egg() -> Mesh:
+    ball = icosphere(3)
+    return ball.with_vertices(ball.vertices * (1, 1.4, 2) + 0.2 * ball.vertices**2)
+
+
+@pytest.fixture
+def prepared_views(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Every view that is prepared, with its mesh and what it is prepared for."""
+    views: list[dict[str, Any]] = []
+
+    def noted(mesh: Mesh, config: Any, **options: Any) -> PreparedMesh:
+        views.append({"n_faces": mesh.n_faces, "features": config.features, **options})
+        return prepare(mesh, config, **options)
+
+    monkeypatch.setattr(inference, "prepare", noted)
+    return views
+
+
+@pytest.mark.parametrize("faces", ["original", WORKING])
+@pytest.mark.parametrize("star", ["v.star0_inv", "v.star1", "f.star2"])
+def test_attention_is_the_row_that_the_model_had(shelf: Shelf, star: str, faces: Faces) -> None:
+    mesh, model = egg(), shelf.model("tiny")
+    opened, pick = predicted(shelf, mesh, faces), click(egg(), 700)
+    found = Attention(shelf).field(opened, {"layer": "1", "head": "2", "star": star}, pick)
+    assert found.values.shape == (mesh.n_faces,)
+
+    small = None if faces == "original" else triangulations(mesh, WORKING, 1)[0]
+    working = mesh if small is None else small.mesh
+    prepared = prepare(working, CONFIG)  # frame 0
+    batch = pack([prepared])
+    block = model.network.encoder.blocks[0]
+    caught = []
+    hook = block.attention.register_forward_pre_hook(lambda _, given: caught.append(given[0]))
+    with torch.no_grad():
+        model.network(batch)
+    hook.remove()
+    kind, _, name = star.partition(".")
+    module = getattr(block.attention.laplacian[kind], name)
+    pattern = batch.topology.patterns[module.kind]
+    q, k = module.queries_and_keys(caught[0][module.kind])
+    weights = star_attention_weights(q=q, k=k, pattern=pattern)[:, 1].detach().numpy()
+    row = Sight(model.see(mesh, faces)).nearest(pick, module.kind)
+    entries = slice(int(pattern.offsets[row]), int(pattern.offsets[row + 1]))
+    np.testing.assert_allclose(weights[entries].sum(), 1, rtol=1e-5)
+
+    values = np.full(prepared.n[module.kind], np.nan)
+    values[pattern.indices[entries].numpy()] = weights[entries]
+    members = {"v": prepared.topology.faces, "e": prepared.topology.face_edges, "f": np.arange(prepared.n.f)[:, None]}
+    on_working = prepared.to_file_order(np.fmax.reduce(values[members[module.kind]], axis=1), "f")
+    expected = on_working if small is None else on_working[small.places("f").face]
+    np.testing.assert_allclose(found.values, expected, rtol=1e-4)
+    assert np.isfinite(found.values).any() and np.isnan(found.values).any()
+    assert np.isfinite(found.values[pick.face])  # a place is among its own neighbors
+
+
+@pytest.mark.parametrize("kind", ["v", "e", "f"])
+def test_learned_eigenfunctions_are_those_of_the_working_mesh(shelf: Shelf, kind: Any) -> None:
+    mesh, model = egg(), shelf.model("tiny")
+    found = LearnedEigenfunctions(shelf).field(predicted(shelf, mesh, WORKING), {"operator": kind, "layer": "1"}, None)
+    assert found.element == ("face" if kind == "f" else "vertex")
+    assert len(found.values) == (mesh.n_faces if kind == "f" else mesh.n_vertices)
+    small = triangulations(mesh, WORKING, 1)[0]
+    prepared = prepare(small.mesh, CONFIG)
+    learned = head_operators(model.network, prepared, layer=1, head=1).laplacian(kind)
+    pairs = eigenpairs(learned, 8, "largest").in_file_order(prepared, kind)
+    assert f"{pairs.values[0].real:.4g}" in found.note and f"L_{kind}" in found.note
+    if kind != "e":
+        expected = small.values_back(pairs.functions[:, :1].real, kind)[:, 0]
+        np.testing.assert_allclose(found.values, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_layers_prepare_one_view_and_only_what_they_read(shelf: Shelf, prepared_views: list[dict[str, Any]]) -> None:
+    opened = predicted(shelf, egg(), WORKING)
+    assert {view["frame"] for view in prepared_views} == {0, 1, 2, 3}
+    for kind, patterned in ((Attention, True), (LearnedEigenfunctions, True), (Spreading, False)):
+        source = kind(shelf)
+        prepared_views.clear()
+        for face in (3, 700, 701):
+            source.field(opened, {}, click(opened.mesh, face))
+        (view,) = prepared_views
+        assert view["n_faces"] <= WORKING
+        assert view["patterned"] is patterned
+        assert view["features"] == (CONFIG.features if patterned else ("coords",))
+
+
+def test_layers_that_would_take_too_long_are_refused_with_a_remedy(
+    shelf: Shelf, prepared_views: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("MAX_FACES", "MAX_FACES_ITERATED"):
+        monkeypatch.setattr(operators, limit, 1000)
+    opened = predicted(shelf, egg(), "original")
+    prepared_views.clear()
+    for source in (Attention(shelf), LearnedEigenfunctions(shelf)):
+        assert source.choices(opened) is not None
+        with pytest.raises(Refusal, match="1,280 faces, and this layer supports 1,000 at most"):
+            source.field(opened, {}, click(opened.mesh, 3))
+    assert prepared_views == []
+    again = predicted(shelf, egg(), WORKING)
+    assert np.isfinite(LearnedEigenfunctions(shelf).field(again, {}, None).values).all()
+
+
+def test_a_new_resolution_is_looked_at_anew(shelf: Shelf) -> None:
+    source, fine, pick = Attention(shelf), predicted(shelf, egg(), "original"), click(egg(), 700)
+    before = source.field(fine, {}, pick).values
+    fine.prediction = predicted(shelf, egg(), WORKING).prediction
+    assert not np.array_equal(source.field(fine, {}, pick).values, before, equal_nan=True)
+
+
+def test_a_mesh_that_is_cut_finer_gets_its_values_back(shelf: Shelf) -> None:
+    mesh = icosphere(0)
+    opened, pick = predicted(shelf, mesh, "auto"), click(icosphere(0), 7)
+    sight = Sight(shelf.model("tiny").see(mesh, "auto"))
+    assert sight.prepared.n.f == 4 * mesh.n_faces
+    for kind, most in (("f", 1), ("e", 2), ("v", 2)):  # the middle piece, its sides, and their ends
+        here = np.full(sight.prepared.n[kind], np.nan)
+        here[sight.nearest(pick, kind)] = 1.0
+        values = sight.on_faces(here, kind)
+        assert values[7] == 1.0
+        assert np.isfinite(values).sum() <= most
+    assert np.isfinite(Attention(shelf).field(opened, {}, pick).values[7])
+    for operator, n in (("v", mesh.n_vertices), ("e", mesh.n_vertices), ("f", mesh.n_faces)):
+        values = LearnedEigenfunctions(shelf).field(opened, {"operator": operator}, None).values
+        assert len(values) == n and np.isfinite(values).all() and np.ptp(values) > 0
