@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 import time
@@ -231,14 +230,6 @@ def save_rows(folder: Path, name: str, rows: Sequence[Row], about: Row) -> list[
     write_csv(files[0], rows)
     write_json(files[1], {**about, "environment": environment(), "rows": list(rows)})
     return files
-
-
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """What `save_rows` wrote; nothing where there is no file."""
-    if not path.is_file():
-        return []
-    with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
 
 
 def write_json(path: Path, content: Any) -> None:

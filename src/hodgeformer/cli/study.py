@@ -22,7 +22,6 @@ from hodgeformer.cli.results import (
     bar,
     conclude,
     mesh_files,
-    read_rows,
     save_rows,
 )
 from hodgeformer.cli.study_operators import operators
@@ -213,7 +212,7 @@ def ablation(
     Finished runs are skipped, stopped ones go on. Started twice, the two processes share the runs; with
     OMP_NUM_THREADS=1 that uses two cores best. The score is that of the last weights, in percent.
     """
-    from hodgeformer.lab.study.ablation import finished_result, load_study, plan_study, study_table
+    from hodgeformer.lab.study.ablation import finished_result, load_study, plan_study, save_study, study_table
 
     if epochs is not None and minutes is not None:
         raise ConfigError("a run is as long as --epochs or as --minutes say, not both")
@@ -224,17 +223,12 @@ def ablation(
     source, place = {} if data is None else _source(data), out or Path("runs") / name
     runs = plan_study(loaded, data=source, overrides=overrides, seeds=numbers, out=place, rows=rows or ())
     about: dict[str, Any] = {"study": name, "data": data, "seeds": list(numbers), "settings": overrides}
-    order = [row.name for row in loaded.rows]
-    # Rows that are not asked for this time stay in the table.
-    kept = [row for row in read_rows(results / f"{name}.csv") if rows and row["row"] in set(order) - set(rows)]
     found: _Results = {}
     for number, run in enumerate(runs, 1):
         _carry_out(run, found, f"{number} of {len(runs)}", quiet=quiet)
         # Others may have finished runs that were theirs when we came by.
         found |= {(other.row.name, other.seed): result for other in runs if (result := finished_result(other))}
-        if found:
-            table = sorted([*kept, *study_table(loaded, found)], key=lambda row: order.index(row["row"]))
-            save_rows(results, name, table, about)
+        save_study(results, name, loaded, runs, rows or ())
     table = study_table(loaded, found)
     title = loaded.title if data is None else f"{loaded.title} ({data})"
     shown, files = ({title: table}, [results / f"{name}.csv"]) if found else ({}, [])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import tomli_w
 
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.census import take_census
@@ -21,6 +24,7 @@ from hodgeformer.lab.study.ablation import (
     load_study,
     main_table,
     plan_study,
+    save_study,
     study_table,
 )
 from hodgeformer.train.config import RunConfig, read_config
@@ -216,6 +220,29 @@ def test_the_table_has_mean_spread_paper_and_cost(tmp_path: Path) -> None:
     lines = (tmp_path / "results" / "t.csv").read_text().splitlines()
     assert lines[0].startswith("row,score,split,seeds,mean,std")
     assert lines[2] == "H" + "," * 11
+
+
+def test_every_row_keeps_the_runs_behind_it(tmp_path: Path) -> None:
+    """Also those of rows that are not measured this time."""
+    study, results = two_rows(), tmp_path / "results"
+
+    def measure(row: str, seed: int, commit: str) -> None:
+        runs = plan_study(study, data={"name": "figures"}, seeds=[seed], out=tmp_path / "runs", rows=[row])
+        outcome = RunResult(0.5, "face_accuracy", "val", cpu_minutes=2.0, minutes=1.0, epochs=3, n_parameters=7)
+        runs[0].folder.mkdir(parents=True)
+        runs[0].config.write_bytes(tomli_w.dumps(runs[0].tables).encode())
+        runs[0].result.write_text(json.dumps(asdict(outcome)))
+        command = ["hodgeformer", "study", "--out", "/my/disk", "--seeds", "1"]
+        (runs[0].folder / "env.json").write_text(json.dumps({"commit": commit, "command": command}))
+        save_study(results, "t", study, runs, [row])
+
+    measure("T", 3, "first")
+    measure("H", 4, "second")
+    rows = {row["row"]: row for row in json.loads((results / "t.json").read_text())["rows"]}
+    found = {name: (row["mean"], row["runs"][0]["seed"], row["runs"][0]["commit"]) for name, row in rows.items()}
+    assert found == {"T": (50.0, 3, "first"), "H": (50.0, 4, "second")}
+    assert rows["T"]["runs"][0]["command"] == ["hodgeformer", "study", "--seeds", "1"]
+    assert len((results / "t.csv").read_text().splitlines()) == 3
 
 
 @pytest.mark.parametrize("name", ["recipe", "shrec11"])

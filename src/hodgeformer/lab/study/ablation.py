@@ -22,7 +22,7 @@ from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.train.config import TABLES, with_overrides
 from hodgeformer.train.fit import train
 from hodgeformer.train.listener import Listener
-from hodgeformer.train.run_folder import InUseError, RunFolder
+from hodgeformer.train.run_folder import InUseError, RunFolder, write_csv
 from hodgeformer.train.setup import Setup, set_up
 from hodgeformer.train.state import Position
 
@@ -197,6 +197,41 @@ def study_table(study: Study, results: Mapping[tuple[str, int], RunResult]) -> l
             }
         )
     return rows
+
+
+def save_study(folder: Path, name: str, study: Study, runs: Sequence[PlannedRun], rows: Sequence[str]) -> list[Path]:
+    """NAME.csv with a line per row, and NAME.json, in which every row names the runs behind it.
+
+    A row that is not among `rows` stays in both files as it was, with its own runs.
+    """
+    files = [folder / f"{name}.csv", folder / f"{name}.json"]
+    found = {(run.row.name, run.seed): result for run in runs if (result := finished_result(run))}
+    measured = {row["row"]: row for row in study_table(study, found)}
+    for row, entry in measured.items():
+        entry["runs"] = [_provenance(run, found[row, run.seed]) for run in runs if (row, run.seed) in found]
+    before = json.loads(files[1].read_bytes())["rows"] if files[1].is_file() else []
+    kept = {row["row"]: row for row in before if rows and row["row"] not in rows}
+    table = [{**kept, **measured}[row.name] for row in study.rows if row.name in {**kept, **measured}]
+    if table:
+        write_csv(files[0], [{key: value for key, value in row.items() if key != "runs"} for row in table])
+        content = {"study": name, "title": study.title, "rows": table}
+        write_atomically(files[1], (json.dumps(content, indent=2) + "\n").encode())
+    return files if table else []
+
+
+def _provenance(run: PlannedRun, result: RunResult) -> dict[str, Any]:
+    """What a run scored, and what it ran on; where it was written is nobody else's matter."""
+    environment = json.loads((run.folder / "env.json").read_bytes()) if (run.folder / "env.json").is_file() else {}
+    command: list[str] = environment.get("command", [])
+    elsewhere = {i + step for i, word in enumerate(command) if word in ("--out", "--results") for step in (0, 1)}
+    words = [word for i, word in enumerate(command) if i not in elsewhere]
+    return {
+        "seed": run.seed,
+        "score": round(100 * result.score, 2),
+        "cpu_minutes": round(result.cpu_minutes, 2),
+        **environment,
+        "command": words,
+    }
 
 
 def main_table(study: Study, results: Path, name: str) -> list[dict[str, Any]]:
