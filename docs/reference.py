@@ -1,7 +1,7 @@
 """The reference, written from the code: every verb with its options, every setting, every public name.
 
-What it says stands in the code alone: the help of an option, the docstring of a group of settings (a setting is
-explained by the sentences that name it in backticks), that of a class or function. `tests/test_docs.py` fails on a gap.
+The text is in the code: the help of an option, the description of a setting, the docstring of a class or function.
+`tests/test_docs.py` fails on a gap.
 """
 
 from __future__ import annotations
@@ -69,17 +69,9 @@ def _verbs(command: Any, name: str) -> Iterator[tuple[str, str, list[Row]]]:
 def settings(group: type[Settings]) -> list[Row]:
     """The settings of a group with default and allowed values."""
     return [
-        Row(name, f"{_allowed(field.annotation, field.metadata)}; default {_default(field)}", meaning(group, name))
+        Row(name, f"{_allowed(field.annotation, field.metadata)}; default {_default(field)}", field.description or "")
         for name, field in group.model_fields.items()
     ]
-
-
-def meaning(group: type[Settings], name: str) -> str:
-    """The sentences of the group's docstring that name the setting."""
-    text = " ".join(inspect.cleandoc(group.__doc__ or "").split())
-    sentences = re.split(r"(?<=[.!?])\s+(?=[`A-Z])", text)
-    found = " ".join(sentence for sentence in sentences if f"`{name}`" in sentence).removeprefix(f"`{name}`: ")
-    return found[:1].upper() + found[1:]
 
 
 def public_names() -> Iterator[tuple[str, Any]]:
@@ -131,13 +123,13 @@ def _commands_page() -> str:
 def _settings_page() -> str:
     parts = [
         "# Settings\n\nA configuration is a TOML file with the tables `[data]`, `[prepare]`, `[augment]`, `[model]` "
-        "and `[train]`; on the command line each can be said with `--set table.key=value`. What is left out is planned "
-        f'from the data, or has the default. `"{NONE}"` stands for an empty value.\n'
+        "and `[train]`; on the command line set one with `--set table.key=value`. Settings that are left out are "
+        f'planned from the data, or have their default. `"{NONE}"` means no value.\n'
     ]
     for title, group in GROUPS:
-        first = inspect.cleandoc(group.__doc__ or "").split("\n\n")[0]
+        text = inspect.cleandoc(group.__doc__ or "")
         rows = [(f"`{row.name}`", row.values, row.meaning) for row in settings(group)]
-        parts.append(f"## `{title}`\n\n{first}\n\n{_table(('setting', 'values', 'meaning'), rows)}")
+        parts.append(f"## `{title}`\n\n{text}\n\n{_table(('setting', 'values', 'meaning'), rows)}")
     return "\n".join(parts)
 
 
@@ -176,12 +168,12 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 def _default(field: FieldInfo) -> str:
     if field.is_required():
-        return "none, it must be said"
+        return "none, required"
     value = field.get_default(call_default_factory=True, validated_data={})
     if value is PydanticUndefined:
         return "none"
     if value is None:
-        return "left open"
+        return "not set"
     if isinstance(value, Settings):
         return "as below"
     return f"`{_toml(value)}`"

@@ -34,38 +34,76 @@ _FOLDS, _FOLD_LENGTHS = 6, (0.09, 0.43)  # waves of the surface along its normal
 
 
 class AugmentConfig(Settings):
-    """How a training mesh is changed, each time anew.
+    """How a training mesh is changed at random, each time it is used.
 
-    A mesh that is finer than the working resolution is simplified to that times a factor in [1 / `resolution`,
-    `resolution`]. Then the shape. `bend`: `joints` parts of the surface turn by up to this many degrees, as limbs do.
-    `grow`: as many parts grow or shrink by up to a factor exp(grow). `warp`: space moves in long waves, standard
-    deviation in sizes of the mesh. `swell`: the surface moves along its normals in waves, up to this standard deviation
-    in sizes of the mesh. `slide`: vertices move along a random edge by up to this share of it, with
-    `slide_back` to either side. `noise`: up to this standard deviation in mean edge lengths. `cut`: with probability
-    `cut_chance` a plane takes up to this share of the faces away. Then the pose is taken, and in it: `scale`: each axis
-    by a factor in [1 - scale, 1 + scale]. `mirror`: the probability of a mirror image across `mirror_axis`, `swap` the
-    pairs of classes that it exchanges, such as left and right. `rotation`: none, uniform on SO(3), or any angle about
-    `axis`. `tilt`: then up to this many degrees about a random axis.
+    First its shape: resolution, bend, grow, warp, swell, slide, noise, cut. Then prepare.pose applies, and in that pose
+    scale, mirror, rotation and tilt.
     """
 
-    resolution: float = Field(default=1.0, ge=1.0, le=100.0)
-    bend: float = Field(default=0.0, ge=0.0, le=180.0)
-    joints: int = Field(default=3, ge=1, le=1000)
-    grow: float = Field(default=0.0, ge=0.0, le=10.0)
-    warp: float = Field(default=0.0, ge=0.0, le=10.0)
-    swell: float = Field(default=0.0, ge=0.0, le=10.0)
-    rotation: Literal["none", "so3", "axis"] = "so3"
-    axis: Axis = "y"
-    tilt: float = Field(default=0.0, ge=0.0, le=180.0)
-    slide: float = Field(default=0.1, ge=0.0, le=0.5)
-    slide_back: bool = False
-    scale: float = Field(default=0.0, ge=0.0, lt=1.0)
-    mirror: float = Field(default=0.0, ge=0.0, le=1.0)
-    mirror_axis: Axis = "x"
-    swap: tuple[tuple[str, str], ...] = ()
-    noise: float = Field(default=0.0, ge=0.0, le=10.0)
-    cut: float = Field(default=0.0, ge=0.0, lt=1.0)
-    cut_chance: float = Field(default=0.2, ge=0.0, le=1.0)
+    resolution: float = Field(
+        default=1.0,
+        ge=1.0,
+        le=100.0,
+        description="Simplify meshes that are finer than prepare.faces to that number times a random factor between "
+        "1 / resolution and resolution.",
+    )
+    bend: float = Field(
+        default=0.0, ge=0.0, le=180.0, description="Turn parts of the surface by up to this many degrees, like limbs."
+    )
+    joints: int = Field(default=3, ge=1, le=1000, description="The number of parts that bend and grow change.")
+    grow: float = Field(
+        default=0.0, ge=0.0, le=10.0, description="Enlarge or shrink parts by a factor of up to exp(grow)."
+    )
+    warp: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=10.0,
+        description="Distort space with long waves of this standard deviation, in units of the size of the mesh.",
+    )
+    swell: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=10.0,
+        description="Move the surface along its normals in waves of up to this standard deviation, in units of the "
+        "size of the mesh.",
+    )
+    rotation: Literal["none", "so3", "axis"] = Field(
+        default="so3", description="Rotate meshes not at all, by any rotation (so3), or about one axis."
+    )
+    axis: Axis = Field(default="y", description="The axis of rotation = axis.")
+    tilt: float = Field(
+        default=0.0, ge=0.0, le=180.0, description="Then tilt by up to this many degrees about a random axis."
+    )
+    slide: float = Field(
+        default=0.1,
+        ge=0.0,
+        le=0.5,
+        description="Move vertices along a random edge by up to this share of its length.",
+    )
+    slide_back: bool = Field(
+        default=False, description="Let vertices slide in both directions of the edge, not only toward its other end."
+    )
+    scale: float = Field(
+        default=0.0,
+        ge=0.0,
+        lt=1.0,
+        description="Scale each axis of the pose by a random factor between 1 - scale and 1 + scale.",
+    )
+    mirror: float = Field(default=0.0, ge=0.0, le=1.0, description="The probability of using the mirror image.")
+    mirror_axis: Axis = Field(default="x", description="The axis that a mirror image inverts.")
+    swap: tuple[tuple[str, str], ...] = Field(
+        default=(), description="Pairs of classes that a mirror image exchanges, such as left and right."
+    )
+    noise: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=10.0,
+        description="Add noise of up to this standard deviation to vertices, in units of the mean edge length.",
+    )
+    cut: float = Field(
+        default=0.0, ge=0.0, lt=1.0, description="Cut off up to this share of the faces with a random plane."
+    )
+    cut_chance: float = Field(default=0.2, ge=0.0, le=1.0, description="The probability of a cut.")
 
     def swapped(self, classes: tuple[str, ...]) -> IntArray | None:
         """The class number that each class has in a mirror image, None where nothing changes."""

@@ -29,16 +29,16 @@ TableValue = str | int | float | list[float]
 
 
 class SplitRules(Settings):
-    """Each split as a fraction (drawn with `seed`), a list of names or patterns, or a folder.
+    """How meshes are split; each split is a fraction, a list of names or patterns, or a folder."""
 
-    `train`: the meshes to learn from. `val`: those that choose and calibrate the model; left out, a tenth of thirty or
-    more training meshes, and 0 for none. `test`: those that score it.
-    """
-
-    train: Rule | None = None
-    val: Rule | None = None
-    test: Rule | None = None
-    seed: int = Field(default=0, ge=0)
+    train: Rule | None = Field(default=None, description="The meshes to train on.")
+    val: Rule | None = Field(
+        default=None,
+        description="The meshes that select and calibrate the model. By default a tenth of the training meshes if "
+        "there are 30 or more; 0 for none.",
+    )
+    test: Rule | None = Field(default=None, description="The meshes that the final model is scored on.")
+    seed: int = Field(default=0, ge=0, description="The seed for drawing fractions.")
 
     @property
     def given(self) -> dict[str, Rule]:
@@ -46,32 +46,38 @@ class SplitRules(Settings):
 
 
 class FolderSpec(Settings):
-    """The content of `dataset.toml`, the file that says what the meshes and labels of a folder are.
+    """The content of `dataset.toml`, which describes the meshes and labels of a folder."""
 
-    `task`: what is to be learned. `name`: what the data set is called; by default as its folder. `element`: what a
-    label belongs to; by default the face in a segmentation, and otherwise the whole mesh. `classes`: their names, in
-    the order of the labels. `colors`: one for each class, such as "#0072b2". `meshes`: the folder of the meshes, or a
-    glob. `labels`: the folder of the label files, which have the names of their meshes; "ply:label" where the mesh
-    files hold them, "ply:color" where their colors do, those of `colors`; a table such as "labels.csv" (lines:
-    name,value), or this table in place, for whole meshes. `first_label`: the number that the first class has in the
-    files. `groups`: which meshes are of one source, such as a person, so that cross-validation holds them out together:
-    a regular expression whose first bracket in their names is the group, or a table name = group. `split`: who trains,
-    validates and tests; by default the folders train, val and test, and without these four fifths train and one tests.
-    `shards`: the folder or address of the archives that `hodgeformer shard` wrote, in place of meshes, labels and
-    split.
-    """
-
-    task: Task
-    name: str | None = None
-    element: Element | None = None
-    classes: tuple[str, ...] = ()
-    colors: tuple[RGB, ...] = ()
-    meshes: str = "meshes"
-    labels: str | dict[str, TableValue] | None = None
-    first_label: int = Field(default=0, ge=0)
-    groups: str | dict[str, str] = ""
-    split: SplitRules = SplitRules()
-    shards: str | None = None
+    task: Task = Field(description="What to learn: classification, segmentation or regression.")
+    name: str | None = Field(default=None, description="The name of the data set; by default that of its folder.")
+    element: Element | None = Field(
+        default=None,
+        description="What a label belongs to. By default the face in a segmentation, otherwise the whole mesh.",
+    )
+    classes: tuple[str, ...] = Field(default=(), description="The names of the classes, in the order of the labels.")
+    colors: tuple[RGB, ...] = Field(default=(), description='One color per class, such as "#0072b2".')
+    meshes: str = Field(default="meshes", description="The folder of the meshes, or a glob pattern.")
+    labels: str | dict[str, TableValue] | None = Field(
+        default=None,
+        description='The folder of the label files, which have the names of their meshes; "ply:label" if the mesh '
+        'files contain the labels, or "ply:color" if they contain the colors listed in `colors`. For whole meshes: a '
+        'table such as "labels.csv" (lines: name,value), or the table itself.',
+    )
+    first_label: int = Field(default=0, ge=0, description="The number of the first class in the label files.")
+    groups: str | dict[str, str] = Field(
+        default="",
+        description="Which meshes come from one source, such as one person, so that cross-validation keeps them "
+        "together: a regular expression whose first group in the name is the source, or a table name = source.",
+    )
+    split: SplitRules = Field(
+        default=SplitRules(),
+        description="How to split the meshes. By default the folders train, val and test; without them, four fifths "
+        "are for training and one fifth for testing.",
+    )
+    shards: str | None = Field(
+        default=None,
+        description="The folder or URL of archives from `hodgeformer shard`, instead of meshes, labels and split.",
+    )
 
     @field_validator("colors", mode="before")
     @classmethod

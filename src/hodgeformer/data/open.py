@@ -54,41 +54,81 @@ _TEST_SHARES = {"coseg": 0.15, "rna": 0.2}  # drawn where a distribution has no 
 
 
 class DataConfig(Settings):
-    """Which data, and how it is divided. Keys that a data set does not know must be left out.
+    """Which data, and how it is split. A setting that a data set does not support is an error."""
 
-    `name`: a benchmark, a synthetic set (figures, synthetic_cubes), or folder, anyone's data with a dataset.toml.
-    `path`: its folder; by default a usual one below HODGEFORMER_DATA. `seed` draws what is drawn at random.
-    `train_per_class`: split-n of SHREC11: all meshes are pooled and n of each class train, `val_per_class` validate,
-    the rest tests; 0 for the folders as distributed. `test_fraction`: all meshes are pooled and this share of them
-    tests, whatever folders there are. `val_fraction`: this share of the training meshes validates. `hold_out`: families
-    of Human, or longer beginnings of names such as one motion, that validate; the honest estimate, as frames of one
-    motion are nearly copies of each other. `even_people`: people of Human that few meshes show are shown more often.
-    `labels`: the version of the ground truth. `element`: what labels are carried to. `part`: which set of COSEG.
-    `n_classes`, `n_train`, `n_val`, `n_test`: how many classes and meshes of a synthetic set; of Human, `n_train` drawn
-    ones. `n_faces`: how many faces synthetic meshes have, or between which numbers.
-    `folds`: all meshes are pooled and divided into so many, those of one source together (people of Human, `groups` of
-    a dataset.toml). `fold`: the number of the fold that tests, from 0; the others train.
-    """
-
-    name: DataName = "folder"
-    path: Path | None = None
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    train_per_class: int | None = Field(default=None, ge=0)
-    val_per_class: int | None = Field(default=None, ge=0)
-    val_fraction: float | None = Field(default=None, ge=0.0, lt=1.0)
-    test_fraction: float | None = Field(default=None, ge=0.0, lt=1.0)
-    hold_out: tuple[str, ...] | None = None
-    even_people: bool | None = None
-    labels: LabelVersion | None = None
-    element: PartElement | None = None
-    part: CosegPart | None = None
-    n_classes: int | None = Field(default=None, ge=2)
-    n_train: int | None = Field(default=None, ge=1, le=1_000_000)
-    n_val: int | None = Field(default=None, ge=0, le=1_000_000)
-    n_test: int | None = Field(default=None, ge=0, le=1_000_000)
-    n_faces: int | tuple[int, int] | None = None
-    folds: int | None = Field(default=None, ge=2, le=1000)
-    fold: int | None = Field(default=None, ge=0)
+    name: DataName = Field(
+        default="folder",
+        description="The data set: a benchmark, a synthetic set (figures, synthetic_cubes), or folder for your own "
+        "data with a dataset.toml.",
+    )
+    path: Path | None = Field(
+        default=None,
+        description="The folder of the data set; by default the usual one for its name below HODGEFORMER_DATA.",
+    )
+    seed: int = Field(
+        default=0, ge=0, lt=2**63, description="The seed for random splits, random selections and synthetic meshes."
+    )
+    train_per_class: int | None = Field(
+        default=None,
+        ge=0,
+        description="SHREC11 only: pool all meshes and train on this many per class (split-n of the literature); 0 "
+        "keeps the folders as distributed.",
+    )
+    val_per_class: int | None = Field(
+        default=None,
+        ge=0,
+        description="SHREC11 only: validate on this many meshes per class; the rest are test meshes.",
+    )
+    val_fraction: float | None = Field(
+        default=None, ge=0.0, lt=1.0, description="The share of the training meshes that is used for validation."
+    )
+    test_fraction: float | None = Field(
+        default=None,
+        ge=0.0,
+        lt=1.0,
+        description="Pool all meshes and test on this share of them, regardless of the folders they are in.",
+    )
+    hold_out: tuple[str, ...] | None = Field(
+        default=None,
+        description="Human only: validate on these families of meshes, or on names that begin like this, such as one "
+        "motion. Frames of one motion are nearly identical, so this gives a more honest estimate than a random split.",
+    )
+    even_people: bool | None = Field(
+        default=None, description="Human only: repeat the meshes of people who appear in few of them."
+    )
+    labels: LabelVersion | None = Field(
+        default=None, description="The version of the ground truth: labels per face, or labels per edge."
+    )
+    element: PartElement | None = Field(
+        default=None, description="The element that labels are transferred to before training."
+    )
+    part: CosegPart | None = Field(default=None, description="Which of the COSEG sets to use.")
+    n_classes: int | None = Field(default=None, ge=2, description="The number of classes of a synthetic set.")
+    n_train: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description="The number of training meshes of a synthetic set, or of a random selection from Human.",
+    )
+    n_val: int | None = Field(
+        default=None, ge=0, le=1_000_000, description="The number of validation meshes of a synthetic set."
+    )
+    n_test: int | None = Field(
+        default=None, ge=0, le=1_000_000, description="The number of test meshes of a synthetic set."
+    )
+    n_faces: int | tuple[int, int] | None = Field(
+        default=None, description="The number of faces of synthetic meshes, or the lowest and highest number."
+    )
+    folds: int | None = Field(
+        default=None,
+        ge=2,
+        le=1000,
+        description="Pool all meshes and divide them into this many folds. Meshes of one source stay together (people "
+        "of Human, `groups` of a dataset.toml).",
+    )
+    fold: int | None = Field(
+        default=None, ge=0, description="The number of the test fold, counted from 0; the other folds are for training."
+    )
 
     @property
     def options(self) -> dict[str, Any]:

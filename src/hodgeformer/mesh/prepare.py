@@ -29,7 +29,7 @@ Counts = dict[ElementKind, Count]
 SizeName = Literal["sphere", "area"]
 WindingName = Literal["file", "outward"]
 Faces = Annotated[int, Field(ge=4)] | Literal["auto", "original"]
-"""The working resolution: meshes with more faces are simplified to so many; "auto" is for a plan to decide."""
+"""The working resolution: meshes with more faces are simplified to this number; "auto" lets the plan decide."""
 Patterns = PerElement[SparsityPattern[NDArray[Any]]]
 _NO_PATTERN: SparsityPattern[NDArray[Any]] = SparsityPattern(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
 _REACH = 40  # powers of two beyond the surface
@@ -37,30 +37,59 @@ DEFAULT_CAPS: Counts = {"v": 64, "e": 96, "f": 96}
 
 
 class PrepareConfig(Settings):
-    """How a mesh becomes input. Stored in every checkpoint, because a model is only right for one way.
+    """How a mesh becomes input. Stored in every checkpoint, because a model fits only the input it was trained on."""
 
-    `faces`: the working resolution, to which finer meshes are simplified. `least_faces`: meshes with less than half of
-    it are cut finer. What is prepared has the right size already.
-    `n_neighbors`: "sqrt", one number, or one per kind {"v": 32, "e": 48, "f": 32}. `max_neighbors` caps "sqrt"; None
-    for no cap. `random_share` of each row are random connections. `seed` draws them.
-    `size`: scaled to the unit sphere, or to the area of the unit disk, which no pose changes.
-    `pose`: as in the file, in the frame of the principal axes, or averaged over the signs of these axes.
-    `order`: the space-filling curve, or search, along which elements are numbered.
-    `winding`: as in the file, or turned outward, so that a reversed file gets the same answer.
-    `features`: the paper's "coords", "normals" and "areas"; "distances" along the surface help where poses differ.
-    """
-
-    faces: Faces = "original"
-    least_faces: int = Field(default=0, ge=0, le=10_000_000)
-    n_neighbors: Literal["sqrt"] | Count | Counts = "sqrt"
-    max_neighbors: Counts | None = Field(default_factory=lambda: dict(DEFAULT_CAPS))
-    random_share: float = Field(default=0.2, ge=0.0, lt=1.0)
-    features: tuple[FeatureGroup, ...] = PAPER_GROUPS
-    pose: PoseName = "file"
-    size: SizeName = "sphere"
-    winding: WindingName = "file"
-    order: OrderName = "morton"
-    seed: int = Field(default=0, ge=0, lt=2**63)
+    faces: Faces = Field(
+        default="original",
+        description="Meshes with more faces are simplified to this number; original keeps them as they are, and auto "
+        "lets the plan decide.",
+    )
+    least_faces: int = Field(
+        default=0,
+        ge=0,
+        le=10_000_000,
+        description="Meshes with less than half this number of faces are subdivided; 0 subdivides none.",
+    )
+    n_neighbors: Literal["sqrt"] | Count | Counts = Field(
+        default="sqrt",
+        description="Entries per row of the attention patterns: sqrt (the root of the number of elements), one number, "
+        'or one per kind, such as {"v": 32, "e": 48, "f": 32}.',
+    )
+    max_neighbors: Counts | None = Field(
+        default_factory=lambda: dict(DEFAULT_CAPS),
+        description="The upper limit of n_neighbors = sqrt, per kind of element; none for no limit.",
+    )
+    random_share: float = Field(
+        default=0.2,
+        ge=0.0,
+        lt=1.0,
+        description="The share of each row that connects to random elements instead of near ones.",
+    )
+    features: tuple[FeatureGroup, ...] = Field(
+        default=PAPER_GROUPS,
+        description="The input features. coords, normals and areas are those of the paper; add distances along the "
+        "surface if the same shape occurs in different poses.",
+    )
+    pose: PoseName = Field(
+        default="file",
+        description="file keeps the pose of the file, frame aligns meshes to their principal axes, and frame_average "
+        "also averages over the four orientations of these axes.",
+    )
+    size: SizeName = Field(
+        default="sphere",
+        description="Scale meshes to fit the unit sphere, or to the area of the unit disk. The area stays the same "
+        "when a limb moves.",
+    )
+    winding: WindingName = Field(
+        default="file",
+        description="file keeps the orientation of faces; outward makes normals point outward, so that an inside-out "
+        "file gives the same answer.",
+    )
+    order: OrderName = Field(
+        default="morton",
+        description="How elements are numbered: along a space-filling curve (morton), or by Cuthill-McKee (rcm).",
+    )
+    seed: int = Field(default=0, ge=0, lt=2**63, description="The seed for random connections.")
 
     @field_validator("features")
     @classmethod

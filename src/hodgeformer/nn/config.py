@@ -33,33 +33,47 @@ _COMPLEX_BYTES = 1200  # per face: topology, orders, incidences and their transp
 
 
 class ModelConfig(Settings):
-    """The model. Stored in every checkpoint.
+    """The model. Stored in every checkpoint."""
 
-    `task` is what is learned: a class or numbers for the mesh or for each of its elements. `element` is what one row of
-    the output belongs to: classification always "mesh", segmentation "face" unless said otherwise, regression "mesh"
-    unless said otherwise. `n_classes` is the width of a row: classes, or the numbers of a regression. `blocks` spells
-    the stack, H for HodgeFormer, T for Transformer and D for spreading blocks; `updates` the kinds they change (D
-    changes vertices only). `in_features` are the columns of x_in per kind. `d_model` is the width of a feature, divided
-    among `n_heads` heads; `d_hidden` that inside feed-forward layers. `dropout` is the share of entries that training
-    leaves out. `embedding` reads an element alone, or with its neighbors. `backend` computes star attention; "auto"
-    takes the fastest that runs. `stars` other than "learned" swaps in the fixed stars of discrete exterior calculus.
-    `checkpoint_activations` trades a second forward pass for memory.
-    """
-
-    task: Task
-    n_classes: Size
-    element: Element = "face"  # always filled in from the task where it is not given
-    blocks: str = "HHHHHHTT"
-    updates: str = "v"
-    d_model: Size = 256
-    d_hidden: Size = 512
-    n_heads: Size = 4
-    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
-    embedding: Literal["neighbor", "plain"] = "neighbor"
-    in_features: dict[ElementKind, Size] = Field(default_factory=lambda: dict(feature_widths(PAPER_GROUPS).items()))
-    stars: Stars = "learned"
-    checkpoint_activations: bool = False
-    backend: Backend = "auto"
+    task: Task = Field(description="What the model predicts: classes (of meshes or of elements) or numbers.")
+    n_classes: Size = Field(description="The number of classes, or of values in a regression.")
+    element: Element = Field(  # always filled in from the task where it is not given
+        default="face",
+        description="What one output belongs to. By default the face in a segmentation, otherwise the whole mesh.",
+    )
+    blocks: str = Field(
+        default="HHHHHHTT",
+        description="The stack of blocks, one letter each: H for HodgeFormer, T for Transformer, D for diffusion.",
+    )
+    updates: str = Field(
+        default="v",
+        description="The kinds of elements whose features the blocks update: v, e, f or several of them. D blocks "
+        "update vertices only.",
+    )
+    d_model: Size = Field(default=256, description="The number of features per element; n_heads must divide it.")
+    d_hidden: Size = Field(default=512, description="The width of the hidden layer in feed-forward networks.")
+    n_heads: Size = Field(default=4, description="The number of attention heads.")
+    dropout: float = Field(
+        default=0.1, ge=0.0, lt=1.0, description="The share of entries set to zero at random during training."
+    )
+    embedding: Literal["neighbor", "plain"] = Field(
+        default="neighbor", description="Embed each element together with its neighbors, or alone (plain)."
+    )
+    in_features: dict[ElementKind, Size] = Field(
+        default_factory=lambda: dict(feature_widths(PAPER_GROUPS).items()),
+        description="The number of input columns per kind of element.",
+    )
+    stars: Stars = Field(
+        default="learned",
+        description="Learn the Hodge stars, or use fixed ones of discrete exterior calculus for comparison.",
+    )
+    checkpoint_activations: bool = Field(
+        default=False,
+        description="Use less memory in training by computing each block twice; set it if training runs out of memory.",
+    )
+    backend: Backend = Field(
+        default="auto", description="What computes star attention; auto uses the fastest that runs on the device."
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -31,13 +31,16 @@ _FITTED = ("temperature", "familiarity", "heights")
 
 
 class Checkpoint(Trained):
-    """A trained model with all that belongs to it, its weights included. `path` is the file that it was read from."""
+    """A trained model: its weights, and everything needed to use them."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    weights: Mapping[str, Tensor] = Field(exclude=True, repr=False)
-    versions: dict[str, str] = Field(default_factory=lambda: versions())  # noqa: PLW0108 - defined below
-    path: Path | None = Field(default=None, exclude=True)
+    weights: Mapping[str, Tensor] = Field(exclude=True, repr=False, description="The weights of the network, by name.")
+    versions: dict[str, str] = Field(
+        default_factory=lambda: versions(),  # noqa: PLW0108 - defined below
+        description="Versions of the software that wrote the file.",
+    )
+    path: Path | None = Field(default=None, exclude=True, description="The file that the model was loaded from.")
 
     @model_validator(mode="after")
     def _enough_weights(self) -> Self:

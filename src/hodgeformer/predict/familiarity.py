@@ -33,18 +33,21 @@ _SIZE_FACTOR = 1000.0  # meshes are scaled to one size, so only an absurd one
 
 
 class DataStatistics(Settings):
-    """What the training meshes were like, so that a very different mesh can be told.
+    """Statistics of the training meshes, to recognize a mesh that is very different."""
 
-    `n` holds minimum, median and maximum of the element counts per kind; `size` the same of the meshes' radius in file
-    units; `edge_length` the 5, 25, 50, 75 and 95 % quantiles of edge lengths on the unit sphere. `shapes` are the first
-    digits of the hash of each mesh, by which it is known again.
-    """
-
-    n_meshes: int
-    n: Annotated[dict[ElementKind, tuple[Count, Count, Count]], Field(min_length=3)]
-    size: tuple[FiniteFloat, FiniteFloat, FiniteFloat]
-    edge_length: tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat]
-    shapes: tuple[str, ...] = ()
+    n_meshes: int = Field(description="The number of meshes.")
+    n: Annotated[dict[ElementKind, tuple[Count, Count, Count]], Field(min_length=3)] = Field(
+        description="Minimum, median and maximum of the element counts, per kind."
+    )
+    size: tuple[FiniteFloat, FiniteFloat, FiniteFloat] = Field(
+        description="Minimum, median and maximum of the radius of a mesh, in the units of the files."
+    )
+    edge_length: tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat] = Field(
+        description="The 5, 25, 50, 75 and 95 % quantiles of edge lengths after scaling to the unit sphere."
+    )
+    shapes: tuple[str, ...] = Field(
+        default=(), description="The first digits of the hash of each mesh, to recognize meshes that were trained on."
+    )
 
     def unlike(self, mesh: Mesh) -> tuple[str, ...]:
         """What sets a mesh, as the model gets it, apart from the training meshes, one sentence each."""
@@ -87,11 +90,13 @@ class Impression:
 
 
 class Familiarity(Settings):
-    """What the signs of known meshes are like: (usual, limit) of each, and `center` and `spread` of their features."""
+    """What familiar meshes are like."""
 
-    center: tuple[FiniteFloat, ...]
-    spread: tuple[PositiveFloat, ...]
-    signs: Annotated[dict[Sign, tuple[FiniteFloat, FiniteFloat]], Field(min_length=4)]
+    center: tuple[FiniteFloat, ...] = Field(description="The mean of the features of familiar meshes.")
+    spread: tuple[PositiveFloat, ...] = Field(description="The spread of the features of familiar meshes.")
+    signs: Annotated[dict[Sign, tuple[FiniteFloat, FiniteFloat]], Field(min_length=4)] = Field(
+        description="The usual value and the limit of each sign of an unfamiliar mesh."
+    )
 
     @classmethod
     def fit(cls, impressions: Sequence[Impression]) -> Familiarity:

@@ -38,24 +38,40 @@ Report = Callable[[float], None]
 
 
 class PredictOptions(Settings):
-    """How a mesh is predicted.
+    """How a mesh is predicted."""
 
-    `faces`: larger meshes are simplified to so many faces and the answer is carried back; "auto" is the size that the
-    model was trained on, "original" that of the file. `memory`: bytes to keep to, by default most of what is free; what
-    does not fit is worked on in patches. `smooth`: how much an element listens to its neighbors, in [0, 1); True is
-    0.8. `tta`: mean over so many rotations, the first of which is none. `element`: what the answer of a segmentation is
-    asked for, by default what the model was trained on. `up`: the axis that points up in pictures. `batch_faces`:
-    meshes of together at most so many faces go through the model at once. `seed` draws the rotations.
-    """
-
-    faces: Faces = "auto"
-    memory: int | None = Field(default=None, ge=1)
-    smooth: float = Field(default=0.0, ge=0.0, lt=1.0)
-    tta: int = Field(default=1, ge=1, le=1000)
-    element: PartElement | None = None
-    up: UpName = "auto"
-    batch_faces: int = Field(default=40_000, ge=1)
-    seed: int = Field(default=0, ge=0)
+    faces: Faces = Field(
+        default="auto",
+        description="Simplify meshes with more faces to this number, and transfer the answer back to the original "
+        "mesh; auto is the size the model was trained on, original does not simplify.",
+    )
+    memory: int | None = Field(
+        default=None,
+        ge=1,
+        description="The memory limit of the process in bytes; by default most of the free memory. Meshes that need "
+        "more are processed in overlapping patches, which changes the answer slightly.",
+    )
+    smooth: float = Field(
+        default=0.0,
+        ge=0.0,
+        lt=1.0,
+        description="How strongly the answer for an element follows its neighbors, from 0 to below 1; true is 0.8.",
+    )
+    tta: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="Average over this many rotations of the mesh in total, including the original; 1 adds none.",
+    )
+    element: PartElement | None = Field(
+        default=None,
+        description="The element that a segmentation is given for; by default the one the model was trained on.",
+    )
+    up: UpName = Field(default="auto", description="The axis that points up in pictures; auto guesses it.")
+    batch_faces: int = Field(
+        default=40_000, ge=1, description="Meshes with up to this many faces in total go through the model at once."
+    )
+    seed: int = Field(default=0, ge=0, description="The seed for the rotations of tta.")
 
     @field_validator("smooth", mode="before")
     @classmethod

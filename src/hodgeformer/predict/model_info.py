@@ -18,26 +18,33 @@ Height = Annotated[float, Field(ge=-1000.0, le=1000.0)]  # in radii of a mesh
 
 
 class Trained(Settings):
-    """Every setting of a trained model. Task and element are those of `model`.
+    """Everything a checkpoint stores besides the weights."""
 
-    `prepare` includes pose and the seed of the random connections. `metrics` are named with element and weighting.
-    `temperature` makes probabilities mean what they say, `familiarity` knows what meshes the model is for, `heights`
-    tell where its classes usually lie over the center of a mesh: all fitted to meshes it has not learned from.
-    `training` is the resolved configuration of the run, `versions` the software that wrote the file.
-    """
-
-    prepare: PrepareConfig
-    model: ModelConfig
-    name: str = Field(default="model", max_length=200)
-    classes: tuple[str, ...] = ()
-    colors: tuple[tuple[Byte, Byte, Byte], ...] = ()
-    metrics: dict[str, float] = Field(default_factory=dict)
-    statistics: DataStatistics | None = None
-    temperature: float = Field(default=1.0, ge=0.01, le=100.0)
-    familiarity: Familiarity | None = None
-    heights: tuple[Height, ...] = ()
-    training: dict[str, Any] = Field(default_factory=dict)
-    versions: dict[str, str] = Field(default_factory=dict)
+    prepare: PrepareConfig = Field(description="How meshes become input, including the seed of random connections.")
+    model: ModelConfig = Field(description="The shape of the network, its task and element.")
+    name: str = Field(default="model", max_length=200, description="The name of the model.")
+    classes: tuple[str, ...] = Field(default=(), description="The names of the classes.")
+    colors: tuple[tuple[Byte, Byte, Byte], ...] = Field(default=(), description="One color per class.")
+    metrics: dict[str, float] = Field(
+        default_factory=dict, description="Scores by name; names include the element and the weighting."
+    )
+    statistics: DataStatistics | None = Field(default=None, description="Statistics of the training meshes.")
+    temperature: float = Field(
+        default=1.0,
+        ge=0.01,
+        le=100.0,
+        description="Outputs are divided by it before they become probabilities; fitted to meshes not trained on.",
+    )
+    familiarity: Familiarity | None = Field(
+        default=None, description="What meshes the model is made for; fitted to meshes not trained on."
+    )
+    heights: tuple[Height, ...] = Field(
+        default=(),
+        description="How high each class usually lies above the center of a mesh, in radii; used to guess which axis "
+        "points up.",
+    )
+    training: dict[str, Any] = Field(default_factory=dict, description="The resolved configuration of the run.")
+    versions: dict[str, str] = Field(default_factory=dict, description="Versions of the software that wrote the file.")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

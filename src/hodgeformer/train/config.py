@@ -31,50 +31,86 @@ FROM_DATA = ("task", "n_classes", "element", "in_features")
 
 
 class TrainConfig(Settings):
-    """How the weights are found. What is None is planned from the data.
-
-    A run ends after `epochs`, or after `minutes` of training; either way with a learning rate of zero. `batch_size`
-    meshes make a batch, and at most `batch_faces` faces. `warmup` is the share of the run in which the rate rises to
-    `lr`; then it falls as a cosine. `optimizer` takes the steps, with `weight_decay`, and `clip` bounds the norm of
-    their gradients. `label_smoothing` is the share of a label that goes to all classes. `class_weights` weighs classes
-    by inverse frequency, or by a power of it, such as 0.5. `ema` is the decay of a running average of the weights that
-    is evaluated in their place. `freeze` leaves the embedding as it is, or the whole encoder too, or only so many of
-    its first blocks. `temperature` divides the outputs before they become probabilities; by default it is fitted to the
-    validation split. `early_stop` ends a run after so many epochs without a better validation score. `eval_every`
-    counts epochs, `save_every` minutes between saved states within an epoch. `precision` "auto" is bfloat16 autocast
-    on graphics cards that are made for it; "bfloat16" on a processor rounds the factors of matrix products, which is
-    about 1.6 times as fast where it has instructions for that (avx512_bf16). `seed` draws weights, batches and
-    changes of shape. `workers` are processes that prepare batches; 0 prepares them in between. `device` is "auto",
-    "cpu", "cuda", "cuda:1". `skip_bad` leaves out meshes that cannot be used. `track` says who keeps the numbers of the
-    run beside metrics.csv: with "csv" nobody, with "tensorboard" files in the run folder, with "wandb" a run of Weights
-    & Biases.
-    """
+    """How the model is trained. Settings without a value are planned from the data."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
-    epochs: int | None = Field(default=None, ge=1)
-    minutes: float | None = Field(default=None, gt=0)
-    batch_size: int | None = Field(default=None, ge=1)
-    batch_faces: int | None = Field(default=None, ge=1)
-    lr: float | None = Field(default=None, gt=0)
-    optimizer: Literal["adam", "adamw"] = "adamw"
-    weight_decay: float = Field(default=0.01, ge=0)
-    warmup: float = Field(default=0.05, ge=0, lt=1)
-    label_smoothing: float = Field(default=0.2, ge=0, lt=1)
-    class_weights: bool | Annotated[float, Field(ge=0, le=1)] | None = None
-    clip: float | None = Field(default=1.0, gt=0)
-    ema: float | None = Field(default=None, gt=0, lt=1)
-    freeze: Literal["embedding", "encoder"] | Annotated[int, Field(ge=1)] | None = None
-    temperature: float | None = Field(default=None, gt=0)
-    early_stop: int | None = Field(default=None, ge=1)
-    eval_every: int | None = Field(default=None, ge=1)
-    save_every: float = Field(default=5.0, gt=0)
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    workers: int | None = Field(default=None, ge=0, le=256)
-    device: str = "auto"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    skip_bad: bool = False
-    track: Track = "csv"
+    epochs: int | None = Field(
+        default=None, ge=1, description="Train for this many passes over the training meshes. Set epochs or minutes."
+    )
+    minutes: float | None = Field(
+        default=None, gt=0, description="Train for this many minutes. The learning rate reaches zero at the end."
+    )
+    batch_size: int | None = Field(default=None, ge=1, description="The number of meshes in a batch.")
+    batch_faces: int | None = Field(
+        default=None, ge=1, description="The largest number of faces in a batch; lower it if memory runs out."
+    )
+    lr: float | None = Field(
+        default=None, gt=0, description="The highest learning rate. It is reached after warmup and falls as a cosine."
+    )
+    optimizer: Literal["adam", "adamw"] = Field(default="adamw", description="The optimizer.")
+    weight_decay: float = Field(default=0.01, ge=0, description="The weight decay of the optimizer.")
+    warmup: float = Field(
+        default=0.05, ge=0, lt=1, description="The share of the run in which the learning rate rises to lr."
+    )
+    label_smoothing: float = Field(
+        default=0.2, ge=0, lt=1, description="The share of each label that is spread evenly over all classes."
+    )
+    class_weights: bool | Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None,
+        description="Weight classes by inverse frequency (true), or by a power of it such as 0.5. Raise it if rare "
+        "classes matter more than overall accuracy.",
+    )
+    clip: float | None = Field(
+        default=1.0, gt=0, description="The largest norm of the gradient; larger gradients are scaled down."
+    )
+    ema: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="The decay of a running average of the weights, which is evaluated and saved instead of them.",
+    )
+    freeze: Literal["embedding", "encoder"] | Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="When fine-tuning, keep the weights of the embedding, of the whole encoder, or of the embedding "
+        "and this many first blocks.",
+    )
+    temperature: float | None = Field(
+        default=None,
+        gt=0,
+        description="Divide outputs by this number before they become probabilities; by default it is fitted to the "
+        "validation split.",
+    )
+    early_stop: int | None = Field(
+        default=None, ge=1, description="Stop after this many epochs without a better validation score."
+    )
+    eval_every: int | None = Field(default=None, ge=1, description="The number of epochs between two validations.")
+    save_every: float = Field(
+        default=5.0, gt=0, description="Minutes between two saved states within an epoch, from which a run can resume."
+    )
+    seed: int = Field(
+        default=0, ge=0, lt=2**63, description="The seed for initial weights, the order of meshes and augmentation."
+    )
+    workers: int | None = Field(
+        default=None,
+        ge=0,
+        le=256,
+        description="The number of processes that prepare batches; 0 prepares them in the training process.",
+    )
+    device: str = Field(
+        default="auto", description="Where to compute: auto (a GPU if there is one), cpu, cuda, cuda:1, and so on."
+    )
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto",
+        description="auto uses bfloat16 on GPUs that support it. On a CPU, bfloat16 rounds the factors of matrix "
+        "products; this is about 1.6 times as fast if the CPU has avx512_bf16.",
+    )
+    skip_bad: bool = Field(default=False, description="Skip meshes that cannot be used instead of stopping.")
+    track: Track = Field(
+        default="csv",
+        description="Where to log metrics besides metrics.csv: nowhere (csv), in TensorBoard files in the run folder, "
+        "or in Weights & Biases (wandb).",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -114,13 +150,15 @@ class TrainConfig(Settings):
 
 
 class RunConfig(Settings):
-    """Everything that decides what a run does. `model` holds settings of ModelConfig that the data does not decide."""
+    """Everything that decides what a run does."""
 
-    data: DataConfig
-    prepare: PrepareConfig = PrepareConfig()
-    augment: AugmentConfig = AugmentConfig()
-    model: dict[str, Any] = Field(default_factory=dict)
-    train: TrainConfig = TrainConfig()
+    data: DataConfig = Field(description="Which data, and how it is split.")
+    prepare: PrepareConfig = Field(default=PrepareConfig(), description="How a mesh becomes input.")
+    augment: AugmentConfig = Field(default=AugmentConfig(), description="How training meshes are changed at random.")
+    model: dict[str, Any] = Field(
+        default_factory=dict, description="The settings of the model that the data does not decide."
+    )
+    train: TrainConfig = Field(default=TrainConfig(), description="How the model is trained.")
 
     @field_validator("model")
     @classmethod

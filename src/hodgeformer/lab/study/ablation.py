@@ -34,21 +34,24 @@ _TOLD = ("mean", "std", "seeds")
 
 
 class StudyRow(Settings):
-    """One variant: what it changes, and the accuracy in percent that the paper reports, by data set.
+    """One variant of a study: what it changes, and the results to compare with."""
 
-    `extends` is a configuration whose settings it begins with, beside the study.
-    `recipe` names a row of another file of results, "FILE: ROW", with what our recipe scores on the same data.
-    """
-
-    name: str
-    extends: str = ""
-    recipe: str = ""
-    paper: dict[str, float] = Field(default_factory=dict)
-    data: dict[str, Any] = Field(default_factory=dict)
-    prepare: dict[str, Any] = Field(default_factory=dict)
-    augment: dict[str, Any] = Field(default_factory=dict)
-    model: dict[str, Any] = Field(default_factory=dict)
-    train: dict[str, Any] = Field(default_factory=dict)
+    name: str = Field(description="The name of the variant.")
+    extends: str = Field(
+        default="", description="A configuration beside the study whose settings the variant starts with."
+    )
+    recipe: str = Field(
+        default="",
+        description='A row of another results file, "FILE: ROW", with the score of our recipe on the same data.',
+    )
+    paper: dict[str, float] = Field(
+        default_factory=dict, description="The accuracy in percent that the paper reports, by data set."
+    )
+    data: dict[str, Any] = Field(default_factory=dict, description="Settings of [data] that the variant changes.")
+    prepare: dict[str, Any] = Field(default_factory=dict, description="Settings of [prepare] that the variant changes.")
+    augment: dict[str, Any] = Field(default_factory=dict, description="Settings of [augment] that the variant changes.")
+    model: dict[str, Any] = Field(default_factory=dict, description="Settings of [model] that the variant changes.")
+    train: dict[str, Any] = Field(default_factory=dict, description="Settings of [train] that the variant changes.")
 
     @property
     def tables(self) -> dict[str, Table]:
@@ -56,12 +59,16 @@ class StudyRow(Settings):
 
 
 class Study(Settings):
-    """The variants, and what they have in common: `base`, and before it what a file says that it `extends`."""
+    """Variants, and what they have in common."""
 
-    title: str
-    extends: str = ""
-    base: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    rows: tuple[StudyRow, ...] = Field(min_length=1)
+    title: str = Field(description="The title of the study.")
+    extends: str = Field(
+        default="", description="A configuration beside the study whose settings all variants start with."
+    )
+    base: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Settings of all variants, by table; they override those of extends."
+    )
+    rows: tuple[StudyRow, ...] = Field(min_length=1, description="The variants.")
 
 
 @dataclass(frozen=True, eq=False)
