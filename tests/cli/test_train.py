@@ -92,7 +92,7 @@ def test_rotations_are_averaged(trained: Path, folder: Path) -> None:
     plain, turned = (
         json.loads(run("evaluate", trained, folder, "--json", *extra).stdout) for extra in ((), ("--tta", 4))
     )
-    assert turned["rotations"] == 4 and turned["confusion"] != plain["confusion"]
+    assert (plain["rotations"], turned["rotations"]) == (1, 4) and turned["confusion"] != plain["confusion"]
 
 
 def test_evaluate_writes_a_table_with_what_it_was_made_of(trained: Path, folder: Path, tmp_path: Path) -> None:

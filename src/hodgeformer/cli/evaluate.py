@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hodgeformer.cli.results import FacesOption, JsonOption, QuietOption, bar, save_rows
+from hodgeformer.cli.results import DeviceOption, FacesOption, JsonOption, QuietOption, TtaOption, bar, save_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,9 +25,7 @@ def evaluate(
     data: Annotated[str, typer.Argument(help="A data-set folder, the name of a data set, or a configuration.")],
     split: Annotated[str, typer.Option("--split", help="The split to score: train, val or test.")] = "test",
     faces: FacesOption = "auto",
-    rotations: Annotated[
-        int, typer.Option("--tta", min=0, help="Average the answers over this many rotations of each mesh.")
-    ] = 0,
+    tta: TtaOption = 1,
     calibrate: Annotated[
         bool,
         typer.Option(
@@ -40,6 +38,7 @@ def evaluate(
         Path | None,
         typer.Option("--out", help="Also write a table here, as CSV, and all there is beside it.", show_default=False),
     ] = None,
+    device: DeviceOption = "auto",
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -71,8 +70,8 @@ def evaluate(
         save_checkpoint(path, checkpoint)
         checkpoints = [checkpoint]
     with bar("evaluating", quiet=quiet) as told:
-        scores = scores_of([*checkpoints], dataset, split=split, faces=faces, tta=max(1, rotations), report=told)
-    about = {"model": model, "data": dataset.name, "split": split, "rotations": rotations, "faces": prepare.faces}
+        scores = scores_of([*checkpoints], dataset, split=split, faces=faces, tta=tta, device=device, report=told)
+    about = {"model": model, "data": dataset.name, "split": split, "rotations": tta, "faces": prepare.faces}
     about |= {"temperature": checkpoint.temperature, "calibrated_on": split if calibrate else None}
     learned = warn_of_learned(checkpoints, dataset, samples)
     about |= {"n_meshes": len(samples), "n_learned_from": learned, **scores.to_dict()}

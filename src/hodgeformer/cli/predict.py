@@ -17,11 +17,13 @@ from hodgeformer.base.errors import ConfigError, MeshError
 from hodgeformer.base.files import files_matching, place
 from hodgeformer.cli.results import (
     AddressOption,
+    DeviceOption,
     EngineOption,
     FacesOption,
     JsonOption,
     ModelArgument,
     QuietOption,
+    TtaOption,
     UpOption,
     WorkersOption,
     bar,
@@ -72,11 +74,13 @@ def predict(
     memory: Annotated[
         str | None,
         typer.Option(
-            "--memory", help="Keep to so much memory, as 4GB; by default most of what is free.", show_default=False
+            "--memory",
+            help="The memory limit, such as 4GB; by default most of the free memory. Larger meshes go in patches.",
+            show_default=False,
         ),
     ] = None,
     smooth: Annotated[bool, typer.Option("--smooth", help="Clean part boundaries over the mesh.")] = False,
-    tta: Annotated[int, typer.Option("--tta", min=1, help="Average over so many rotations.")] = 1,
+    tta: TtaOption = 1,
     split_parts: Annotated[
         bool, typer.Option("--split-parts", help="Also write one mesh for each predicted part.")
     ] = False,
@@ -94,7 +98,7 @@ def predict(
     engine: EngineOption = "local",
     workers: WorkersOption = None,
     address: AddressOption = None,
-    device: Annotated[str, typer.Option("--device", help="Where to compute: cpu, cuda, cuda:1, ...")] = "cpu",
+    device: DeviceOption = "auto",
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -31,23 +31,36 @@ SettingsOption = Annotated[
     typer.Option("--set", help="A setting such as train.lr=3e-4; may be repeated.", show_default=False),
 ]
 FacesOption = Annotated[
-    str, typer.Option("--faces", help="Work on larger meshes at so many faces: auto (as trained), a number, original.")
+    str,
+    typer.Option(
+        "--faces", help="Simplify larger meshes to this many faces: auto (as in training), a number, or original."
+    ),
+]
+DeviceOption = Annotated[
+    str,
+    typer.Option("--device", help="Where to compute: auto (a GPU if there is one), cpu, cuda, cuda:1, and so on."),
+]
+TtaOption = Annotated[
+    int,
+    typer.Option(
+        "--tta", min=1, help="Average over this many rotations of each mesh in total, including the original."
+    ),
 ]
 UpOption = Annotated[
-    Literal["auto", "x", "y", "z", "-x", "-y", "-z"], typer.Option("--up", help="What points up, for pictures.")
+    Literal["auto", "x", "y", "z", "-x", "-y", "-z"], typer.Option("--up", help="The axis that points up in pictures.")
 ]
 EngineOption = Annotated[
-    Literal["local", "ray"], typer.Option("--engine", help="Work in this process, or in those of a Ray cluster.")
+    Literal["local", "ray"], typer.Option("--engine", help="Work in this process, or on a Ray cluster.")
 ]
 WorkersOption = Annotated[
     int | None,
-    typer.Option("--workers", min=1, help="Processes of --engine ray; by default one per core.", show_default=False),
+    typer.Option("--workers", min=1, help="Processes for --engine ray; by default one per core.", show_default=False),
 ]
 AddressOption = Annotated[
     str | None,
     typer.Option(
         "--address",
-        help="The Ray cluster to work on; by default that of RAY_ADDRESS, or processes of this machine.",
+        help="The address of the Ray cluster; by default RAY_ADDRESS, or this machine.",
         show_default=False,
     ),
 ]

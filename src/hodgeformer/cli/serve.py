@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.cli.results import needs_extra
+from hodgeformer.cli.results import DeviceOption, needs_extra
 
 
 def serve(
@@ -26,7 +26,7 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="Where to compute: cpu, cuda, cuda:1, ...")] = "cpu",
+    device: DeviceOption = "auto",
     workers: Annotated[int, typer.Option("--workers", min=1, help="Predictions at a time.")] = 2,
     queue: Annotated[
         int, typer.Option("--queue", min=0, help="Requests that may wait beside them; more get 503.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hodgeformer.base.errors import ConfigError, HodgeFormerError
-from hodgeformer.cli.results import QuietOption, SettingsOption, one_line
+from hodgeformer.cli.results import DeviceOption, QuietOption, SettingsOption, one_line
 
 if TYPE_CHECKING:
     from hodgeformer.predict.checkpoint import Checkpoint
@@ -55,6 +55,7 @@ def train(
     self_test: Annotated[
         bool, typer.Option("--self-test", help="See whether one batch can be learned by heart.")
     ] = False,
+    device: DeviceOption = "auto",
     quiet: QuietOption = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print events as JSON, one object per line, and nothing else.")
@@ -76,10 +77,11 @@ def train(
         raise ConfigError("say what to train on (a folder, a configuration, a name), or --resume RUN; one of the two")
     overrides = [*(settings or []), *(["train.skip_bad=true"] if skip_bad else [])]
     overrides += [f"prepare.faces={faces}"] if faces else []
+    overrides += [f"train.device={device}"] if device != "auto" else []
     if resume is not None and (overrides or start or out or folds):
         raise ConfigError(
-            "--resume goes on with the settings of the run; leave --set, --faces, --from, --out, --folds and "
-            "--skip-bad out"
+            "--resume goes on with the settings of the run; leave --set, --faces, --from, --out, --folds, "
+            "--device and --skip-bad out"
         )
     folder = resume or out or Path("runs") / Path(source or "").stem
     purpose = "dry" if dry_run else "test" if self_test else "run"

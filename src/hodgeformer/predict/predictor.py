@@ -47,21 +47,16 @@ Models = ModelLike | list[ModelLike] | tuple[ModelLike, ...]
 class Predictor(MeshPredictor):
     """A trained model, run by PyTorch, and everything around it."""
 
-    def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
-        import torch
-
+    def __init__(self, checkpoint: Checkpoint, device: str = "auto") -> None:
+        from hodgeformer.nn.device import find_device
         from hodgeformer.predict.forward import Forward
 
-        self.checkpoint = checkpoint
-        try:
-            self.device = torch.device(device)
-            self.model: HodgeFormer = checkpoint.build_model().to(self.device)
-        except (RuntimeError, AssertionError) as error:
-            raise ConfigError(f"device '{device}' cannot be used here ({str(error).splitlines()[0]})") from None
+        self.checkpoint, self.device = checkpoint, find_device(device)
+        self.model: HodgeFormer = checkpoint.build_model().to(self.device)
         super().__init__(checkpoint, Forward(self.model))
 
     @classmethod
-    def load(cls, model: Models, device: str = "cpu") -> Predictor:
+    def load(cls, model: Models, device: str = "auto") -> Predictor:
         """A bundled name, a run folder, a folder of `save_pretrained`, or a checkpoint file.
 
         Several, as a list, as "a,b", as a pattern or as the folder of a cross-validation, answer together: the mean of
@@ -71,7 +66,7 @@ class Predictor(MeshPredictor):
         return members[0] if len(members) == 1 else Ensemble(members)
 
     @classmethod
-    def from_pretrained(cls, model: str | os.PathLike[str], device: str = "cpu") -> Predictor:
+    def from_pretrained(cls, model: str | os.PathLike[str], device: str = "auto") -> Predictor:
         """Like `load`; what is neither here nor bundled is fetched from the model hub, by its id OWNER/NAME."""
         return cls.load(fetch_pretrained(model), device)
 

@@ -19,6 +19,7 @@ from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.open import DataConfig, DataName
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.device import find_device
 from hodgeformer.train.listener import Track
 
 Source = Path | str | Mapping[str, Table]
@@ -130,18 +131,7 @@ class TrainConfig(Settings):
         return self
 
     def torch_device(self) -> torch.device:
-        there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-        name = self.device
-        if name == "auto":
-            name = "cuda" if there["cuda"] else "cpu"
-        try:
-            device = torch.device(name)
-        except RuntimeError:
-            device = None
-        if device is None or not there.get(device.type) or (device.index or 0) >= max(1, torch.cuda.device_count()):
-            found = ", ".join(f"'{kind}'" for kind, is_there in there.items() if is_there)
-            raise ConfigError(f"train.device = '{name}' is no device of this machine; use 'auto' or one of: {found}")
-        return device
+        return find_device(self.device)
 
     def uses_bfloat16(self, device: torch.device) -> bool:
         if self.precision == "auto":

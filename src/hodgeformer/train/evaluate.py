@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
@@ -22,6 +21,7 @@ from hodgeformer.mesh.elements import convert_labels, element_areas
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import part_centers, random_turns, up_from_shape, usual_heights
 from hodgeformer.mesh.prepare import Faces, PrepareConfig, to_size
+from hodgeformer.nn.device import find_device
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.familiarity import Familiarity, impression
@@ -159,13 +159,14 @@ def evaluate(
     split: str = "test",
     faces: Faces | str = "auto",
     tta: int = 1,
-    device: str | None = None,
+    device: str = "auto",
     report: Callable[[int, int], None] | None = None,
 ) -> Scores:
     """What a model, or several together, score on a split of a data set, or on all of some pairs (mesh, labels).
 
     Scores are those on the elements of the files, whatever resolution the model works at: `faces` as in prediction.
-    `tta`: mean over so many rotations. `report` is told how many meshes are done, and of how many.
+    `tta`: mean over this many rotations in total, including the original. `report` gets the number of meshes done, and
+    of all.
     """
     checkpoints = load_checkpoints(model)
     if isinstance(data, DataSet):
@@ -186,8 +187,7 @@ def evaluate(
         )
         for checkpoint in checkpoints
     ]
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    networks = [checkpoint.build_model().to(device) for checkpoint in checkpoints]
+    networks = [checkpoint.build_model().to(find_device(device)) for checkpoint in checkpoints]
     streams = [evaluator.answers(network) for evaluator, network in zip(evaluators, networks, strict=True)]
 
     def averaged() -> Iterator[Answer]:

@@ -54,7 +54,7 @@ class CrossValidation:
         named = [_named_values(scores) for scores in self.scores]
         return [_row(name, [values.get(name, float("nan")) for values in named]) for name in named[0]]
 
-    def predictor(self, device: str = "cpu") -> Predictor:
+    def predictor(self, device: str = "auto") -> Predictor:
         """All models together."""
         return Predictor.load(self.folder, device)
 

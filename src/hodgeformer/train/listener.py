@@ -62,7 +62,7 @@ class Outcome:
         """What was measured after each epoch, as in metrics.csv."""
         return [{name: float(value) for name, value in row.items() if value != ""} for row in self.rows]
 
-    def predictor(self, device: str = "cpu") -> Predictor:
+    def predictor(self, device: str = "auto") -> Predictor:
         """The trained model, ready to predict."""
         from hodgeformer.predict.predictor import Predictor
 

@@ -191,11 +191,11 @@ class Door:
         return None if reason is None else JSONResponse({"error": reason}, 403)
 
 
-def load_predictor(model: str, device: str = "cpu") -> MeshPredictor:
+def load_predictor(model: str, device: str = "auto") -> MeshPredictor:
     """A model as `Predictor.load` takes it, or an exported one, run once so that the first request does not wait."""
     exported = Path(model).suffix == ".onnx"
-    if exported and device != "cpu":
-        raise ConfigError(f"--device {device}: exported models run on the processor")
+    if exported and device not in ("auto", "cpu"):
+        raise ConfigError(f"--device {device}: exported models run on the CPU")
     predictor = OnnxPredictor.load(model) if exported else Predictor.load(model, device)
     predictor.predict(figure(np.random.default_rng(0), n_faces=500)[0])
     return predictor
