@@ -25,8 +25,6 @@ if TYPE_CHECKING:  # a worker loads them when it begins
 RECORDS = ".done"
 """The folder beside the results that says which of them are done."""
 _READ_AT_ONCE = 16
-# How it is computed, not what is asked.
-_BY_THE_WAY = ("memory",)
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class Job:
     out: Path
     suffixes: tuple[str, ...]
     options: Mapping[str, Any]
-    device: str = "cpu"
+    device: str = "auto"
     split_parts: bool = False
     with_content: bool = False
 
@@ -90,8 +88,7 @@ class Job:
     def _asked(self) -> str:
         """The model, by its content, and the options that an answer depends on."""
         models = [hashlib.sha256(path.read_bytes()).hexdigest() for path in locate_models(self.model)]
-        options = {name: value for name, value in self.options.items() if name not in _BY_THE_WAY}
-        return json.dumps([models, options, sorted(self.suffixes), self.split_parts], sort_keys=True)
+        return json.dumps([models, dict(self.options), sorted(self.suffixes), self.split_parts], sort_keys=True)
 
     def opened(self) -> partial[Iterator[Predicted | Exception]]:
         """A worker: it loads the model, and then works on orders."""
