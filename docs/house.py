@@ -183,7 +183,7 @@ def training() -> Iterator[Callable[[], object]]:
     """One step of training: two meshes read, changed, prepared, packed, and learned from."""
     from hodgeformer.data.folder import write_folder
     from hodgeformer.data.synthetic import synthetic_figures
-    from hodgeformer.train.setup import set_up
+    from hodgeformer.training.setup import set_up
 
     with tempfile.TemporaryDirectory() as folder:
         data, run = Path(folder) / "data", Path(folder) / "run"

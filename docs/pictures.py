@@ -22,7 +22,7 @@ from hodgeformer.data.folder import write_folder
 from hodgeformer.data.synthetic import synthetic_figures
 from hodgeformer.draw.lettering import Legend
 from hodgeformer.draw.render import render
-from hodgeformer.train.fit import fit
+from hodgeformer.training.fit import fit
 
 IMAGES = Path(__file__).parent / "images"
 SEEDS = (5, 11, 2)

@@ -27,7 +27,7 @@ from hodgeformer.data.open import DataConfig
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.predict.mesh_predictor import MeshPredictor, PredictOptions
-from hodgeformer.train.config import TrainConfig
+from hodgeformer.training.config import TrainConfig
 
 GROUPS: tuple[tuple[str, type[Settings]], ...] = (
     ("[data]", DataConfig),

@@ -15,8 +15,8 @@ from hodgeformer.data.census import take_census
 from hodgeformer.mesh.elements import element_counts
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.train.config import TrainConfig, read_config
-from hodgeformer.train.plan import planned
+from hodgeformer.training.config import TrainConfig, read_config
+from hodgeformer.training.plan import planned
 from tiny_sets import parts, shapes
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"

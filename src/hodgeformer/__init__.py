@@ -36,37 +36,37 @@ if TYPE_CHECKING:
     from hodgeformer.nn.pack import pack as pack
     from hodgeformer.predict.predictor import Predictor as Predictor
     from hodgeformer.predict.result import Result as Result
-    from hodgeformer.train.api import train as train
-    from hodgeformer.train.evaluate import evaluate as evaluate
-    from hodgeformer.train.folds import CrossValidation as CrossValidation
-    from hodgeformer.train.listener import Listener as Listener
-    from hodgeformer.train.listener import Outcome as Outcome
-    from hodgeformer.train.metrics import Scores as Scores
+    from hodgeformer.training.api import train as train
+    from hodgeformer.training.evaluate import evaluate as evaluate
+    from hodgeformer.training.folds import CrossValidation as CrossValidation
+    from hodgeformer.training.listener import Listener as Listener
+    from hodgeformer.training.listener import Outcome as Outcome
+    from hodgeformer.training.metrics import Scores as Scores
 
 keep_compiled_code(Path(__file__).parent)
 
 _HOME = {
     "Batch": "nn.pack",
-    "CrossValidation": "train.folds",
+    "CrossValidation": "training.folds",
     "DataSet": "data.dataset",
     "HodgeFormer": "nn.model",
     "HodgeFormerError": "base.errors",
-    "Listener": "train.listener",
+    "Listener": "training.listener",
     "Mesh": "mesh.mesh",
     "MeshComplex": "mesh.topology",
     "MeshError": "base.errors",
     "ModelConfig": "nn.config",
-    "Outcome": "train.listener",
+    "Outcome": "training.listener",
     "PerElement": "base.containers",
     "PrepareConfig": "mesh.prepare",
     "Predictor": "predict.predictor",
     "PreparedMesh": "mesh.prepare",
     "Result": "predict.result",
-    "Scores": "train.metrics",
+    "Scores": "training.metrics",
     "SparsityPattern": "base.containers",
     "as_mesh": "mesh.io",
     "check_mesh": "mesh.check",
-    "evaluate": "train.evaluate",
+    "evaluate": "training.evaluate",
     "kernels": "",
     "load_mesh": "mesh.io",
     "open_dataset": "data.open",
@@ -74,7 +74,7 @@ _HOME = {
     "prepare": "mesh.prepare",
     "save_mesh": "mesh.io",
     "simplify": "mesh.simplify",
-    "train": "",
+    "train": "training.api",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604

@@ -24,8 +24,8 @@ import torch
 from attack.kills import in_child
 from hodgeformer.data.folder import write_folder
 from hodgeformer.predict.checkpoint import load_checkpoint
-from hodgeformer.train.fit import fit
-from hodgeformer.train.run_folder import RunFolder
+from hodgeformer.training.fit import fit
+from hodgeformer.training.run_folder import RunFolder
 from tiny_sets import TINY, parts, shapes
 
 KILLS_OF_A_RUN = 8

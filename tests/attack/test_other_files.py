@@ -25,8 +25,8 @@ from hodgeformer.export.runtime import OnnxPredictor
 from hodgeformer.mesh.adapters import from_memory
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.predict.checkpoint import load_checkpoint
-from hodgeformer.train.config import read_config
-from hodgeformer.train.run_folder import RunFolder
+from hodgeformer.training.config import read_config
+from hodgeformer.training.run_folder import RunFolder
 from tiny_models import tiny_checkpoint, write_tiny
 from tiny_sets import parts
 

@@ -15,8 +15,8 @@ import pytest
 
 from hodgeformer.base.errors import HodgeFormerError
 from hodgeformer.data.folder import write_folder
-from hodgeformer.train.config import TABLES, read_config
-from hodgeformer.train.fit import fit
+from hodgeformer.training.config import TABLES, read_config
+from hodgeformer.training.fit import fit
 from tiny_sets import TINY, parts
 
 VALUES: tuple[Any, ...] = (

@@ -21,7 +21,7 @@ from hodgeformer.data.folder import write_folder
 from hodgeformer.data.open import open_dataset
 from hodgeformer.data.shards import write_shards
 from hodgeformer.predict.checkpoint import load_checkpoint
-from hodgeformer.train.fit import fit
+from hodgeformer.training.fit import fit
 from tiny_sets import TINY, heights, parts, shapes
 
 SMALL = 20_000  # bytes, so that there are several

@@ -27,7 +27,7 @@ from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
 from hodgeformer.predict.predictor import Predictor
-from hodgeformer.train.evaluate import Evaluator, calibrated
+from hodgeformer.training.evaluate import Evaluator, calibrated
 from meshes import icosphere, open_grid, two_components
 from tiny_models import PARTS, tiny_checkpoint
 

@@ -28,7 +28,7 @@ from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.forward import Forward
 from hodgeformer.predict.inference import Room, answers, see
 from hodgeformer.predict.predictor import Predictor
-from hodgeformer.train.evaluate import Evaluator, calibrated
+from hodgeformer.training.evaluate import Evaluator, calibrated
 from meshes import icosphere, open_grid
 from tiny_models import PARTS, tiny_checkpoint
 

@@ -121,8 +121,8 @@ def _print_census(census: Census) -> None:
 
 def _plan(census: Census) -> tuple[str, ...]:
     """What `hodgeformer train` would do with it."""
-    from hodgeformer.train.config import read_config
-    from hodgeformer.train.plan import planned, reasons
+    from hodgeformer.training.config import read_config
+    from hodgeformer.training.plan import planned, reasons
 
     return reasons(planned(read_config({"data": {}}), census), census)
 

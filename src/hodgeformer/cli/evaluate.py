@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from hodgeformer.data.dataset import DataSet, Sample
     from hodgeformer.predict.checkpoint import Checkpoint
-    from hodgeformer.train.evaluate import Answer
-    from hodgeformer.train.metrics import Scores
+    from hodgeformer.training.evaluate import Answer
+    from hodgeformer.training.metrics import Scores
 
 
 def evaluate(
@@ -51,8 +51,8 @@ def evaluate(
     from hodgeformer.predict.checkpoint import save_checkpoint
     from hodgeformer.predict.predictor import load_checkpoints
     from hodgeformer.predict.pretrained import bundled_models
-    from hodgeformer.train.evaluate import Evaluator, calibrated, fitting
-    from hodgeformer.train.evaluate import evaluate as scores_of
+    from hodgeformer.training.evaluate import Evaluator, calibrated, fitting
+    from hodgeformer.training.evaluate import evaluate as scores_of
 
     checkpoints = load_checkpoints(model)
     checkpoint = checkpoints[0]
@@ -93,7 +93,7 @@ def _counted(answers: Iterator[Answer], told: Callable[[float, float], None], to
 
 def warn_of_learned(checkpoints: Sequence[Checkpoint], dataset: DataSet, samples: Sequence[Sample]) -> int:
     """Say on standard error how many of the meshes a model, or one of several, was trained on; their number."""
-    from hodgeformer.train.evaluate import learned_from
+    from hodgeformer.training.evaluate import learned_from
 
     each = (learned_from(checkpoint, dataset, samples) for checkpoint in checkpoints)
     names = list(dict.fromkeys(name for learned in each for name in learned))

@@ -219,7 +219,7 @@ def print_rows(rows: Sequence[Row], title: str, *, digits: int | None = None) ->
     from rich.table import Table
     from rich.text import Text
 
-    from hodgeformer.train.run_folder import columns_of
+    from hodgeformer.training.run_folder import columns_of
 
     def cell(value: Any) -> str:
         if digits is not None and isinstance(value, float):
@@ -237,7 +237,7 @@ def print_rows(rows: Sequence[Row], title: str, *, digits: int | None = None) ->
 
 def save_rows(folder: Path, name: str, rows: Sequence[Row], about: Row) -> list[Path]:
     """NAME.csv with the rows, NAME.json with the rows, what they are about, and what they were measured on."""
-    from hodgeformer.train.run_folder import environment, write_csv
+    from hodgeformer.training.run_folder import environment, write_csv
 
     files = [folder / f"{name}.csv", folder / f"{name}.json"]
     write_csv(files[0], rows)

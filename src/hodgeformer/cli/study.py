@@ -76,7 +76,7 @@ def robustness(
     from hodgeformer.lab.study.robustness import save_robustness_picture
     from hodgeformer.predict.checkpoint import load_checkpoint
     from hodgeformer.predict.pretrained import locate_model
-    from hodgeformer.train.evaluate import fitting
+    from hodgeformer.training.evaluate import fitting
 
     checkpoint = load_checkpoint(locate_model(model))
     dataset = fitting(open_dataset(data), checkpoint)
@@ -327,7 +327,7 @@ def _sizes(exponents: range, capped: bool) -> Iterator[dict[str, Any]]:
 
 def _runtime(data: str | None, settings: list[str], n_batches: int, n_meshes: int) -> list[dict[str, Any]]:
     from hodgeformer.lab.study.efficiency import HUMAN_BATCH, HUMAN_MODEL, HUMAN_PREPARE, runtime_rows
-    from hodgeformer.train.config import with_overrides
+    from hodgeformer.training.config import with_overrides
 
     source = _FIGURES if data is None else _source(data)
     train = {"batch_size": HUMAN_BATCH, "workers": 0}

@@ -13,10 +13,10 @@ from hodgeformer.cli.results import DeviceOption, QuietOption, SettingsOption, o
 
 if TYPE_CHECKING:
     from hodgeformer.predict.checkpoint import Checkpoint
-    from hodgeformer.train.distributed import Processes
-    from hodgeformer.train.folds import CrossValidation
-    from hodgeformer.train.listener import Outcome
-    from hodgeformer.train.setup import Setup
+    from hodgeformer.training.distributed import Processes
+    from hodgeformer.training.folds import CrossValidation
+    from hodgeformer.training.listener import Outcome
+    from hodgeformer.training.setup import Setup
 
 _LEARNED = 0.99
 
@@ -70,8 +70,8 @@ def train(
     of them lets all go on from the last saved state.
     """
     from hodgeformer.cli.train_display import print_event
-    from hodgeformer.train.distributed import joined
-    from hodgeformer.train.loop import Stopped
+    from hodgeformer.training.distributed import joined
+    from hodgeformer.training.loop import Stopped
 
     if (source is None) == (resume is None):
         raise ConfigError("say what to train on (a folder, a configuration, a name), or --resume RUN; one of the two")
@@ -119,9 +119,9 @@ def _train(
 ) -> None:
     from hodgeformer.cli.train_display import display
     from hodgeformer.predict.predictor import load_checkpoints
-    from hodgeformer.train.api import train as begin
-    from hodgeformer.train.listener import Outcome
-    from hodgeformer.train.setup import set_up
+    from hodgeformer.training.api import train as begin
+    from hodgeformer.training.listener import Outcome
+    from hodgeformer.training.setup import set_up
 
     first = None if start is None else load_checkpoints(start)[0]
     with display(quiet=quiet, as_json=as_json) as listener:
@@ -154,7 +154,7 @@ def _train(
 def _show_plan(setup: Setup, start: Checkpoint | None, *, as_json: bool) -> None:
     from hodgeformer.base.memory import GIGABYTE
     from hodgeformer.cli.train_display import print_event
-    from hodgeformer.train.trial import estimate
+    from hodgeformer.training.trial import estimate
 
     cost = estimate(setup)
     if not setup.processes.is_first:
@@ -173,7 +173,7 @@ def _show_plan(setup: Setup, start: Checkpoint | None, *, as_json: bool) -> None
 
 def _self_test(setup: Setup, *, as_json: bool) -> None:
     from hodgeformer.cli.train_display import print_event
-    from hodgeformer.train.trial import overfit_one_batch
+    from hodgeformer.training.trial import overfit_one_batch
 
     if setup.dataset.task == "regression":
         raise ConfigError("--self-test counts right answers, which a regression has none of")

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from hodgeformer.cli.results import LOG_EVERY, Pulse, duration
-from hodgeformer.train.listener import Listener, Row, Standing
+from hodgeformer.training.listener import Listener, Row, Standing
 
 EVENT_EVERY = 2.0
 """Seconds between two events on how far the work is."""

@@ -19,7 +19,7 @@ from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.predict.inference import tempered
 from hodgeformer.predict.pretrained import locate_model
-from hodgeformer.train.evaluate import Answer, Evaluator, calibrated
+from hodgeformer.training.evaluate import Answer, Evaluator, calibrated
 
 _KNOWN = 4  # every so many-th of the bodies that a model learned from
 _PASSED, _MARGIN = 0.975, 1.2  # of unseen bodies lie within the limits, with so much to spare

@@ -27,10 +27,10 @@ from hodgeformer.lab.study.ablation import (
     save_study,
     study_table,
 )
-from hodgeformer.train.config import RunConfig, read_config
-from hodgeformer.train.listener import Listener, Standing
-from hodgeformer.train.plan import planned
-from hodgeformer.train.run_folder import write_csv
+from hodgeformer.training.config import RunConfig, read_config
+from hodgeformer.training.listener import Listener, Standing
+from hodgeformer.training.plan import planned
+from hodgeformer.training.run_folder import write_csv
 from tiny_sets import parts
 
 DATA = {"name": "synthetic_cubes", "n_classes": 2, "n_train": 2, "n_test": 1, "n_faces": 120}

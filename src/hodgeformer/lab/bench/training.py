@@ -22,7 +22,7 @@ from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import Batch, pack
-from hodgeformer.train.setup import Setup, set_up
+from hodgeformer.training.setup import Setup, set_up
 
 MODELS: dict[str, tuple[ModelConfig, Callable[[], Mesh]]] = {
     "Human": (ModelConfig(task="segmentation", n_classes=8, blocks="HHHHHHTT", updates="v"), human_sized_mesh),

@@ -19,12 +19,12 @@ from hodgeformer.base.errors import ConfigError, DataError
 from hodgeformer.base.files import write_atomically
 from hodgeformer.base.settings import Settings, Table, read_toml
 from hodgeformer.predict.checkpoint import load_checkpoint
-from hodgeformer.train.config import TABLES, with_overrides
-from hodgeformer.train.fit import train
-from hodgeformer.train.listener import Listener
-from hodgeformer.train.run_folder import InUseError, RunFolder, write_csv
-from hodgeformer.train.setup import Setup, set_up
-from hodgeformer.train.state import Position
+from hodgeformer.training.config import TABLES, with_overrides
+from hodgeformer.training.fit import train
+from hodgeformer.training.listener import Listener
+from hodgeformer.training.run_folder import InUseError, RunFolder, write_csv
+from hodgeformer.training.setup import Setup, set_up
+from hodgeformer.training.state import Position
 
 _HERE = Path(__file__).resolve()
 _FOLDERS = tuple(_HERE.parents[up] / "configs" / kind for up in (2, 4) for kind in ("ablation", "results"))

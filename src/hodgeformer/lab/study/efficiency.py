@@ -25,8 +25,8 @@ from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import Batch, pack
-from hodgeformer.train.setup import set_up
-from hodgeformer.train.trial import timed_steps
+from hodgeformer.training.setup import set_up
+from hodgeformer.training.trial import timed_steps
 
 T = TypeVar("T")
 Work = Literal["encoder, training", "encoder, inference", "layer, inference"]

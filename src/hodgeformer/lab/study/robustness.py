@@ -24,8 +24,8 @@ from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.mesh.pose import up_from_shape
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.train.evaluate import Answer, Evaluator
-from hodgeformer.train.metrics import Scores
+from hodgeformer.training.evaluate import Answer, Evaluator
+from hodgeformer.training.metrics import Scores
 
 _COLUMNS = 6
 _PANEL = 260

@@ -16,11 +16,11 @@ from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.mesh.prepare import Faces
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.predictor import ModelLike, load_checkpoints
-from hodgeformer.train.config import FROM_DATA, TABLES, Source, with_overrides
-from hodgeformer.train.distributed import Processes
-from hodgeformer.train.fit import fit
-from hodgeformer.train.folds import CrossValidation, fit_folds, is_cross_validation
-from hodgeformer.train.listener import Callback, Listeners, Outcome
+from hodgeformer.training.config import FROM_DATA, TABLES, Source, with_overrides
+from hodgeformer.training.distributed import Processes
+from hodgeformer.training.fit import fit
+from hodgeformer.training.folds import CrossValidation, fit_folds, is_cross_validation
+from hodgeformer.training.listener import Callback, Listeners, Outcome
 
 Data = Source | DataConfig | DataSet | Pairs
 """A data-set folder, the name of a data set, a TOML file or its tables, a data set, or pairs (mesh, labels)."""
@@ -79,7 +79,7 @@ def train(
     `data` is a data-set folder, a name, a TOML file or its tables, a data set, or pairs (mesh, labels). What is left
     open is planned from it. `minutes` or `epochs` is how long to train, each fold by itself; `start` a model to
     fine-tune; `folds` asks for a cross-validation. `callbacks` are functions that get the row of each epoch that was
-    evaluated, or listeners (`hodgeformer.train.listener`), which hear of every step. `settings` are those of a
+    evaluated, or listeners (`hodgeformer.training.listener`), which hear of every step. `settings` are those of a
     configuration, by name (lr=3e-4) or in tables (train={"lr": 3e-4}, model={"blocks": "DD"}), `overrides` the same as
     the command line writes them ("data.val_fraction=0.1"). Ctrl-C saves the run and raises `Stopped`, a
     KeyboardInterrupt.

@@ -10,8 +10,8 @@ from hodgeformer.base.containers import PerElement
 from hodgeformer.base.memory import held_memory, peak_memory
 from hodgeformer.nn.config import activation_memory
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.train.learner import Learner
-from hodgeformer.train.setup import Setup
+from hodgeformer.training.learner import Learner
+from hodgeformer.training.setup import Setup
 
 
 @dataclass(frozen=True)

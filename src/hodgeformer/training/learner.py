@@ -25,8 +25,8 @@ from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.heads import MeshHead
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import Batch
-from hodgeformer.train.config import TrainConfig
-from hodgeformer.train.distributed import Processes, share_statistics
+from hodgeformer.training.config import TrainConfig
+from hodgeformer.training.distributed import Processes, share_statistics
 
 
 @dataclass(frozen=True, eq=False)

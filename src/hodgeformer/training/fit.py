@@ -1,6 +1,6 @@
 """Train to the end: plan or resume, learn, save when interrupted, choose, score, report.
 
-from hodgeformer.train.fit import fit
+from hodgeformer.training.fit import fit
 
 outcome = fit("data", "runs/mine", settings=["train.minutes=10"])
 print(outcome.scores.values, outcome.chosen)
@@ -21,14 +21,14 @@ from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import write_folder
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from hodgeformer.train.config import Overrides, Source
-from hodgeformer.train.distributed import Processes, restarted
-from hodgeformer.train.evaluate import calibrated
-from hodgeformer.train.listener import Listener, Outcome, tracked
-from hodgeformer.train.loop import Run
-from hodgeformer.train.report import write_report
-from hodgeformer.train.run_folder import RunFolder
-from hodgeformer.train.setup import Setup, set_up
+from hodgeformer.training.config import Overrides, Source
+from hodgeformer.training.distributed import Processes, restarted
+from hodgeformer.training.evaluate import calibrated
+from hodgeformer.training.listener import Listener, Outcome, tracked
+from hodgeformer.training.loop import Run
+from hodgeformer.training.report import write_report
+from hodgeformer.training.run_folder import RunFolder
+from hodgeformer.training.setup import Setup, set_up
 
 _PICTURED = 6
 

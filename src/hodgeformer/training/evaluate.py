@@ -28,9 +28,9 @@ from hodgeformer.predict.familiarity import Familiarity, impression
 from hodgeformer.predict.forward import Forward
 from hodgeformer.predict.inference import Room, Seen, answers, see, tempered
 from hodgeformer.predict.predictor import Models, load_checkpoints
-from hodgeformer.train.distributed import Processes
-from hodgeformer.train.learner import DivergedError, SquaredError
-from hodgeformer.train.metrics import Scores, Tally, regression_scores, scores_of
+from hodgeformer.training.distributed import Processes
+from hodgeformer.training.learner import DivergedError, SquaredError
+from hodgeformer.training.metrics import Scores, Tally, regression_scores, scores_of
 
 HASH_DIGITS = 12  # enough to tell the meshes of a data set apart
 _BATCH_FACES = 12_000

@@ -17,10 +17,10 @@ from hodgeformer.base.files import write_atomically
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.draw.page import embedded_page, labeled_scene
 from hodgeformer.draw.render import render
-from hodgeformer.train.evaluate import Answer
-from hodgeformer.train.listener import Outcome, Row
-from hodgeformer.train.metrics import Scores
-from hodgeformer.train.setup import Setup
+from hodgeformer.training.evaluate import Answer
+from hodgeformer.training.listener import Outcome, Row
+from hodgeformer.training.metrics import Scores
+from hodgeformer.training.setup import Setup
 
 Points = Sequence[tuple[float, float]]
 

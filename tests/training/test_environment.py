@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hodgeformer.train.run_folder import commit, environment
+from hodgeformer.training.run_folder import commit, environment
 
 
 @pytest.mark.parametrize("program", ["/somewhere/bin/hodgeformer", "/somewhere/hodgeformer/__main__.py"])

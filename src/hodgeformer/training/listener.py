@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.files import refuse_network
-from hodgeformer.train.metrics import Scores
+from hodgeformer.training.metrics import Scores
 
 if TYPE_CHECKING:
     from hodgeformer.predict.predictor import Predictor

@@ -18,12 +18,12 @@ from safetensors.torch import load_file
 from hodgeformer.base.errors import CheckpointError, ConfigError, DataError
 from hodgeformer.data.folder import write_folder
 from hodgeformer.predict.checkpoint import load_checkpoint
-from hodgeformer.train.config import read_config
-from hodgeformer.train.fit import fit
-from hodgeformer.train.listener import Listener, Standing, Track, tracked
-from hodgeformer.train.loop import Stopped
-from hodgeformer.train.run_folder import InUseError, RunFolder
-from hodgeformer.train.setup import set_up
+from hodgeformer.training.config import read_config
+from hodgeformer.training.fit import fit
+from hodgeformer.training.listener import Listener, Standing, Track, tracked
+from hodgeformer.training.loop import Stopped
+from hodgeformer.training.run_folder import InUseError, RunFolder
+from hodgeformer.training.setup import set_up
 from tiny_sets import TINY, parts
 
 SETTINGS = [*TINY, "train.epochs=3"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hodgeformer.train.learner import CrossEntropy, SquaredError, inverse_frequency
+from hodgeformer.training.learner import CrossEntropy, SquaredError, inverse_frequency
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from hodgeformer.data.open import DataConfig, DataName
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.device import find_device
-from hodgeformer.train.listener import Track
+from hodgeformer.training.listener import Track
 
 Source = Path | str | Mapping[str, Table]
 """What to train on: a TOML file, a data-set folder, the name of a data set, or the tables themselves."""

@@ -16,8 +16,8 @@ import torch
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.folder import write_folder
 from hodgeformer.predict.checkpoint import load_checkpoint
-from hodgeformer.train.distributed import joined
-from hodgeformer.train.run_folder import RunFolder
+from hodgeformer.training.distributed import joined
+from hodgeformer.training.run_folder import RunFolder
 from tiny_sets import TINY, shapes
 
 SETTINGS = [argument for text in TINY for argument in ("--set", text)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hodgeformer.train.loop import Schedule
+from hodgeformer.training.loop import Schedule
 
 
 def test_it_rises_to_the_peak_and_ends_at_zero() -> None:

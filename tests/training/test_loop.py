@@ -12,15 +12,15 @@ from hodgeformer.base.errors import CheckpointError, ConfigError
 from hodgeformer.data.census import take_census
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.predict.checkpoint import load_checkpoint
-from hodgeformer.train.config import read_config
-from hodgeformer.train.distributed import Processes
-from hodgeformer.train.fit import finish
-from hodgeformer.train.listener import Listener, Standing
-from hodgeformer.train.loop import Run, Stopped
-from hodgeformer.train.plan import planned
-from hodgeformer.train.run_folder import RunFolder
-from hodgeformer.train.setup import Setup, take_over
-from hodgeformer.train.trial import estimate, overfit_one_batch
+from hodgeformer.training.config import read_config
+from hodgeformer.training.distributed import Processes
+from hodgeformer.training.fit import finish
+from hodgeformer.training.listener import Listener, Standing
+from hodgeformer.training.loop import Run, Stopped
+from hodgeformer.training.plan import planned
+from hodgeformer.training.run_folder import RunFolder
+from hodgeformer.training.setup import Setup, take_over
+from hodgeformer.training.trial import estimate, overfit_one_batch
 from tiny_sets import TINY, heights, parts, shapes
 
 

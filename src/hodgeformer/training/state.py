@@ -12,8 +12,8 @@ from torch.optim import Optimizer
 
 from hodgeformer.base.errors import CheckpointError
 from hodgeformer.predict.checkpoint import read_tensors, write_tensors
-from hodgeformer.train.distributed import Processes
-from hodgeformer.train.learner import Learned, Learner
+from hodgeformer.training.distributed import Processes
+from hodgeformer.training.learner import Learned, Learner
 
 _KIND = "training state"
 

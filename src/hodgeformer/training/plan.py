@@ -18,7 +18,7 @@ from hodgeformer.kernels.rows import threads_for
 from hodgeformer.mesh.features import GROUPS
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
 from hodgeformer.predict.checkpoint import Checkpoint
-from hodgeformer.train.config import FROM_DATA, RunConfig, TrainConfig
+from hodgeformer.training.config import FROM_DATA, RunConfig, TrainConfig
 
 _SMALL_FACES = 3000  # meshes up to this size are worked on as they are
 _PART_FACES, _WHOLE_FACES, _MOST_FACES = 2000, 1500, 10_000

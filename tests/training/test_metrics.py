@@ -7,8 +7,8 @@ import pytest
 
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.inference import tempered
-from hodgeformer.train.evaluate import Answer, calibrated
-from hodgeformer.train.metrics import Tally, regression_scores, scores_of
+from hodgeformer.training.evaluate import Answer, calibrated
+from hodgeformer.training.metrics import Tally, regression_scores, scores_of
 from tiny_models import tiny_checkpoint
 
 CLASSES = ("a", "b", "c")

@@ -15,11 +15,11 @@ from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.census import Census, take_census
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.train.config import RunConfig, TrainConfig, read_config
-from hodgeformer.train.distributed import Processes
-from hodgeformer.train.plan import learning_rate, planned, reasons, working_faces
-from hodgeformer.train.run_folder import RunFolder
-from hodgeformer.train.setup import Setup
+from hodgeformer.training.config import RunConfig, TrainConfig, read_config
+from hodgeformer.training.distributed import Processes
+from hodgeformer.training.plan import learning_rate, planned, reasons, working_faces
+from hodgeformer.training.run_folder import RunFolder
+from hodgeformer.training.setup import Setup
 from tiny_models import tiny_checkpoint
 from tiny_sets import bodies, parts, shapes
 
@@ -148,7 +148,7 @@ def test_large_meshes_get_a_working_resolution_that_keeps_small_parts() -> None:
 
 
 def test_the_time_chooses_model_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hodgeformer.train.plan.thread_count", lambda: 2)
+    monkeypatch.setattr("hodgeformer.training.plan.thread_count", lambda: 2)
     census = scans(60, 13_776)
     widths = [
         planned(OPEN.replace(train=TrainConfig(minutes=minutes)), census).model["d_model"] for minutes in (30, 0.5, 0.1)

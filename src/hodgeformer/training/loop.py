@@ -15,11 +15,11 @@ from itertools import islice
 
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import Batch
-from hodgeformer.train.learner import DivergedError, Learner, recentered
-from hodgeformer.train.listener import Listener, Row, Standing
-from hodgeformer.train.metrics import Scores
-from hodgeformer.train.setup import Setup
-from hodgeformer.train.state import Position, load_state, save_state
+from hodgeformer.training.learner import DivergedError, Learner, recentered
+from hodgeformer.training.listener import Listener, Row, Standing
+from hodgeformer.training.metrics import Scores
+from hodgeformer.training.setup import Setup
+from hodgeformer.training.state import Position, load_state, save_state
 
 _FIRST_RATE = 0.01  # of the peak
 _EVALUATIONS = 20  # in a run whose configuration does not say how often

@@ -25,7 +25,7 @@ from hodgeformer.base.errors import CheckpointError, ConfigError
 from hodgeformer.base.files import write_atomically
 from hodgeformer.base.threads import thread_count
 from hodgeformer.predict.checkpoint import versions
-from hodgeformer.train.listener import Row
+from hodgeformer.training.listener import Row
 
 
 class InUseError(ConfigError):

@@ -21,14 +21,14 @@ from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint, save_checkpoint
 from hodgeformer.predict.familiarity import DataStatistics
-from hodgeformer.train.config import Overrides, RunConfig, Source, read_config
-from hodgeformer.train.distributed import Processes
-from hodgeformer.train.evaluate import HASH_DIGITS, Evaluator
-from hodgeformer.train.learner import CrossEntropy, Learner, Loss, SquaredError, inverse_frequency
-from hodgeformer.train.listener import Listener, check_track
-from hodgeformer.train.metrics import Scores
-from hodgeformer.train.plan import like, planned, reasons
-from hodgeformer.train.run_folder import RunFolder
+from hodgeformer.training.config import Overrides, RunConfig, Source, read_config
+from hodgeformer.training.distributed import Processes
+from hodgeformer.training.evaluate import HASH_DIGITS, Evaluator
+from hodgeformer.training.learner import CrossEntropy, Learner, Loss, SquaredError, inverse_frequency
+from hodgeformer.training.listener import Listener, check_track
+from hodgeformer.training.metrics import Scores
+from hodgeformer.training.plan import like, planned, reasons
+from hodgeformer.training.run_folder import RunFolder
 
 _BYTES_PER_PARAMETER = 16  # the weight, its gradient, and two averages of that, in float32
 

@@ -23,12 +23,12 @@ from hodgeformer.data.open import open_dataset
 from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.predict.pretrained import FOLD
-from hodgeformer.train.config import Overrides, RunConfig, Source, said_tables
-from hodgeformer.train.distributed import Processes
-from hodgeformer.train.fit import fit, kept
-from hodgeformer.train.listener import Listener, Outcome
-from hodgeformer.train.metrics import Scores
-from hodgeformer.train.run_folder import RunFolder, write_csv
+from hodgeformer.training.config import Overrides, RunConfig, Source, said_tables
+from hodgeformer.training.distributed import Processes
+from hodgeformer.training.fit import fit, kept
+from hodgeformer.training.listener import Listener, Outcome
+from hodgeformer.training.metrics import Scores
+from hodgeformer.training.run_folder import RunFolder, write_csv
 
 _START = "start.safetensors"
 
