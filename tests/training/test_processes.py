@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.data.folder import write_folder
+from hodgeformer.data.folder import open_folder, write_folder
 from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.training.distributed import joined
+from hodgeformer.training.evaluate import Evaluator, calibrated
 from hodgeformer.training.run_folder import RunFolder
-from tiny_sets import TINY, shapes
+from tiny_sets import TINY, parts, shapes
 
 SETTINGS = [argument for text in TINY for argument in ("--set", text)]
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -132,6 +133,23 @@ def test_two_processes_train_as_one(folder: Path, undisturbed: Path, tmp_path: P
     first, second = (load_checkpoint(run / "last.safetensors").weights for run in runs)
     for name, value in first.items():
         torch.testing.assert_close(second[name].float(), value.float(), rtol=0.02, atol=2e-3, msg=name)
+
+
+@pytest.mark.slow
+def test_two_processes_calibrate_on_all_validation_meshes(tmp_path: Path) -> None:
+    """With three of the six each there would be too few to tell what is familiar."""
+    write_folder(parts(n_val=6), tmp_path / "data")
+    both = torchrun(tmp_path / "data", "--out", tmp_path / "run", *SETTINGS, "--set", "train.epochs=3")
+    _, errors = both.communicate(timeout=120)
+    assert both.returncode == 0, errors
+    chosen = load_checkpoint(tmp_path / "run" / "best.safetensors")
+    dataset = open_folder(tmp_path / "data")
+    evaluator = Evaluator(dataset, dataset.split("val"), chosen.prepare)
+    alone = calibrated(chosen, evaluator.answers(chosen.build_model()))
+    assert alone.familiarity is not None and chosen.familiarity is not None
+    assert (chosen.temperature, chosen.heights) == (alone.temperature, alone.heights)
+    fitted, expected = (model.familiarity.model_dump() for model in (chosen, alone))
+    torch.testing.assert_close(fitted, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

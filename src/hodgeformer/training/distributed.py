@@ -63,6 +63,11 @@ class Processes:
         dist.all_gather_object(values, value)
         return values
 
+    def gathered(self, items: Sequence[T]) -> list[T]:
+        """What all processes made of their shares, an item each, in the order before they were shared out."""
+        parts = self.collect(items)
+        return [parts[i % self.count][i // self.count] for i in range(sum(map(len, parts)))]
+
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace each gradient by its sum over several processes, in one message."""
         parameters = [p for p in parameters if p.requires_grad]

@@ -199,30 +199,38 @@ def evaluate(
     return evaluators[0].scored(averaged())
 
 
-def calibrated(checkpoint: Checkpoint, answers: Iterable[Answer], *, temperature: float | None = None) -> Checkpoint:
+def calibrated(
+    checkpoint: Checkpoint,
+    answers: Iterable[Answer],
+    *,
+    temperature: float | None = None,
+    processes: Processes | None = None,
+) -> Checkpoint:
     """The model with all that is fitted to answers it gave, at temperature 1, for meshes it has not learned from.
 
-    That is the temperature, unless it is given, what meshes are familiar, and how high each part lies.
+    That is the temperature, unless it is given, what meshes are familiar, and how high each part lies. Several
+    processes give the answers of their shares, and all of them get the same model.
     """
+    processes = processes or Processes()
     is_sure = checkpoint.model.task != "regression"
     n_classes, kind = len(checkpoint.classes), checkpoint.model.target_kind
-    rows, labels, seen, parts = [], [], [], []
+    rows, seen, parts = [], [], []
     for answer in answers:
         some = slice(None, None, -(-len(answer.output) // _CALIBRATING))  # of a large mesh as much as of a small one
-        rows.append(answer.output[some])
-        labels.append(answer.target[some])
+        rows.append((answer.output[some], answer.target[some]))
         seen.append((answer.working, answer.features))
         if is_sure and kind is not None:
             on_faces = convert_labels(answer.target, answer.mesh, source=kind, to="f")
             parts.append((*part_centers(answer.mesh, on_faces, n_classes), up_from_shape(answer.mesh)))
-    if is_sure and temperature is None and rows:
-        temperature = _fitted_temperature(np.concatenate(rows), np.concatenate(labels))
-    familiarity, heights = None, checkpoint.heights
-    if len(seen) >= _FEWEST:
-        sure = [tempered(some, temperature or 1.0) if is_sure else None for some in rows]
-        familiarity = Familiarity.fit([impression(*mesh, some) for mesh, some in zip(seen, sure, strict=True)])
-    if parts:
-        heights = tuple(usual_heights(*(np.stack(column) for column in zip(*parts, strict=True))).round(4).tolist())
+    if is_sure and temperature is None and (all_rows := processes.gathered(rows)):
+        temperature = _fitted_temperature(*(np.concatenate(column) for column in zip(*all_rows, strict=True)))
+    sure = [tempered(output, temperature or 1.0) if is_sure else None for output, _ in rows]
+    known = processes.gathered([impression(*mesh, some) for mesh, some in zip(seen, sure, strict=True)])
+    familiarity = Familiarity.fit(known) if len(known) >= _FEWEST else None
+    heights = checkpoint.heights
+    if all_parts := processes.gathered(parts):
+        columns = (np.stack(column) for column in zip(*all_parts, strict=True))
+        heights = tuple(usual_heights(*columns).round(4).tolist())
     return checkpoint.replace(temperature=temperature or 1.0, familiarity=familiarity, heights=heights)
 
 

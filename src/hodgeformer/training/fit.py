@@ -118,8 +118,8 @@ def _calibrated(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpo
     given = setup.config.train.temperature
     if "val" not in setup.dataset.splits:
         return chosen.replace(temperature=given or 1.0)
-    chosen = calibrated(chosen, setup.evaluator("val", in_units=True).answers(model), temperature=given)
-    return chosen.replace(temperature=setup.processes.from_first([chosen.temperature])[0])
+    answers = setup.evaluator("val", in_units=True).answers(model)
+    return calibrated(chosen, answers, temperature=given, processes=setup.processes)
 
 
 @contextmanager
