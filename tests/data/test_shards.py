@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from hodgeformer.cli import app
 from hodgeformer.data.census import take_census
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import write_folder
-from hodgeformer.data.open import open_dataset
+from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.data.shards import write_shards
 from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.training.fit import fit
@@ -81,6 +82,39 @@ def test_a_mesh_that_cannot_be_used_is_left_out_and_named(tmp_path: Path) -> Non
     assert "train_2" not in {sample.name for sample in open_dataset(tmp_path / "packed").samples}
     again = CliRunner().invoke(app, ["shard", str(tmp_path / "folder"), "--out", str(tmp_path / "packed")])
     assert again.exit_code == 2 and "already holds a data set" in again.output
+
+
+def folds_of(path: Path, n: int) -> list[list[str]]:
+    folds = [open_dataset(DataConfig(path=path, folds=n, fold=i)) for i in range(n)]
+    return [[sample.name for sample in fold.split("test")] for fold in folds]
+
+
+def people() -> DataSet:
+    """Four people in two poses each."""
+    eggs = parts(n_train=6, n_test=2)
+    grouped = {sample.name: f"person {i // 2}" for i, sample in enumerate(eggs.samples)}
+    return eggs.with_splits(
+        {split: [replace(s, group=grouped[s.name]) for s in members] for split, members in eggs.splits.items()}
+    )
+
+
+@pytest.mark.parametrize("make", [people, shapes, heights])
+def test_folds_of_shards_are_those_of_the_folder(make: Callable[[], DataSet], tmp_path: Path) -> None:
+    """Sources stay together, and classes are spread alike."""
+    write_folder(make(), tmp_path / "folder")
+    write_shards(open_dataset(tmp_path / "folder"), tmp_path / "packed", most_bytes=SMALL)
+    assert folds_of(tmp_path / "packed", 2) == folds_of(tmp_path / "folder", 2)
+    assert not open_dataset(tmp_path / "packed").notes
+
+
+def test_shards_without_groups_open_and_say_what_folds_cannot_do(tmp_path: Path) -> None:
+    write_shards(people(), tmp_path)
+    with np.load(tmp_path / "index.npz") as stored:
+        columns = {key: stored[key] for key in stored if key != "group"}
+    np.savez_compressed(tmp_path / "index.npz", **columns)
+    (note,) = open_dataset(tmp_path).notes
+    assert "folds may divide meshes of one source" in note
+    assert sum(map(len, folds_of(tmp_path, 2))) == 8
 
 
 def test_what_contradicts_shards_or_is_damaged_is_refused(tmp_path: Path) -> None:

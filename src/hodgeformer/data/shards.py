@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
@@ -24,11 +24,17 @@ from hodgeformer.data.census import Census, take_census
 from hodgeformer.data.dataset import SPLITS, CountedMesh, DataSet, Sample
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, described
 from hodgeformer.data.label_files import check_unpacked
+from hodgeformer.data.labels import Target, WholeMesh
+from hodgeformer.mesh.elements import UNLABELLED
 from hodgeformer.mesh.formats.ply import ply_bytes
 from hodgeformer.mesh.mesh import Mesh
 
 _INDEX = "index.npz"
 _COUNTED = ("n", "labels", "n_unlabelled", "shares", "radius", "edge_lengths", "asymmetry", "shape")
+_NO_GROUPS = (
+    "the index of the shards has no groups, as older versions wrote it: folds may divide meshes of one source, and the "
+    "scores are then too optimistic; write the shards again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,9 @@ def write_shards(
     columns["shape"] = np.array(columns["shape"], dtype="S")
     columns["split"] = np.array([SPLITS.index(mesh.split) for mesh in census.meshes], dtype=np.int8)
     columns["place"] = [writer.places[mesh.name] for mesh in census.meshes]
-    columns["name"] = np.frombuffer("\0".join(mesh.name for mesh in census.meshes).encode(), dtype=np.uint8)
+    columns["name"] = _joined(mesh.name for mesh in census.meshes)
+    groups = {sample.name: sample.group for sample in dataset.samples}
+    columns["group"] = _joined(groups[mesh.name] for mesh in census.meshes)
     index = io.BytesIO()
     np.savez_compressed(index, **columns)
     write_atomically(root / _INDEX, index.getvalue(), DataError)
@@ -145,19 +153,25 @@ def write_shards(
 
 def open_shards(root: Path, spec: FolderSpec) -> DataSet:
     """The data set whose `dataset.toml` names shards. Nothing but its index is read."""
-    said = spec.model_fields_set & {"meshes", "labels", "split", "first_label"}
+    said = spec.model_fields_set & {"meshes", "labels", "groups", "split", "first_label"}
     if said:
-        raise DataError(f"`{min(said)}` has no meaning beside `shards`, which hold meshes, labels and splits")
+        raise DataError(f"`{min(said)}` has no meaning beside `shards`, which hold meshes, labels, groups and splits")
     columns = _read_index(root / _INDEX)
     folder = _folder(root, str(spec.shards))
     paths = {number: folder / _shard_name(number) for number in np.unique(columns["place"][:, 0]).tolist()}
     splits: dict[str, list[Sample]] = {}
     counted: dict[str, CountedMesh] = {}
-    for i, name in enumerate(columns["name"].tobytes().decode().split("\0")):
+    names = _divided(columns["name"])
+    groups = _divided(columns["group"]) if "group" in columns else [""] * len(names)
+    for i, (name, group) in enumerate(zip(names, groups, strict=True)):
         number, *places = columns["place"][i].tolist()
-        mesh, target = Part(paths[number], f"{name}.ply", *places[:2]), Part(paths[number], f"{name}.npy", *places[2:])
+        mesh = cast(Path, Part(paths[number], f"{name}.ply", *places[:2]))
+        target: Target = StoredTarget(Part(paths[number], f"{name}.npy", *places[2:]))
+        if spec.task == "classification":  # folds are balanced by class, and nothing but the index is read for it
+            counts = columns["labels"][i]
+            target = WholeMesh(int(counts.argmax()) if counts.any() else UNLABELLED)
         split = SPLITS[columns["split"][i]]
-        splits.setdefault(split, []).append(Sample(name, cast(Path, mesh), StoredTarget(target)))
+        splits.setdefault(split, []).append(Sample(name, mesh, target, group))
         counted[name] = CountedMesh(
             name=name,
             split=split,
@@ -179,6 +193,7 @@ def open_shards(root: Path, spec: FolderSpec) -> DataSet:
         spec.classes,
         spec.colors,
         n_values,
+        notes=() if "group" in columns else (_NO_GROUPS,),
         counted=counted,
     )
 
@@ -187,10 +202,19 @@ def _read_index(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             check_unpacked(stored.zip.infolist(), path)
-            columns = {key: stored[key] for key in (*_COUNTED, "split", "place", "name")}
+            needed = (*_COUNTED, "split", "place", "name", *(key for key in stored if key == "group"))
+            columns = {key: stored[key] for key in needed}
     except Exception as error:  # NumPy answers damaged files with errors of many kinds
         raise DataError(f"{path}: the index of the shards cannot be read ({error}); write the shards anew") from None
     return columns
+
+
+def _joined(words: Iterable[str]) -> NDArray[np.uint8]:
+    return np.frombuffer("\0".join(words).encode(), dtype=np.uint8)
+
+
+def _divided(text: NDArray[np.uint8]) -> list[str]:
+    return text.tobytes().decode().split("\0")
 
 
 def _folder(root: Path, shards: str) -> Path:
