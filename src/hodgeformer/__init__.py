@@ -6,10 +6,8 @@ Public names are loaded on first use, so that importing the package, and every c
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hodgeformer.base.files import keep_compiled_code
 from hodgeformer.base.version import __version__
 
 if TYPE_CHECKING:
@@ -42,8 +40,6 @@ if TYPE_CHECKING:
     from hodgeformer.training.listener import Listener as Listener
     from hodgeformer.training.listener import Outcome as Outcome
     from hodgeformer.training.metrics import Scores as Scores
-
-keep_compiled_code(Path(__file__).parent)
 
 _HOME = {
     "Batch": "nn.pack",

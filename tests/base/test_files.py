@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import shlex
-import shutil
-import stat
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-import hodgeformer
 from hodgeformer.base.errors import CheckpointError, ConfigError, OutputError
 from hodgeformer.base.files import offline, place, write_atomically
-from hodgeformer.mesh.io import save_mesh
-from meshes import icosphere
 
 
 def test_a_full_disk_is_the_error_of_the_caller_and_changes_nothing(
@@ -95,77 +87,3 @@ def test_drafts_of_a_process_that_was_killed_are_removed(tmp_path: Path) -> None
         os.utime(path, (0, 0))
     write_atomically(tmp_path / "c.txt", b"whole")
     assert {path.name for path in tmp_path.iterdir()} == {young.name, other.name, "c.txt"}
-
-
-COMPILING = """
-import warnings
-with warnings.catch_warnings(record=True) as told:
-    warnings.simplefilter("always")
-    import numpy as np
-    from hodgeformer.draw.raster import _only_largest
-    _only_largest(np.float32(1), np.float32(0), np.float32(0))
-print(len([warning for warning in told if "compile" in str(warning.message)]), *_only_largest.stats.cache_hits.values())
-"""
-READ_ONLY = """
-set -e
-for place in "$@"; do
-    mount --bind "$place" "$place"
-    mount -o remount,ro,bind "$place"
-done
-if [ -n "$TMPDIR" ]; then
-    mount --bind "$TMPDIR" "$TMPDIR"
-    mount -o remount,rw,bind "$TMPDIR"
-fi
-exec "$PYTHON" "${WORDS[@]}"
-"""
-UNSHARE = ["unshare", "--mount", *(() if hasattr(os, "getuid") and os.getuid() == 0 else ("--map-root-user",))]
-
-
-def run_read_only(words: Sequence[str], home: Path, temporary: Path | None) -> subprocess.CompletedProcess[str]:
-    """Python where the installation and the home are mounted read-only, and all temporary folders but one or none."""
-    if not shutil.which("unshare") or subprocess.run([*UNSHARE, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("folders cannot be mounted read-only here: needs Linux, and root or user namespaces")
-    package = Path(hodgeformer.__file__).parent
-    script = f"WORDS=({shlex.join(words)})\n{READ_ONLY}"
-    places = [package, home, *(place for place in map(Path, ("/tmp", "/var/tmp")) if place.is_dir())]
-    environment = {
-        name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")
-    }
-    environment |= {"HOME": str(home), "TMPDIR": str(temporary or ""), "PYTHON": sys.executable}
-    environment["PYTHONPATH"] = str(package.parent)
-    command = [*UNSHARE, "bash", "-c", script, "bash", *map(str, places)]
-    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
-
-
-@pytest.fixture(params=[True, False], ids=["temporary", "nothing"])
-def folders(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path | None]:
-    home, temporary = tmp_path / "home", tmp_path / "temporary"
-    for folder in (home, temporary):
-        folder.mkdir()
-    return home, temporary if request.param else None
-
-
-def test_where_nothing_can_be_written_code_is_compiled_all_the_same(folders: tuple[Path, Path | None]) -> None:
-    """In a folder of temporary files that is ours alone, then without any; with one warning.
-
-    What lies compiled beside the package is not compiled again.
-    """
-    subprocess.run([sys.executable, "-c", COMPILING], check=True, capture_output=True)
-    found = run_read_only(["-c", COMPILING], *folders)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.split() == (["1", "1"] if folders[1] else ["1"])
-    if folders[1]:
-        (folder,) = folders[1].iterdir()
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert list(folder.rglob("*.nbi"))
-
-
-@pytest.mark.attack
-def test_predicting_where_nothing_can_be_written(folders: tuple[Path, Path | None]) -> None:
-    home, temporary = folders
-    save_mesh(icosphere(2), home / "ball.obj")
-    out = ["--out", str(temporary)] if temporary else ["--format", "none"]
-    found = run_read_only(["-m", "hodgeformer", "predict", "human", str(home / "ball.obj"), *out], home, temporary)
-    assert found.returncode == 0, found.stderr
-    assert found.stderr.count("UserWarning") == 1
-    assert not temporary or (temporary / "ball.ply").is_file()

@@ -145,7 +145,7 @@ def _transpose(offsets: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np
 @lru_cache
 def _compiled_columns() -> Callable[..., None]:
     """Compiled when it is first needed, or read from numba's cache on disk: importing numba takes long."""
-    from numba import njit
+    from hodgeformer.base.compiled import njit
 
     compiled: Callable[..., None] = njit(cache=True, nogil=True)(_fill_columns)
     return compiled

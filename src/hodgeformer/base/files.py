@@ -1,19 +1,13 @@
-"""Places on disk or at an address, files that are whole or not there, and where compiled code is kept."""
+"""Places on disk or at an address, and files that are whole or not there."""
 
 from __future__ import annotations
 
 import contextlib
 import glob
-import hashlib
 import os
 import re
 import secrets
-import shutil
-import stat
-import sys
-import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -153,57 +147,3 @@ def refuse_network(address: str, remedy: str, failing: Callable[[str], Exception
     """Whoever is about to contact another machine asks here first."""
     if offline():
         raise failing(f"HODGEFORMER_OFFLINE is set, so {address} is not contacted; {remedy}")
-
-
-def keep_compiled_code(package: Path) -> None:
-    """Give numba a place for what it compiles where neither the installation nor the home can be written.
-
-    Containers and services are like that, and numba then refuses to compile at all. A folder of temporary files is
-    taken that nobody else can write, and begins with what lies compiled beside the package; without one, every process
-    compiles anew.
-    """
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    if os.name != "posix" or "NUMBA_CACHE_DIR" in os.environ or _can_write(package / "mesh") or _can_write(caches):
-        return
-    try:
-        folder = Path(tempfile.gettempdir()) / f"hodgeformer-numba-{os.getuid()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        held = folder.lstat()
-        if not stat.S_ISDIR(held.st_mode) or held.st_uid != os.getuid() or held.st_mode & 0o077:
-            raise PermissionError(f"{folder} belongs to somebody else")
-        _copy_compiled(package, folder)
-    except OSError:
-        from numba.core.dispatcher import Dispatcher
-
-        # The one switch that reaches functions which are declared with `cache=True`.
-        Dispatcher.enable_caching = lambda self: None  # type: ignore[method-assign]
-        warnings.warn("no folder can be written to keep compiled code in; every start compiles anew", stacklevel=2)
-        return
-    os.environ["NUMBA_CACHE_DIR"] = str(folder)
-    if "numba" in sys.modules:  # which has read it already
-        sys.modules["numba"].config.CACHE_DIR = str(folder)
-    warnings.warn(
-        f"neither the installation nor {caches} can be written; compiled code is kept in {folder}, or where "
-        "NUMBA_CACHE_DIR says",
-        stacklevel=2,
-    )
-
-
-def _copy_compiled(package: Path, folder: Path) -> None:
-    """What numba keeps beside the modules of a package, to where it looks for it when it is told a folder."""
-    for module in {path.parent.parent for path in package.rglob("__pycache__/*.nbi")}:
-        place = folder / f"{module.name}_{hashlib.sha1(str(module).encode(), usedforsecurity=False).hexdigest()}"
-        if not place.exists():
-            draft = Path(tempfile.mkdtemp(dir=folder))
-            for path in (module / "__pycache__").glob("*.nb[ci]"):
-                shutil.copyfile(path, draft / path.name)
-            try:
-                draft.rename(place)
-            except OSError:  # another process was first
-                shutil.rmtree(draft)
-
-
-def _can_write(folder: Path) -> bool:
-    """Whether files can be made in a folder that is there or can be made."""
-    there = next((place for place in (folder / "__pycache__", folder, *folder.parents) if place.exists()), None)
-    return there is not None and os.access(there, os.W_OK)

@@ -14,9 +14,9 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
+from hodgeformer.base.compiled import njit
 from hodgeformer.kernels._numba_ir import GROUP, dot_rows, softmax_gradient, softmax_terms, sum_rows
 from hodgeformer.kernels.rows import run_compiled
 from hodgeformer.kernels.star_attention import HEAD_STEP, MIX_A, MIX_B, StarProblem, rows_in_order, weights_are_kept
@@ -196,7 +196,7 @@ def _by_column(d: int, d_y: int, n_heads: int, bits: int) -> Callable[..., None]
     return by_column
 
 
-@njit
+@njit()
 def _longest(first, last, offsets):
     """Room for the longest row of a range, padded to whole groups."""
     longest = 0
@@ -205,7 +205,7 @@ def _longest(first, last, offsets):
     return (longest + GROUP - 1) // GROUP * GROUP
 
 
-@njit
+@njit()
 def _copy_padded(offsets, indices, i, near):
     """The indices of row i, the last one repeated up to a whole group; where they begin, their number, and padded."""
     begin, count = offsets[i], offsets[i + 1] - offsets[i]
@@ -215,7 +215,7 @@ def _copy_padded(offsets, indices, i, near):
     return begin, count, padded
 
 
-@njit
+@njit()
 def _negate_dropped(terms, near, padded, key, row, head, threshold):
     """Flip the sign of what dropout removes, so that one number per entry serves the backward pass."""
     row_key, head_key = _mix(np.uint32(key ^ row)), np.uint32(head * HEAD_STEP)
@@ -224,7 +224,7 @@ def _negate_dropped(terms, near, padded, key, row, head, threshold):
         terms[t] = -terms[t] if dropped else terms[t]
 
 
-@njit
+@njit()
 def _mix(x):
     """The hash of star_attention.py, in 32 bits."""
     x = np.uint32(x ^ x >> np.uint32(16))

@@ -12,8 +12,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from llvmlite import binding, ir
-from numba import njit
 
+from hodgeformer.base.compiled import njit
 from hodgeformer.kernels._numba_ir import I64, load, loop, multiply_add, splat, store, vector_code
 
 LANES = 16

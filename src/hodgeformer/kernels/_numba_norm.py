@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from llvmlite import ir
-from numba import njit
 
+from hodgeformer.base.compiled import njit
 from hodgeformer.kernels._numba_ir import FUSE, I64, fold_lanes, load, pieces, real_of, splat, store, vector_code
 from hodgeformer.kernels.rows import EPSILON
 

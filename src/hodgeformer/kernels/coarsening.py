@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array, tril
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
+from hodgeformer.base.compiled import njit
 from hodgeformer.kernels.elimination import Laplacian
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 

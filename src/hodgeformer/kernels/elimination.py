@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
+from hodgeformer.base.compiled import njit
 from hodgeformer.kernels.sparse_order import sparse_order
 from hodgeformer.mesh.geometry import around_vertices, face_vector
 from hodgeformer.mesh.mesh import FloatArray, IntArray

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from llvmlite import ir
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hodgeformer.base.compiled import njit
 from hodgeformer.base.threads import for_row_ranges
 from hodgeformer.kernels._numba_ir import FUSE, I32, I64, RowShape, load, loop, splat, store, vector_code
 from hodgeformer.kernels.rows import TensorFields

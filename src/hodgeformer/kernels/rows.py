@@ -132,9 +132,9 @@ def _array(x: Tensor) -> NDArray[Any]:
 @lru_cache
 def _compiled(loop: Callable[..., None], fastmath: tuple[str, ...]) -> Callable[..., None]:
     """Compiled on first use, or read from numba's cache on disk."""
-    from numba import njit
+    from hodgeformer.base.compiled import njit
 
-    return cast(Callable[..., None], njit(nogil=True, cache=True, fastmath=set(fastmath), error_model="numpy")(loop))
+    return njit(nogil=True, cache=True, fastmath=set(fastmath), error_model="numpy")(loop)
 
 
 @lru_cache

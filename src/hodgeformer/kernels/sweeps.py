@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hodgeformer.base.compiled import njit
 from hodgeformer.kernels.elimination import Elimination
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import KINDS, ElementKind, PerElement
 from hodgeformer.base.threads import for_row_ranges, thread_count
 from hodgeformer.mesh.geometry import around_vertices, edge_quads, face_centers, face_vectors, norms, unit

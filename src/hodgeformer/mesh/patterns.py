@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import ElementKind, SparsityPattern
 from hodgeformer.base.threads import for_row_ranges
 from hodgeformer.mesh.geometry import centers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numba import njit
 
+from hodgeformer.base.compiled import njit
 from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.geometry import centroid, face_centers, face_vector, face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
+from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import KINDS, ElementKind, PerElement, SparsityPattern
 from hodgeformer.base.errors import BatchError, MeshError
 from hodgeformer.base.settings import Settings

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import PerElement
 from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.mesh import FloatArray, IntArray

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hodgeformer.base.compiled import njit
 from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.mesh import FloatArray, IntArray

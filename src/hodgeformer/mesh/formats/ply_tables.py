@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hodgeformer.base.compiled import njit
 from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.formats.content import LineOf
 from hodgeformer.mesh.formats.lines import LARGEST_WHOLE, TextLines

@@ -1,0 +1,97 @@
+"""Compiled functions, and where their machine code is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+import warnings
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator, _SourceFileBackedLocatorMixin
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def njit(*, cache: bool = False, **options: Any) -> Callable[[F], F]:
+    """`numba.njit` that compiles even where numba finds no folder to keep what it compiles.
+
+    Containers and services often can write neither the installation nor the home, and numba then refuses to compile.
+    Functions of ours, and no others, are then kept in a private folder of temporary files, which begins with what lies
+    compiled beside the package; without one, every process compiles again.
+    """
+
+    def compiled(function: F) -> F:
+        kernel: Any
+        try:
+            kernel = numba.njit(cache=cache, **options)(function)
+        except RuntimeError:  # numba can write nowhere
+            kernel = numba.njit(**options)(function)
+            if _temporary_folder() is not None:
+                kernel._cache = _TemporaryCache(function)  # type: ignore[no-untyped-call]
+        return cast(F, kernel)
+
+    return compiled
+
+
+class _TemporaryLocator(_SourceFileBackedLocatorMixin, _CacheLocator):
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        self._py_file, self._lineno = file, function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return str(_temporary_folder() / _subfolder(Path(self._py_file).parent))  # type: ignore[operator]
+
+
+class _TemporaryCacheImpl(CompileResultCacheImpl):
+    _locator_classes = [_TemporaryLocator]  # noqa: RUF012 - as numba has it
+
+
+class _TemporaryCache(FunctionCache):
+    _impl_class = _TemporaryCacheImpl
+
+
+@lru_cache(maxsize=1)
+def _temporary_folder() -> Path | None:
+    """The folder of this user alone, with what lies compiled beside the package; None where it cannot be had."""
+    try:
+        user = os.getuid() if os.name == "posix" else 0
+        folder = Path(tempfile.gettempdir()) / f"hodgeformer-numba-{user}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        held = folder.lstat()
+        if os.name == "posix" and (not stat.S_ISDIR(held.st_mode) or held.st_uid != user or held.st_mode & 0o077):
+            raise PermissionError(f"{folder} belongs to somebody else")
+        _copy_compiled(Path(__file__).parents[1], folder)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        warnings.warn("no folder can be written to keep compiled code in; every start compiles again", stacklevel=4)
+        return None
+    warnings.warn(
+        f"neither the installation nor the home can be written; compiled code is kept in {folder}; set NUMBA_CACHE_DIR "
+        "to keep it elsewhere",
+        stacklevel=4,
+    )
+    return folder
+
+
+def _copy_compiled(package: Path, folder: Path) -> None:
+    """Copy what numba keeps beside the modules of a package."""
+    for module in {path.parent.parent for path in package.rglob("__pycache__/*.nbi")}:
+        place = folder / _subfolder(module)
+        if not place.exists():
+            draft = Path(tempfile.mkdtemp(dir=folder))
+            for path in (module / "__pycache__").glob("*.nb[ci]"):
+                shutil.copyfile(path, draft / path.name)
+            try:
+                draft.rename(place)
+            except OSError:  # another process was first
+                shutil.rmtree(draft)
+
+
+def _subfolder(module: Path) -> str:
+    return f"{module.name}_{hashlib.sha1(str(module).encode(), usedforsecurity=False).hexdigest()}"
