@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,3 +96,20 @@ def test_wrong_use_is_one_line_and_exit_code_2(json_option: list[str], tmp_path:
         assert result.stderr.count("\n") == 1
         if json_option and result.stdout:
             assert json.loads(result.stdout)["failed"]
+
+
+WITHOUT_TORCH = """
+import sys
+from hodgeformer.cli import main
+sys.argv = ["hodgeformer", "check", sys.argv[1], "--quiet"]
+try:
+    main()
+finally:
+    print("torch loaded" if "torch" in sys.modules else "without torch")
+"""
+
+
+def test_meshes_are_checked_without_loading_torch(folder: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_TORCH, str(folder)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "meshes, " in found.stdout and found.stdout.endswith("without torch\n"), found.stdout + found.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -81,12 +82,16 @@ def test_info_of_nothing(shelf: Path) -> None:
     assert "did you mean 'body'?" in answer.stderr
 
 
-def test_doctor_reports() -> None:
+def test_doctor_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hodgeformer.base.memory.free_memory", lambda: 3 * 2**30)
     answer = run("doctor")
     assert answer.exit_code == 0, answer.output
     assert "kernels  agree" in answer.stdout
     report = json.loads(run("doctor", "--json").stdout)
     assert report["versions"]["torch"] != "missing"
-    assert set(report["extras"]) == {"view", "hub", "track", "export", "runtime", "serve"}
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert set(report["extras"]) == set(project["optional-dependencies"])
+    assert len(report["versions"]) == 2 + len(project["dependencies"])
     assert "threads" in report["machine"]
-    assert "faces to predict" in report["machine"].get("room for", "faces to predict")  # where memory is known
+    assert report["machine"]["free memory"] == "3.0 GB"
+    assert "faces to predict" in report["machine"]["room for"]

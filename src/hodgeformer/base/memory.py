@@ -36,7 +36,7 @@ def free_memory() -> int:
     meminfo = Path("/proc/meminfo")
     if meminfo.is_file():
         lines = (line.split() for line in meminfo.read_text().splitlines())
-        known = [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
+        known = [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"] or known
     limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
     if limit.is_file() and (most := limit.read_text().strip()) != "max":
         known.append(int(most) - int(used.read_text()))

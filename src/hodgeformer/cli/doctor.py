@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -14,14 +15,6 @@ from typing import Any
 
 from hodgeformer.cli.results import JsonOption
 
-_NEEDED = (
-    "torch", "numpy", "scipy", "numba", "pydantic", "typer", "rich", "safetensors",
-    "jaxtyping", "pillow",
-)  # fmt: skip
-_EXTRAS = {
-    "view": ("starlette", "uvicorn"), "serve": ("prometheus_client", "python_multipart"), "runtime": ("onnxruntime",),
-    "export": ("onnx",), "hub": ("huggingface_hub",), "track": ("tensorboard", "wandb"),
-}  # fmt: skip
 _VARIABLES = ("HODGEFORMER_DATA", "HODGEFORMER_OFFLINE", "OMP_NUM_THREADS", "NO_COLOR")
 
 
@@ -31,7 +24,7 @@ def doctor(as_json: JsonOption = False) -> None:
         "versions": _versions(),
         "machine": _machine(),
         "devices": _devices(),
-        "extras": {name: _extra(modules) for name, modules in _EXTRAS.items()},
+        "extras": _extras(),
         "folders": _folders(),
         "environment": {name: os.environ.get(name, "not set") for name in _VARIABLES},
         "self test": _self_test(),
@@ -50,12 +43,33 @@ def _versions() -> dict[str, str]:
     from hodgeformer.base.version import __version__
 
     found = {"hodgeformer": __version__, "python": sys.version.split()[0]}
-    for name in _NEEDED:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "missing"
+    return found | {name: _version(name) or "missing" for name in _required().get("", [])}
+
+
+def _extras() -> dict[str, str]:
+    found = {}
+    for extra, names in _required().items():
+        missing = [name for name in names if _version(name) is None]
+        if extra:
+            found[extra] = f"missing {', '.join(missing)}" if missing else "installed"
+    return found or {"unknown": "no metadata: this is not an installed package"}
+
+
+def _required() -> dict[str, list[str]]:
+    """The packages that each extra asks for, and under "" those that are always needed, as the metadata has them."""
+    found: dict[str, list[str]] = {}
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        for line in importlib.metadata.requires("hodgeformer") or []:
+            extra = re.search(r"""extra == ['"](.+?)['"]""", line)
+            found.setdefault(extra[1] if extra else "", []).append(re.split(r"[^\w.-]", line, maxsplit=1)[0])
     return found
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _machine() -> dict[str, str]:
@@ -74,21 +88,17 @@ def _machine() -> dict[str, str]:
 
 
 def _memory() -> dict[str, str]:
-    """What there is, and the largest meshes that the default model is estimated to take one at a time."""
+    """What is free, and the largest meshes that the default model is estimated to take one at a time."""
+    from hodgeformer.base.memory import GIGABYTE, free_memory
     from hodgeformer.mesh.prepare import PrepareConfig
     from hodgeformer.nn.config import ModelConfig, bytes_per_face
 
-    try:
-        page = os.sysconf("SC_PAGE_SIZE")
-        total, free = page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return {"memory": "unknown"}
-    model = ModelConfig(task="segmentation", n_classes=8)
+    free, model = free_memory(), ModelConfig(task="segmentation", n_classes=8)
     predicted, trained = (
         round(free / bytes_per_face(model, PrepareConfig(), training=training), -3) for training in (False, True)
     )
     return {
-        "memory": f"{total / 2**30:.1f} GB, {free / 2**30:.1f} GB free",
+        "free memory": f"{free / GIGABYTE:.1f} GB",
         "room for": f"meshes of about {predicted:,.0f} faces to predict, {trained:,.0f} to train on",
     }
 
@@ -102,11 +112,6 @@ def _devices() -> dict[str, str]:
     if torch.backends.mps.is_available():
         found["mps"] = "available"
     return found
-
-
-def _extra(modules: tuple[str, ...]) -> str:
-    missing = [name for name in modules if importlib.util.find_spec(name) is None]
-    return f"missing {', '.join(missing)}" if missing else "installed"
 
 
 def _folders() -> dict[str, str]:

@@ -219,14 +219,12 @@ def print_rows(rows: Sequence[Row], title: str, *, digits: int | None = None) ->
     from rich.table import Table
     from rich.text import Text
 
-    from hodgeformer.training.run_folder import columns_of
-
     def cell(value: Any) -> str:
         if digits is not None and isinstance(value, float):
             return f"{value:.{digits}g}"
         return "" if value is None else str(value)
 
-    columns = columns_of(rows)
+    columns = list(dict.fromkeys(column for row in rows for column in row))
     table = Table(title=title)
     for number, column in enumerate(columns):
         table.add_column(column.replace("_", " "), justify="right" if number else "left", overflow="fold")
