@@ -1,5 +1,6 @@
 """Deliberate errors, each with the test that must notice it.
 
+    python -m hodgeformer.lab.mutants --list
     python -m hodgeformer.lab.mutants [NAME ...]
 
 Each is put into a copy of the source, alone, and its test is run there: it has to fail. A text stands in exactly one
@@ -266,12 +267,26 @@ MUTANTS = (
         "powers = np.maximum(probabilities, 1e-12) ** temperature",
         "tests/training/test_metrics.py::test_the_temperature_of_answers_is_found",
     ),
+    # Several at once
+    Mutant(
+        "served answers shared by file name",
+        "result = self._predictor.predict(path, report=report, **asked.options)",
+        "result = vars(self).setdefault(path.name, self._predictor.predict(path, report=report, **asked.options))",
+        "tests/web/server/test_service.py::test_two_clients_with_files_of_one_name_get_each_their_own_answer",
+    ),
+    Mutant(
+        "no lock around saving in the viewer",
+        "        with self._lock:\n            folder = self._inside(self.folder)",
+        "        if True:\n            folder = self._inside(self.folder)",
+        "tests/web/viewer/test_outbox.py::test_two_tabs_that_save_at_once_do_not_share_files",
+    ),
 )
 
 
 def place_of(mutant: Mutant, source: Path = SOURCE) -> Path:
     """The one file that holds the text."""
-    files = [path for path in sorted(source.rglob("*.py")) if mutant.text in path.read_text(encoding="utf-8")]
+    others = (path for path in sorted(source.rglob("*.py")) if path.name != Path(__file__).name)  # not this list
+    files = [path for path in others if mutant.text in path.read_text(encoding="utf-8")]
     if len(files) != 1 or files[0].read_text(encoding="utf-8").count(mutant.text) != 1:
         raise LookupError(
             f"'{mutant.name}': its text stands in {len(files)} files of src, expected in one place of one"
@@ -307,6 +322,10 @@ def passes(test: str, source: Path) -> bool:
 
 
 def main(names: Sequence[str]) -> int:
+    if list(names) == ["--list"]:
+        for mutant in MUTANTS:
+            _LOG.info("%s  (%s)", mutant.name, mutant.test)
+        return 0
     survivors = 0
     with tempfile.TemporaryDirectory() as folder:
         source = copied_source(Path(folder))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -76,6 +78,22 @@ def test_a_body_and_a_form_get_what_predict_says(client: TestClient, predictor: 
     nameless = client.post("/predict", content=content).json()
     assert nameless["labels"] == predictor.predict(files[0]).labels.tolist()
     assert client.get("/model").json()["classes"] == list(PARTS)
+
+
+def test_two_clients_with_files_of_one_name_get_each_their_own_answer(client: TestClient, predictor: Predictor) -> None:
+    meshes = [icosphere(1), open_grid(9, 9)]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / name for name in ("ball.ply", "grid.ply")]
+        for path, mesh in zip(paths, meshes, strict=True):
+            save_mesh(mesh, path)
+        expected = [predictor.predict(path).to_dict() | {"file": "scan.ply", "mesh": "scan"} for path in paths]
+        contents = [path.read_bytes() for path in paths] * 4
+
+    def ask(content: bytes) -> Any:
+        return client.post("/predict", params={"name": "scan.ply"}, content=content).json() | {"mesh": "scan"}
+
+    with ThreadPoolExecutor(2) as clients:
+        assert list(clients.map(ask, contents)) == expected * 4
 
 
 def test_answers_come_in_every_format(client: TestClient, predictor: Predictor, files: list[Path]) -> None:

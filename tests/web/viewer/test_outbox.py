@@ -7,6 +7,8 @@ import json
 import os
 import pickle
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +27,7 @@ from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.web.server.intake import safe_file_name
 from hodgeformer.web.viewer.messages import decode, encode
 from hodgeformer.web.viewer.open_meshes import OpenMesh
-from hodgeformer.web.viewer.outbox import Annotation, Outbox
+from hodgeformer.web.viewer.outbox import Annotation, Outbox, write_text
 from meshes import icosphere
 from viewer_parts import CLASSES, COLORS, annotation, upload
 
@@ -52,6 +54,25 @@ def test_saved_labels_and_meshes_load_again(client: TestClient, tmp_path: Path, 
         np.testing.assert_array_equal(decode(read.content)[1]["labels"], labels)
     described = json.loads((out / "my scan.json").read_text())
     assert described["faces"] == {"unlabelled": 27, "left": 27, "right": 26}
+
+
+def test_two_tabs_that_save_at_once_do_not_share_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is about to write waits for the other, who must not get there."""
+    both = threading.Barrier(2)
+
+    def late(path: Path, text: str) -> None:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.3)
+        write_text(path, text)
+
+    monkeypatch.setattr("hodgeformer.web.viewer.outbox.write_text", late)
+    outbox, marked = Outbox(tmp_path), [Annotation(np.full(20, label), CLASSES, COLORS) for label in (0, 1)]
+    tabs = [OpenMesh(icosphere(0, name="scan")) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        saved = list(pool.map(outbox.save, tabs, marked))
+    assert {files[0] for files in saved} == {"scan.txt", "scan_2.txt"}
+    for label, files in enumerate(saved):
+        assert set((tmp_path / files[0]).read_text().split()) == {str(label)}
 
 
 def test_saving_again_replaces_own_files_only(client: TestClient, tmp_path: Path, out: Path) -> None:
