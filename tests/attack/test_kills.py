@@ -82,7 +82,7 @@ def test_a_stopped_prediction_keeps_what_is_done_and_goes_on(
         os.killpg(process.pid, number)  # as `timeout` and job schedulers do
         said, told = process.communicate(timeout=120)
     assert process.returncode == 130, told
-    assert told.count("\n") == 1 and "go on with the same words" in told
+    assert told.count("\n") == 1 and "run the same command to continue" in told
     done = content(out)
     n_done = int(said.splitlines()[-1].split()[0])
     assert 1 <= n_done < N_MESHES and 3 * n_done <= len(done) < 3 * n_done + 3

@@ -158,7 +158,7 @@ def test_wrong_use_is_one_line(model: Path, folder: Path, tmp_path: Path) -> Non
     assert "no bundled model of that name" in one_line(run("predict", "humn", folder))
     assert "there is no such file" in one_line(run("predict", model, tmp_path / "none.obj"))
     assert "no file matches" in one_line(run("predict", model, str(tmp_path / "*.obj")))
-    assert "--format docx is not known" in one_line(run("predict", model, folder, "--format", "docx"))
+    assert "--format docx is not supported" in one_line(run("predict", model, folder, "--format", "docx"))
     assert "device 'abacus'" in one_line(run("predict", model, folder, "--device", "abacus"))
     (tmp_path / "nothing").mkdir()
     assert "no mesh in this folder" in one_line(run("predict", model, tmp_path / "nothing"))

@@ -146,7 +146,7 @@ def test_an_empty_word_is_no_folder(words: tuple[str, ...], tmp_path: Path, monk
     save_mesh(icosphere(1), tmp_path / "ball.obj")
     answer = run(*words)
     assert answer.exit_code == 2 and answer.stdout == ""
-    assert answer.stderr == "hodgeformer: one of the words is empty and stands for nothing; '.' is the present folder\n"
+    assert answer.stderr == "hodgeformer: an argument is empty; use '.' for the current folder\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes there")

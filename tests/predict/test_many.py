@@ -92,11 +92,11 @@ def test_both_runs_say_how_many_and_end_alike(model: Path, meshes: Path, tmp_pat
     first, second = run(*asked), run(*asked)
     assert first.exit_code == second.exit_code == 1
     assert first.stdout.splitlines()[-1].startswith("2 of 3 meshes done, 4 files in ")
-    assert second.stdout == "0 of 1 meshes done, 2 were done before (--again does them anew)\n"
+    assert second.stdout == "0 of 1 meshes done, 2 were done before (--again predicts them again)\n"
     assert second.stderr == first.stderr != ""
     (meshes / "empty.obj").unlink()
     third = run(*asked)
-    assert third.stdout == "2 were done before (--again does them anew)\n"
+    assert third.stdout == "2 were done before (--again predicts them again)\n"
     assert third.exit_code == 1, "four faces are as unlike what the model knows as they were the first time"
 
 
@@ -160,7 +160,7 @@ def test_engines_that_cannot_be_had_are_one_line(
 ) -> None:
     assert "other processes do not see the memory" in refused(model, store, "--engine", "ray")
     assert "other processes do not see" in refused(model, meshes, "--out", "memory://many/out", "--engine", "ray")
-    assert "belong to --engine ray" in refused(model, meshes, "--workers", 2)
+    assert "need --engine ray" in refused(model, meshes, "--workers", 2)
     assert "no Ray cluster answers at" in refused(model, meshes, "--engine", "ray", "--address", "127.0.0.1:1")
     monkeypatch.setitem(sys.modules, "ray", None)
     assert "pip install 'hodgeformer[cluster]'" in refused(model, meshes, "--engine", "ray")

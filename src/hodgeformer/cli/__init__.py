@@ -68,7 +68,7 @@ class _Verbs(TyperGroup):
         try:
             if not all(word.strip() for word in ctx.args):
                 # Of a variable of the shell that was never set; as a path it would be the present folder.
-                raise ConfigError("one of the words is empty and stands for nothing; '.' is the present folder")
+                raise ConfigError("an argument is empty; use '.' for the current folder")
             with _interruptible():
                 return super().invoke(ctx)
         except Exception as error:

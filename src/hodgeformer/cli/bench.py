@@ -21,16 +21,18 @@ def bench(
             "matrix products. sizes: time and memory over mesh sizes."
         ),
     ] = "all",
-    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes only.")] = False,
     recipe: Annotated[
         list[Path] | None,
-        typer.Option("--recipe", metavar="TOML", help="training: an epoch of this configuration, in place of steps."),
+        typer.Option(
+            "--recipe", metavar="TOML", help="training: measure an epoch of this configuration instead of steps."
+        ),
     ] = None,
 ) -> None:
-    """Measure speed and memory on this machine. Figures are medians, and ratios within one run.
+    """Measure speed and memory on this machine. Figures are medians; ratios compare values of one run.
 
-    Run it on a quiet machine: with anything else running, only the order of magnitude is right.
+    Run it on an idle machine: while other programs run, only the order of magnitude is right.
     """
     from rich.console import Console
 

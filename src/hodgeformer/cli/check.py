@@ -39,7 +39,7 @@ def check(
     text: Annotated[
         str,
         typer.Argument(
-            metavar="PATH", help="A mesh, a folder of meshes (here or at an address), or a data set: folder or name."
+            metavar="PATH", help="A mesh, a folder of meshes (a path or a URL), or a data set: folder or name."
         ),
     ],
     engine: EngineOption = "local",
@@ -48,12 +48,12 @@ def check(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is in a mesh, a folder or a data set, and what is odd about it.
+    """Show what a mesh, a folder or a data set contains, and the problems found.
 
-    Of meshes: boundary, non-manifold edges, degenerate faces, winding, scale. Of a data set (a folder with a
+    In meshes: boundary, non-manifold edges, degenerate faces, winding, scale. In a data set (a folder with a
     dataset.toml, or a benchmark's name): labels that are missing or do not fit, class balance, leaks between splits.
 
-    Exit code 0: all can be used, odd or not. 1: some cannot, each is named. 2: wrong use.
+    Exit code 0: all meshes can be used. 1: some cannot (each is named). 2: wrong use.
     """
     path = place(text)
     cluster = chosen_cluster(engine, workers, address, [path])

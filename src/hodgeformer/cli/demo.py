@@ -33,14 +33,14 @@ SETTINGS = (
 def demo(
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="The folder to make; by default demo, or demo-2 and so on.", show_default=False),
+        typer.Option("--out", help="The folder to create; by default demo, or demo-2 and so on.", show_default=False),
     ] = None,
-    epochs: Annotated[int, typer.Option("--epochs", min=1, help="How long to train.")] = EPOCHS,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Another data set, another model.")] = 0,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="The number of epochs to train.")] = EPOCHS,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed for the data set and the model.")] = 0,
 ) -> None:
-    """Make a small labelled data set, train on it, predict unseen meshes, and write pictures and a page.
+    """Make a small labeled data set, train on it, predict unseen meshes, and write pictures and an HTML page.
 
-    Needs no arguments, no downloads and under two minutes on two cores.
+    Needs no arguments and no downloads, and takes less than two minutes on two cores.
     """
     began = time.monotonic()
     out = _free_folder() if out is None else out

@@ -19,7 +19,7 @@ _VARIABLES = ("HODGEFORMER_DATA", "HODGEFORMER_OFFLINE", "OMP_NUM_THREADS", "NO_
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Show versions, devices, threads, memory, extras and folders, and whether a model runs here."""
+    """Show versions, devices, threads, memory, extras and folders, and whether a model runs on this machine."""
     report = {
         "versions": _versions(),
         "machine": _machine(),

@@ -30,21 +30,25 @@ def evaluate(
         bool,
         typer.Option(
             "--calibrate",
-            help="First fit confidence, and what meshes are familiar, to this split, and write both into the model. It "
-            "should be one that the model has not learned from.",
+            help="First fit confidence and familiarity to this split and store both in the model. Use a split that the "
+            "model was not trained on.",
         ),
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Also write a table here, as CSV, and all there is beside it.", show_default=False),
+        typer.Option(
+            "--out",
+            help="Also write the scores to this CSV file, and details to a JSON file beside it.",
+            show_default=False,
+        ),
     ] = None,
     device: DeviceOption = "auto",
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Score a model: accuracy per element, weighted by area, per mesh, per class, mean IoU, confusion, calibration.
+    """Score a model: accuracy per element, by area, per mesh and per class; mean IoU, confusion and calibration.
 
-    Scores are those on the elements of the files, whatever resolution the model works at.
+    Scores count the elements of the original files, at any resolution of the model.
     """
     from hodgeformer.base.errors import ConfigError
     from hodgeformer.data.open import open_dataset
@@ -82,7 +86,9 @@ def evaluate(
         return
     print_scores(scores, split)
     if calibrate:
-        print(f"note: confidence was fitted to {split}, so how well it fits there is no test; score another split")
+        print(
+            f"note: confidence was fitted to {split}, so its calibration there is too optimistic; score another split"
+        )
 
 
 def _counted(answers: Iterator[Answer], told: Callable[[float, float], None], total: int) -> Iterator[Answer]:
@@ -99,8 +105,8 @@ def warn_of_learned(checkpoints: Sequence[Checkpoint], dataset: DataSet, samples
     names = list(dict.fromkeys(name for learned in each for name in learned))
     if names:
         shown = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
-        told = f"the model was trained on {len(names)} of these {len(samples)} meshes ({shown}): the scores flatter"
-        print(f"note: {told}", file=sys.stderr)
+        told = f"the model was trained on {len(names)} of these {len(samples)} meshes ({shown})"
+        print(f"note: {told}: the scores are too optimistic", file=sys.stderr)
     return len(names)
 
 

@@ -58,15 +58,17 @@ def predict(
     model: ModelArgument,
     paths: Annotated[
         list[str],
-        typer.Argument(help="Mesh files, folders that are searched for meshes, or globs; here or at addresses."),
+        typer.Argument(help="Mesh files, folders (searched for meshes) or globs; local paths or URLs."),
     ],
-    out: Annotated[str, typer.Option("--out", help="The folder to write into, or an address.")] = "predictions",
+    out: Annotated[
+        str, typer.Option("--out", help="The folder for the results: a local path or a URL.")
+    ] = "predictions",
     formats: Annotated[
         str | None,
         typer.Option(
             "--format",
-            help="What to write, with commas: ply glb obj off (colored mesh), json npz txt (numbers), png, html, or "
-            "none. By default ply,json, and json alone for models of whole meshes.",
+            help="What to write, separated by commas: ply glb obj off (colored mesh), json npz txt (numbers), png, "
+            "html, or none. By default ply,json, or only json for models that label whole meshes.",
             show_default=False,
         ),
     ] = None,
@@ -79,21 +81,25 @@ def predict(
             show_default=False,
         ),
     ] = None,
-    smooth: Annotated[bool, typer.Option("--smooth", help="Clean part boundaries over the mesh.")] = False,
+    smooth: Annotated[bool, typer.Option("--smooth", help="Smooth the boundaries of parts.")] = False,
     tta: TtaOption = 1,
     split_parts: Annotated[
         bool, typer.Option("--split-parts", help="Also write one mesh for each predicted part.")
     ] = False,
     element: Annotated[
         Literal["face", "vertex", "edge"] | None,
-        typer.Option("--element", help="Answer for these; by default as the model was trained.", show_default=False),
+        typer.Option(
+            "--element",
+            help="Give labels for these elements; by default those the model was trained on.",
+            show_default=False,
+        ),
     ] = None,
     up: UpOption = "auto",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit code 1 if a mesh is unlike those that the model knows.")
+        bool, typer.Option("--strict", help="Exit with code 1 if a mesh is unlike the training meshes.")
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Predict all anew, also meshes that were done before and did not change.")
+        bool, typer.Option("--again", help="Predict everything again, even if the results already exist.")
     ] = False,
     engine: EngineOption = "local",
     workers: WorkersOption = None,
@@ -104,11 +110,11 @@ def predict(
 ) -> None:
     """Segment or classify meshes. Results are on the original meshes, in the order of their files.
 
-    Of several meshes those are left out whose results are in the folder already, made by the same model with the same
-    options from files that did not change since: a run that was stopped goes on, and new files are added.
+    With several meshes, those whose results already exist are skipped if model, options and file are unchanged. So a
+    run that was stopped continues, and new files are added.
 
-    Exit code 0: all done. 1: some files could not be used, each is named, or with --strict are unlike what the model
-    knows. 2: wrong use, or nothing could be done. 130: stopped by Ctrl-C or SIGTERM; what is done is kept.
+    Exit code 0: all meshes done. 1: some files failed (each is named), or with --strict some are unlike the training
+    meshes. 2: wrong use, or all files failed. 130: stopped by Ctrl-C or SIGTERM; finished results are kept.
     """
     from hodgeformer.predict.many import Job, done_before
     from hodgeformer.predict.predictor import Predictor
@@ -135,7 +141,7 @@ def predict(
     _report(done, job, orders, context)
     if done.stopped:
         n_left = len(left) - len(done.now) - len(done.errors)
-        print(f"hodgeformer: stopped, {n_left} meshes are left; go on with the same words", file=sys.stderr)
+        print(f"hodgeformer: stopped with {n_left} meshes left; run the same command to continue", file=sys.stderr)
         raise typer.Exit(130)
     if done.errors or (strict and done.unfamiliar):
         raise typer.Exit(1)
@@ -181,14 +187,16 @@ def _suffixes(formats: str | None, predictor: Predictor, split_parts: bool) -> t
 
     whole = predictor.checkpoint.model.target_kind is None
     if split_parts and (whole or predictor.checkpoint.model.task != "segmentation"):
-        raise ConfigError(f"--split-parts needs a segmentation; '{predictor.checkpoint.name}' is none")
+        raise ConfigError(f"--split-parts needs a segmentation model; '{predictor.checkpoint.name}' is not one")
     if formats is None:
         return (".json",) if whole else (".ply", ".json")
     suffixes = [f".{name.strip().lower().lstrip('.')}" for name in formats.split(",") if name.strip()]
     suffixes = [suffix for suffix in suffixes if suffix != ".none"]
     unknown = [suffix for suffix in suffixes if suffix not in FORMATS]
     if unknown:
-        raise ConfigError(f"--format {unknown[0][1:]} is not known; use {', '.join(s[1:] for s in FORMATS)} or none")
+        raise ConfigError(
+            f"--format {unknown[0][1:]} is not supported; use {', '.join(s[1:] for s in FORMATS)} or none"
+        )
     return tuple(dict.fromkeys(suffixes))
 
 
@@ -245,5 +253,5 @@ def _report(done: _Done, job: Job, orders: list[Order], context: typer.Context) 
         if n_files:
             parts.append(f"{n_files} files in {job.out}")
         if done.before:
-            parts.append(f"{len(done.before)} were done before (--again does them anew)")
+            parts.append(f"{len(done.before)} were done before (--again predicts them again)")
         print(", ".join(parts))

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 ModelArgument = Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")]
 DataArgument = Annotated[str, typer.Argument(help="A data-set folder, the name of a data set, or a TOML with [data].")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="Show no progress: only the result, and errors.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Hide progress; show only the result and errors.")]
 SettingsOption = Annotated[
     list[str] | None,
-    typer.Option("--set", help="A setting such as train.lr=3e-4; may be repeated.", show_default=False),
+    typer.Option("--set", help="Change a setting, such as train.lr=3e-4; repeatable.", show_default=False),
 ]
 FacesOption = Annotated[
     str,
@@ -130,13 +130,13 @@ def chosen_cluster(
     """What the options of an engine say; None is this process."""
     if engine == "local":
         if workers is not None or address is not None:
-            raise ConfigError("--workers and --address belong to --engine ray")
+            raise ConfigError("--workers and --address need --engine ray")
         return None
     from hodgeformer.predict.cluster import Cluster
 
     inside = next((str(path) for path in places if str(path).startswith("memory://")), None)
     if inside is not None:
-        raise ConfigError(f"{inside}: other processes do not see the memory of this one; use --engine local")
+        raise ConfigError(f"{inside}: other processes do not see the memory of this process; use --engine local")
     return Cluster(address, workers, on_gpu)
 
 

@@ -22,26 +22,29 @@ def serve(
         typer.Option(
             "--token",
             envvar="HODGEFORMER_TOKEN",
-            help="What clients must send as `Authorization: Bearer TOKEN`.",
+            help="The token that clients must send as `Authorization: Bearer TOKEN`.",
             show_default=False,
         ),
     ] = None,
     device: DeviceOption = "auto",
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Predictions at a time.")] = 2,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="The number of predictions at the same time.")] = 2,
     queue: Annotated[
-        int, typer.Option("--queue", min=0, help="Requests that may wait beside them; more get 503.")
+        int, typer.Option("--queue", min=0, help="The number of requests that may wait; more get 503.")
     ] = 32,
-    megabytes: Annotated[int, typer.Option("--max-upload", min=1, help="Megabytes of a request; more get 413.")] = 256,
+    megabytes: Annotated[
+        int, typer.Option("--max-upload", min=1, help="The largest request in megabytes; larger ones get 413.")
+    ] = 256,
     upload_seconds: Annotated[
-        float, typer.Option("--upload-seconds", min=0.1, help="For a request to be sent; slower ones get 408.")
+        float, typer.Option("--upload-seconds", min=0.1, help="The time limit for an upload; slower ones get 408.")
     ] = 60,
     answer_seconds: Annotated[
-        float, typer.Option("--answer-seconds", min=0.1, help="For an answer; longer ones get 503 or 504.")
+        float,
+        typer.Option("--answer-seconds", min=0.1, help="The time limit for an answer; slower ones get 503 or 504."),
     ] = 120,
 ) -> None:
-    """Answer programs over HTTP: a mesh in, labels or a colored mesh out. GET / says how.
+    """Serve predictions over HTTP: a mesh in, labels or a colored mesh out. GET / explains how.
 
-    SIGTERM and Ctrl-C let what has begun end, and refuse the rest.
+    On SIGTERM or Ctrl-C, running requests finish and new ones are refused.
     """
     with needs_extra("serve", "serving needs a small web server"):
         from hodgeformer.web.server.guard import is_local
@@ -55,7 +58,10 @@ def serve(
     limits = Limits(workers, queue, megabytes * MIB, upload_seconds, answer_seconds)
     predictor = load_predictor(model, device)
     listening = listen(host, [port])
-    print(f"hodgeformer: '{predictor.trained.name}' answers at {address(host, listening)}; Ctrl+C ends it", flush=True)
+    print(
+        f"hodgeformer: '{predictor.trained.name}' answers at {address(host, listening)}; press Ctrl+C to stop",
+        flush=True,
+    )
     if not is_local(host) and token is None:
         print(
             f"hodgeformer: --host {host} lets everyone on the network ask; --token keeps strangers out", file=sys.stderr

@@ -13,19 +13,19 @@ from hodgeformer.cli.results import DataArgument, QuietOption, bar
 
 def shard(
     data: DataArgument,
-    out: Annotated[Path, typer.Option("--out", help="The data-set folder to make: dataset.toml and an index.")],
+    out: Annotated[Path, typer.Option("--out", help="The data-set folder to create, with dataset.toml and an index.")],
     shards: Annotated[
         str,
-        typer.Option("--shards", help="Where the archives go: a folder below it, or an address such as s3://bucket/x."),
+        typer.Option("--shards", help="The folder of the archives, below --out, or a URL such as s3://bucket/x."),
     ] = "shards",
-    megabytes: Annotated[int, typer.Option("--megabytes", min=1, help="About how large an archive is.")] = 256,
+    megabytes: Annotated[int, typer.Option("--megabytes", min=1, help="The approximate size of an archive.")] = 256,
     quiet: QuietOption = False,
 ) -> None:
-    """Write a data set as tar files, to train on more meshes than a file system likes.
+    """Write a data set as tar files, to train on more meshes than a file system handles well.
 
-    `train`, `evaluate` and `check` take the new folder as any other, and read single meshes out of the archives.
+    `train`, `evaluate` and `check` accept the new folder like any other, and read single meshes from the archives.
 
-    Exit code 0: all meshes are in. 1: some cannot be used and were left out, each is named. 2: wrong use.
+    Exit code 0: all meshes were written. 1: some cannot be used and were skipped (each is named). 2: wrong use.
     """
     from hodgeformer.data.open import open_dataset
     from hodgeformer.data.shards import write_shards

@@ -38,7 +38,7 @@ _Results = dict[tuple[str, int], "RunResult"]
 _FIGURES: dict[str, Any] = {"name": "figures", "n_train": 24, "n_test": 8, "n_faces": 1500}
 
 app = typer.Typer(
-    help="Look into learned operators, and reproduce what the paper measures.",
+    help="Inspect learned operators, and reproduce the measurements of the paper.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -50,22 +50,22 @@ def robustness(
     model: ModelArgument,
     data: DataArgument,
     split: Annotated[str, typer.Option("--split", help="The split to mutate: train, val or test.")] = "test",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws all mutations.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed for all mutations.")] = 0,
     meshes: Annotated[
-        int | None, typer.Option("--meshes", min=1, help="Only so many meshes.", show_default=False)
+        int | None, typer.Option("--meshes", min=1, help="Use only this many meshes.", show_default=False)
     ] = None,
     faces: FacesOption = "auto",
     remesh: Annotated[
         list[int] | None,
         typer.Option("--remesh", min=4, help="Also remesh to this many faces; repeatable.", show_default=False),
     ] = None,
-    paper_only: Annotated[bool, typer.Option("--paper-only", help="Only what the paper has figures for.")] = False,
+    paper_only: Annotated[bool, typer.Option("--paper-only", help="Only mutations that the paper reports.")] = False,
     up: UpOption = "auto",
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("robustness"),
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Noise, remeshing, holes, cut-away parts, and changes of the file that leave the shape as it is.
+    """Score a model under noise, remeshing, holes, missing parts, and changes of the file that keep the shape.
 
     Accuracies are in percent, intervals bootstrapped over meshes. Ground truth is the label of the nearest original
     element; "own labels" counts against that of the face itself. Meshes with fewer faces than asked for are subdivided
@@ -112,17 +112,17 @@ def familiarity(
     split: Annotated[str, typer.Option("--split", help="The split of meshes that should be familiar.")] = "test",
     strange: Annotated[
         list[Path] | None,
-        typer.Option("--strange", help="A folder of meshes that should not be; repeatable.", show_default=False),
+        typer.Option("--strange", help="A folder of meshes that should be unfamiliar; repeatable.", show_default=False),
     ] = None,
     meshes: Annotated[
-        int | None, typer.Option("--meshes", min=2, help="At most so many of each.", show_default=False)
+        int | None, typer.Option("--meshes", min=2, help="Use at most this many of each.", show_default=False)
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the planes that cut.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed for the cutting planes.")] = 0,
     out: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("familiarity"),
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """How many meshes are warned of: those of a split, halves and pairs of them, and whatever else is given."""
+    """Count the meshes a model warns of: those of a split, halves and pairs of them, and other folders."""
     from hodgeformer.data.open import open_dataset
     from hodgeformer.lab.study.mutations import Mutation, cut_away, paired
     from hodgeformer.mesh.io import load_mesh
@@ -188,16 +188,19 @@ def ablation(
     ],
     data: Annotated[
         str | None,
-        typer.Option("--data", help="A data-set folder, or the name of one; `main` knows its own.", show_default=False),
+        typer.Option("--data", help="A data-set folder or name; `main` has its own.", show_default=False),
     ] = None,
     rows: Annotated[
         list[str] | None, typer.Option("--row", help="Only this row; repeatable.", show_default=False)
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, counted from --first-seed.")] = 3,
-    first_seed: Annotated[int, typer.Option("--first-seed", min=0, help="The first of them.")] = 0,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Of every run.", show_default=False)] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="The number of seeds, counted from --first-seed.")] = 3,
+    first_seed: Annotated[int, typer.Option("--first-seed", min=0, help="The first seed.")] = 0,
+    epochs: Annotated[
+        int | None, typer.Option("--epochs", min=1, help="The number of epochs of every run.", show_default=False)
+    ] = None,
     minutes: Annotated[
-        float | None, typer.Option("--minutes", help="Of every run, in place of epochs.", show_default=False)
+        float | None,
+        typer.Option("--minutes", help="The length of every run in minutes, instead of epochs.", show_default=False),
     ] = None,
     settings: SettingsOption = None,
     out: Annotated[
@@ -209,8 +212,8 @@ def ablation(
 ) -> None:
     """Train every row of a study with several seeds and write results/STUDY.csv.
 
-    Finished runs are skipped, stopped ones go on. Started twice, the two processes share the runs; with
-    OMP_NUM_THREADS=1 that uses two cores best. The score is that of the last weights, in percent.
+    Finished runs are skipped and stopped ones continue. If you start it twice, the two processes share the runs; with
+    OMP_NUM_THREADS=1 this uses two cores best. The score is that of the last weights, in percent.
     """
     from hodgeformer.lab.study.ablation import finished_result, load_study, plan_study, save_study, study_table
 
@@ -280,11 +283,17 @@ def efficiency(
     data: Annotated[
         str | None,
         typer.Option(
-            "--data", help="A data-set folder or name; default made-up bodies of Human size.", show_default=False
+            "--data",
+            help="A data-set folder or name; by default synthetic bodies as large as Human.",
+            show_default=False,
         ),
     ] = None,
-    largest: Annotated[int, typer.Option("--largest", min=8, max=20, help="2^this is the largest mesh.")] = 14,
-    capped: Annotated[bool, typer.Option("--capped", help="Our caps on neighbors in place of sqrt(n).")] = False,
+    largest: Annotated[
+        int, typer.Option("--largest", min=8, max=20, help="The largest mesh has 2 to this power vertices.")
+    ] = 14,
+    capped: Annotated[
+        bool, typer.Option("--capped", help="Limit neighbors as our recipes do, instead of sqrt(n).")
+    ] = False,
     batches: Annotated[int, typer.Option("--batches", min=1, help="Training batches to measure.")] = 3,
     meshes: Annotated[int, typer.Option("--meshes", min=1, help="Test meshes to measure.")] = 8,
     settings: SettingsOption = None,

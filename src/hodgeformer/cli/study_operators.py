@@ -23,31 +23,40 @@ _LIKENESS = {"r entries": "entries", "r |entries|": "absolute_entries", "r diago
 
 def operators(
     model: ModelArgument,
-    mesh: Annotated[Path, typer.Argument(help="The mesh to look at.")],
+    mesh: Annotated[Path, typer.Argument(help="The mesh to inspect.")],
     layer: Annotated[
-        int | None, typer.Option("--layer", help="Block, counted from 1; default the last H.", show_default=False)
+        int | None,
+        typer.Option("--layer", help="The block, counted from 1; by default the last H.", show_default=False),
     ] = None,
-    head: Annotated[int, typer.Option("--head", help="Head, counted from 1.")] = 1,
+    head: Annotated[int, typer.Option("--head", help="The head, counted from 1.")] = 1,
     element: Annotated[
         Literal["vertex", "edge", "face"] | None,
-        typer.Option("--element", help="What is picked; default what the model updates.", show_default=False),
+        typer.Option(
+            "--element",
+            help="The kind of the picked element; by default the one the model updates.",
+            show_default=False,
+        ),
     ] = None,
     pick: Annotated[
         int | None,
-        typer.Option("--pick", help="Number of the picked element in the file, from 0.", show_default=False),
+        typer.Option(
+            "--pick", help="The number of the picked element in the file, counted from 0.", show_default=False
+        ),
     ] = None,
-    functions: Annotated[int, typer.Option("--functions", min=1, help="Eigenfunctions of each operator.")] = 6,
+    functions: Annotated[
+        int, typer.Option("--functions", min=1, help="The number of eigenfunctions per operator.")
+    ] = 6,
     end: Annotated[
         Literal["largest", "smallest"],
-        typer.Option("--end", help="Eigenvalues of largest modulus, or of smallest real part."),
+        typer.Option("--end", help="Use the eigenvalues of largest modulus, or of smallest real part."),
     ] = "largest",
     up: UpOption = "auto",
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("operators"),
     as_json: JsonOption = False,
 ) -> None:
-    """Attention around an element, reach of the stars, eigenfunctions of L_v, L_e, L_f beside the cotangent ones.
+    """Show attention around an element, the reach of the stars, and eigenfunctions of L_v, L_e and L_f.
 
-    Of D blocks: how far a vertex reads at each time of the heat, and what each block takes from it.
+    For D blocks: how far a vertex reads at each diffusion time, and what each block uses of it.
     """
     import numpy as np
 

@@ -27,15 +27,15 @@ def train(
         typer.Argument(help="A TOML configuration, a data-set folder, or the name of a data set.", show_default=False),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The run folder to make; by default runs/NAME.", show_default=False)
+        Path | None, typer.Option("--out", help="The run folder to create; by default runs/NAME.", show_default=False)
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option("--resume", help="Go on with a stopped run, exactly.", show_default=False)
+        Path | None, typer.Option("--resume", help="Continue a stopped run exactly where it was.", show_default=False)
     ] = None,
     settings: SettingsOption = None,
     faces: Annotated[
         str | None,
-        typer.Option("--faces", help="Work on finer meshes at this many faces: auto, a number, original."),
+        typer.Option("--faces", help="Simplify larger meshes to this many faces: auto, a number, or original."),
     ] = None,
     start: Annotated[
         str | None,
@@ -46,28 +46,28 @@ def train(
         typer.Option(
             "--folds",
             min=2,
-            help="Cross-validate: train so many models, each scored on the part of the meshes that it has not seen.",
+            help="Cross-validate: train this many models, each scored on the meshes it was not trained on.",
             show_default=False,
         ),
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out meshes that cannot be used.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, time and memory; train nothing.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip meshes that cannot be used.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan, time and memory without training.")
+    ] = False,
     self_test: Annotated[
-        bool, typer.Option("--self-test", help="See whether one batch can be learned by heart.")
+        bool, typer.Option("--self-test", help="Test whether the model can memorize one batch.")
     ] = False,
     device: DeviceOption = "auto",
     quiet: QuietOption = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print events as JSON, one object per line, and nothing else.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only events as JSON, one object per line.")] = False,
 ) -> None:
-    """Train a model. Settings that are left open are planned from the data.
+    """Train a model. Settings that you leave out are planned from the data.
 
-    Events have the key "event": plan, note, reading, resumed, progress, epoch, saved, and at the end result, stopped
-    or error.
+    With --json, every event has the key "event": plan, note, reading, resumed, progress, epoch, saved, and at the end
+    result, stopped or error.
 
-    With several processes: torchrun --nproc-per-node 2 -m hodgeformer train ...; with --max-restarts 3 the death of one
-    of them lets all go on from the last saved state.
+    To use several processes: torchrun --nproc-per-node 2 -m hodgeformer train ...; with --max-restarts 3, all of them
+    continue from the last saved state if one dies.
     """
     from hodgeformer.cli.train_display import print_event
     from hodgeformer.training.distributed import joined

@@ -32,18 +32,18 @@ def view(
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", min=0, max=65535, help="The port; default the first free one from 8765.", show_default=False
+            "--port", min=0, max=65535, help="The port; by default the first free one from 8765.", show_default=False
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="The folder that everything is saved into.")] = Path("labels"),
+    out: Annotated[Path, typer.Option("--out", help="The folder to save into.")] = Path("labels"),
     faces: FacesOption = "auto",
     up: UpOption = "auto",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
 ) -> None:
     """See predictions in the browser, correct labels with a brush, and save them as a data set.
 
-    A folder is gone through mesh by mesh, and a model can learn from what was corrected. A single argument that is a
-    mesh file, or a folder without a model in it, is taken for the mesh.
+    Go through a folder mesh by mesh, and train a model on the corrected labels. A single argument is the mesh if it is
+    a mesh file, or a folder without a model.
     """
     model, mesh = _told_apart(model, mesh)
     viewer = _make_viewer(model, mesh, out, faces, up)
@@ -54,7 +54,7 @@ def view(
     token = secrets.token_urlsafe(16)
     address = f"{shown(host, listening)}/?token={token}"
     print(
-        f"hodgeformer: the viewer is at {address}\nhodgeformer: it saves into {out.resolve()}; Ctrl+C ends it",
+        f"hodgeformer: the viewer is at {address}\nhodgeformer: it saves to {out.resolve()}; press Ctrl+C to stop",
         flush=True,
     )
     _serve(viewer, host, token, listening, address if browser else None)

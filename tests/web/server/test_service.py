@@ -238,7 +238,7 @@ def test_the_server_says_what_it_can_do(client: TestClient) -> None:
     named = [parameter["name"] for parameter in paths["/predict"]["post"]["parameters"]]
     assert named == ["name", "format", *OPTIONS]
     assert all(option in described for option in named)
-    assert serve.__doc__ and "GET / says how" in serve.__doc__
+    assert serve.__doc__ and "GET / explains how" in serve.__doc__
 
 
 def test_exported_models_are_served_too(tmp_path: Path, files: list[Path], predictor: Predictor) -> None:
