@@ -22,7 +22,7 @@ from hodgeformer.data.folder import write_folder
 from hodgeformer.data.synthetic import synthetic_figures
 from hodgeformer.draw.lettering import Legend
 from hodgeformer.draw.render import render
-from hodgeformer.training.fit import fit
+from hodgeformer.training.run import train
 
 IMAGES = Path(__file__).parent / "images"
 SEEDS = (5, 11, 2)
@@ -78,7 +78,7 @@ def report() -> None:
     """The curves of a short run, as its report shows them."""
     with tempfile.TemporaryDirectory() as folder:
         write_folder(synthetic_figures(n_train=40, n_test=8, n_faces=300), Path(folder) / "figures")
-        fit(Path(folder) / "figures", Path(folder) / "run", settings=_SHORT)
+        train(Path(folder) / "figures", Path(folder) / "run", overrides=_SHORT)
         with browsing() as page:
             page.goto((Path(folder) / "run" / "report.html").as_uri())
             save(_pixels(page.locator(".charts").screenshot()), "report.png")

@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from hodgeformer.nn.pack import pack as pack
     from hodgeformer.predict.predictor import Predictor as Predictor
     from hodgeformer.predict.result import Result as Result
-    from hodgeformer.training.api import train as train
     from hodgeformer.training.evaluate import evaluate as evaluate
-    from hodgeformer.training.folds import CrossValidation as CrossValidation
     from hodgeformer.training.listener import Listener as Listener
-    from hodgeformer.training.listener import Outcome as Outcome
     from hodgeformer.training.metrics import Scores as Scores
+    from hodgeformer.training.outcome import CrossValidation as CrossValidation
+    from hodgeformer.training.outcome import Outcome as Outcome
+    from hodgeformer.training.run import train as train
 
 _HOME = {
     "Batch": "nn.pack",
-    "CrossValidation": "training.folds",
+    "CrossValidation": "training.outcome",
     "DataSet": "data.dataset",
     "HodgeFormer": "nn.model",
     "HodgeFormerError": "base.errors",
@@ -52,7 +52,7 @@ _HOME = {
     "MeshComplex": "mesh.topology",
     "MeshError": "base.errors",
     "ModelConfig": "nn.config",
-    "Outcome": "training.listener",
+    "Outcome": "training.outcome",
     "PerElement": "base.containers",
     "PrepareConfig": "mesh.prepare",
     "Predictor": "predict.predictor",
@@ -70,7 +70,7 @@ _HOME = {
     "prepare": "mesh.prepare",
     "save_mesh": "mesh.io",
     "simplify": "mesh.simplify",
-    "train": "training.api",
+    "train": "training.run",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604

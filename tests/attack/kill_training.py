@@ -24,7 +24,7 @@ import torch
 from attack.kills import in_child
 from hodgeformer.data.folder import write_folder
 from hodgeformer.predict.checkpoint import load_checkpoint
-from hodgeformer.training.fit import fit
+from hodgeformer.training.run import train
 from hodgeformer.training.run_folder import RunFolder
 from tiny_sets import TINY, parts, shapes
 
@@ -49,7 +49,7 @@ def main() -> None:
     for name, dataset in (("parts", parts()), ("shapes", shapes())):
         write_folder(dataset, root / name)
         began = time.monotonic()
-        whole[name] = fit(root / name, root / f"whole-{name}", settings=SETTINGS).folder
+        whole[name] = train(root / name, root / f"whole-{name}", overrides=SETTINGS).folder
         seconds[name] = time.monotonic() - began
     told = {"kills": 0, "after_first_state": 0, "runs": 0, "different": 0, "seed": seed}
     while told["kills"] < wanted:
@@ -58,7 +58,7 @@ def main() -> None:
         told["runs"] += 1
         for _ in range(min(KILLS_OF_A_RUN, wanted - told["kills"])):
             begun = RunFolder(out).config.exists()
-            child = in_child(lambda: fit(None, out) if begun else fit(root / name, out, settings=SETTINGS))  # noqa: B023
+            child = in_child(lambda: train(None, out) if begun else train(root / name, out, overrides=SETTINGS))  # noqa: B023
             time.sleep(rng.uniform(0, 0.5 * seconds[name]))
             after = RunFolder(out).state.exists()
             os.kill(child, signal.SIGKILL)
@@ -68,7 +68,7 @@ def main() -> None:
             elif RunFolder(out).report.exists():
                 break  # it was done
         begun = RunFolder(out).config.exists()
-        fit(None, out) if begun else fit(root / name, out, settings=SETTINGS)
+        train(None, out) if begun else train(root / name, out, overrides=SETTINGS)
         told["different"] += not ended_as(whole[name], out)
         drafts = list(out.glob(".*.tmp"))
         assert not drafts, drafts

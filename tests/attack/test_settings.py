@@ -16,7 +16,7 @@ import pytest
 from hodgeformer.base.errors import HodgeFormerError
 from hodgeformer.data.folder import write_folder
 from hodgeformer.training.config import TABLES, read_config
-from hodgeformer.training.fit import fit
+from hodgeformer.training.run import train
 from tiny_sets import TINY, parts
 
 VALUES: tuple[Any, ...] = (
@@ -76,7 +76,7 @@ def survives(case: Case, folder: Path, out: Path) -> str | None:
     tables.setdefault(table, {})[key] = value
     try:
         with at_most(SECONDS):
-            fit(tables, out)
+            train(tables, out)
     except HodgeFormerError as error:
         return f"{case}: {len(str(error))} letters" if len(str(error)) > 1500 else None
     except Exception as error:

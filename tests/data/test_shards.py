@@ -22,14 +22,14 @@ from hodgeformer.data.folder import write_folder
 from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.data.shards import write_shards
 from hodgeformer.predict.checkpoint import load_checkpoint
-from hodgeformer.training.fit import fit
+from hodgeformer.training.run import train
 from tiny_sets import TINY, heights, parts, shapes
 
 SMALL = 20_000  # bytes, so that there are several
 
 
 def weights_after(data: Path, run: Path, *settings: str) -> dict[str, torch.Tensor]:
-    fit(data, run, settings=[*TINY, "train.epochs=2", *settings])
+    train(data, run, overrides=[*TINY, "train.epochs=2", *settings])
     return load_checkpoint(run / "last.safetensors").weights
 
 

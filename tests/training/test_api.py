@@ -21,6 +21,9 @@ from hodgeformer.data.folder import write_folder
 from hodgeformer.predict.predictor import Ensemble
 from hodgeformer.training.listener import Listener, Standing
 from hodgeformer.training.loop import Stopped
+from hodgeformer.training.run import learn, run
+from hodgeformer.training.run_folder import RunFolder
+from hodgeformer.training.trial import estimate
 from tiny_sets import parts
 
 QUICK: dict[str, Any] = {
@@ -34,9 +37,9 @@ QUICK: dict[str, Any] = {
     "lr": 5e-3,
     "epochs": 1,
 }
-WORDS = [word for key in ("prepare.pose=file", "augment.rotation=none", "model.blocks=HT", "model.d_model=16",
-         "model.n_heads=2", "train.batch_size=3", "train.workers=0", "train.lr=5e-3", "train.epochs=1")
-         for word in ("--set", key)]  # fmt: skip
+OVERRIDES = ["prepare.pose=file", "augment.rotation=none", "model.blocks=HT", "model.d_model=16", "model.n_heads=2",
+             "train.batch_size=3", "train.workers=0", "train.lr=5e-3", "train.epochs=1"]  # fmt: skip
+WORDS = [word for setting in OVERRIDES for word in ("--set", setting)]
 
 
 def pairs() -> list[tuple[hf.Mesh, np.ndarray]]:
@@ -128,6 +131,29 @@ def test_folds_are_scored_by_who_has_not_seen_them_and_go_on_when_stopped(tmp_pa
     mesh, labels = dataset.load(dataset.split("train")[0])
     assert scores.per_mesh is not None
     assert scores.per_mesh[mesh.name] == pytest.approx((together.predict(mesh).labels == labels).mean())
+
+
+def test_a_command_that_torchrun_repeats_continues_its_folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = parts(n_train=4, n_test=2)
+    with pytest.raises(Stopped):
+        hf.train(dataset, tmp_path / "cv", folds=2, callbacks=[Interrupting(at=2)], **QUICK)
+    with pytest.raises(ConfigError, match="holds a run already"):
+        hf.train(dataset, tmp_path / "cv", folds=2, **QUICK)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert len(hf.train(dataset, tmp_path / "cv", folds=2, **QUICK).scores) == 2
+
+
+def test_a_trial_locks_and_writes_nothing(tmp_path: Path) -> None:
+    write_folder(parts(), tmp_path / "data")
+    trained = run(tmp_path / "data", tmp_path / "run", learn, settings=OVERRIDES)
+    with RunFolder(tmp_path / "run").owned(new=False):
+        before = sorted(tmp_path.rglob("*"))
+        resumed, new = (
+            run(data, tmp_path / out, lambda setup: setup, settings=settings, trial=True)
+            for data, out, settings in ((None, "run", ()), (tmp_path / "data", "new", OVERRIDES))
+        )
+        assert resumed.config == new.config and estimate(new).n_batches == len(trained.rows) * 2
+        assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_folds_on_the_command_line(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,13 @@ import torch
 from hodgeformer.base.errors import CheckpointError, ConfigError
 from hodgeformer.data.census import take_census
 from hodgeformer.data.dataset import DataSet
-from hodgeformer.predict.checkpoint import load_checkpoint
+from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint
 from hodgeformer.training.config import read_config
 from hodgeformer.training.distributed import Processes
-from hodgeformer.training.fit import finish
 from hodgeformer.training.listener import Listener, Standing
 from hodgeformer.training.loop import Run, Stopped
 from hodgeformer.training.plan import planned
+from hodgeformer.training.run import finish
 from hodgeformer.training.run_folder import RunFolder
 from hodgeformer.training.setup import Setup, take_over
 from hodgeformer.training.trial import estimate, overfit_one_batch
@@ -42,10 +43,10 @@ class Steps(Listener):
         return self.stop_after is not None and len(self.told) >= self.stop_after
 
 
-def set_up(dataset: DataSet, root: Path, *settings: str) -> Setup:
+def set_up(dataset: DataSet, root: Path, *settings: str, start: Checkpoint | None = None) -> Setup:
     config = read_config({"data": {"name": "figures"}}, [*TINY, *settings])
     census = take_census(dataset)
-    setup = Setup(planned(config, census), census, RunFolder(root), Processes())
+    setup = Setup(planned(config, census), census, RunFolder(root), Processes(), start)
     root.mkdir(exist_ok=True)
     return setup
 
@@ -190,12 +191,12 @@ def test_fine_tuning_takes_over_all_but_the_classes(tmp_path: Path) -> None:
     first = set_up(parts(), tmp_path / "first", "train.epochs=1")
     run_through(first)
     start = load_checkpoint(first.folder.best)
-    second = set_up(shapes(), tmp_path / "second", "train.epochs=1").learner(start).model.state_dict()
+    second = set_up(shapes(), tmp_path / "second", "train.epochs=1", start=start).learner().model.state_dict()
     other = [name for name, value in start.weights.items() if name in second and not torch.equal(second[name], value)]
     assert other == ["head.out.bias", "head.out.weight"], "the head of a classification answers another question"
     with pytest.raises(ConfigError, match="built differently"):
-        set_up(parts(), tmp_path / "third", "train.epochs=1", "model.blocks=HH").learner(start)
-    three = first.learner(start).model.state_dict()
+        set_up(parts(), tmp_path / "third", "train.epochs=1", "model.blocks=HH", start=start).learner()
+    three = replace(first, start=start).learner().model.state_dict()
     assert all(torch.equal(three[name], value) for name, value in start.weights.items())
     fewer = first.config.model_for(first.dataset).replace(n_classes=2)
     model = type(first.learner().model)(fewer)

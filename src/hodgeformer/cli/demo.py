@@ -14,7 +14,7 @@ from hodgeformer.base.errors import ConfigError
 if TYPE_CHECKING:
     from hodgeformer.data.dataset import DataSet
     from hodgeformer.predict.result import Result
-    from hodgeformer.training.listener import Outcome
+    from hodgeformer.training.outcome import Outcome
 
 N_TRAIN, N_TEST, N_FACES = 80, 8, (500, 700)
 EPOCHS = 30
@@ -71,11 +71,11 @@ def _make_data(folder: Path, seed: int) -> DataSet:
 
 def _train(data: Path, run_folder: Path, epochs: int, seed: int) -> Outcome:
     from hodgeformer.cli.train_display import display
-    from hodgeformer.training.fit import fit
+    from hodgeformer.training.run import train
 
-    settings = [*SETTINGS, f"train.epochs={epochs}", f"train.seed={seed}"]
     with display() as listener:
-        return fit(data, run_folder, settings=settings, listener=listener)
+        overrides = [*SETTINGS, f"train.seed={seed}"]
+        return train(data, run_folder, epochs=epochs, callbacks=[listener], overrides=overrides)
 
 
 def _predict(dataset: DataSet, model: Path, folder: Path) -> list[Result]:

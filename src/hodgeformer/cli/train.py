@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,10 +13,8 @@ from hodgeformer.base.errors import ConfigError, HodgeFormerError
 from hodgeformer.cli.results import DeviceOption, QuietOption, SettingsOption, one_line
 
 if TYPE_CHECKING:
-    from hodgeformer.predict.checkpoint import Checkpoint
     from hodgeformer.training.distributed import Processes
-    from hodgeformer.training.folds import CrossValidation
-    from hodgeformer.training.listener import Outcome
+    from hodgeformer.training.outcome import CrossValidation, Outcome
     from hodgeformer.training.setup import Setup
 
 _LEARNED = 0.99
@@ -84,12 +83,12 @@ def train(
             "--device and --skip-bad out"
         )
     folder = resume or out or Path("runs") / Path(source or "").stem
-    purpose = "dry" if dry_run else "test" if self_test else "run"
+    trial = _show_plan if dry_run else _self_test if self_test else None
     with joined() as processes:
         speaks = processes.is_first
         try:
             shown = {"quiet": quiet or not speaks, "as_json": as_json}
-            _train(source, folder, overrides, start, folds, processes, purpose, **shown)
+            _train(source, folder, overrides, start, folds, processes, trial, **shown)
         except HodgeFormerError as error:
             if not speaks:
                 raise typer.Exit(2) from None  # one process tells it for all
@@ -112,37 +111,25 @@ def _train(
     start: str | None,
     folds: int | None,
     processes: Processes,
-    purpose: str,
+    trial: Callable[..., None] | None,
     *,
     quiet: bool,
     as_json: bool,
 ) -> None:
     from hodgeformer.cli.train_display import display
-    from hodgeformer.predict.predictor import load_checkpoints
-    from hodgeformer.training.api import train as begin
-    from hodgeformer.training.listener import Outcome
-    from hodgeformer.training.setup import set_up
+    from hodgeformer.training.outcome import Outcome
+    from hodgeformer.training.run import run
+    from hodgeformer.training.run import train as begin
 
-    first = None if start is None else load_checkpoints(start)[0]
+    shared: dict[str, Any] = {"start": start, "processes": processes}
     with display(quiet=quiet, as_json=as_json) as listener:
-        if purpose == "run":
-            outcome = begin(
-                source,
-                folder,
-                start=first,
-                folds=folds,
-                callbacks=[listener],
-                processes=processes,
-                overrides=overrides,
-            )
+        if trial is None:
+            outcome = begin(source, folder, folds=folds, callbacks=[listener], overrides=overrides, **shared)
         else:
-            one_of = [] if folds is None else [f"data.folds={folds}", "data.fold=0"]
-            said = [*overrides, *one_of]
-            setup = set_up(source, folder, settings=said, start=first, processes=processes, listener=listener)
-    if purpose == "dry":
-        _show_plan(setup, first, as_json=as_json)
-    elif purpose == "test":
-        _self_test(setup, as_json=as_json)
+            said = [*overrides, *([] if folds is None else [f"data.folds={folds}", "data.fold=0"])]
+            setup = run(source, folder, lambda setup: setup, settings=said, listener=listener, trial=True, **shared)
+    if trial is not None:
+        trial(setup, as_json=as_json)  # prints, when the display is gone
     elif not processes.is_first:
         return
     elif isinstance(outcome, Outcome):
@@ -151,7 +138,7 @@ def _train(
         _show_folds(outcome, as_json=as_json)
 
 
-def _show_plan(setup: Setup, start: Checkpoint | None, *, as_json: bool) -> None:
+def _show_plan(setup: Setup, *, as_json: bool) -> None:
     from hodgeformer.base.memory import GIGABYTE
     from hodgeformer.cli.train_display import print_event
     from hodgeformer.training.trial import estimate
@@ -160,12 +147,12 @@ def _show_plan(setup: Setup, start: Checkpoint | None, *, as_json: bool) -> None
     if not setup.processes.is_first:
         return
     if as_json:
-        for reason in setup.reasons(start):
+        for reason in setup.reasons():
             print_event("plan", message=reason)
         print_event("result", config=setup.config.model_dump(mode="json"), estimate=vars(cost))
         return
     print(setup.config.toml())
-    for reason in setup.reasons(start):
+    for reason in setup.reasons():
         print(f"# {reason}")
     print(f"# {cost.n_parameters:,} parameters, {cost.n_batches} steps per epoch, {cost.seconds_per_step:.2f} s each")
     print(f"# measured: about {cost.minutes:.0f} minutes, {cost.memory / GIGABYTE:.1f} GB of memory at the peak")
@@ -175,8 +162,6 @@ def _self_test(setup: Setup, *, as_json: bool) -> None:
     from hodgeformer.cli.train_display import print_event
     from hodgeformer.training.trial import overfit_one_batch
 
-    if setup.dataset.task == "regression":
-        raise ConfigError("--self-test counts right answers, which a regression has none of")
     accuracy, steps = overfit_one_batch(setup)
     if setup.processes.is_first and as_json:
         print_event("result", accuracy=accuracy, steps=steps)

@@ -240,7 +240,7 @@ MUTANTS = (
         "two trainings in one folder",
         "            lock.acquire()\n",
         "            pass\n",
-        "tests/training/test_fit.py::test_two_that_begin_at_once_do_not_share_a_folder",
+        "tests/training/test_run.py::test_two_that_begin_at_once_do_not_share_a_folder",
     ),
     # Scores and files
     Mutant(

@@ -236,6 +236,31 @@ def parsed(overrides: Sequence[str]) -> dict[str, Table]:
     return tables
 
 
+def by_name(settings: Mapping[str, Any]) -> dict[str, Table]:
+    """Settings given by name, each in the table that has it; whole tables may be among them."""
+    owners: dict[str, list[str]] = {}
+    for table, group in TABLES.items():
+        for name in group.model_fields:
+            if table != "model" or name not in FROM_DATA:
+                owners.setdefault(name, []).append(table)
+    tables: dict[str, Table] = {}
+    for name, value in settings.items():
+        if name in TABLES and isinstance(value, Settings):
+            tables.setdefault(name, {}).update({key: getattr(value, key) for key in value.model_fields_set})
+        elif name in TABLES and isinstance(value, Mapping):
+            tables.setdefault(name, {}).update(value)
+        elif len(tables_of := owners.get(name, [])) == 1:
+            tables.setdefault(tables_of[0], {})[name] = value
+        elif tables_of:
+            several = " and ".join(f"[{table}]" for table in tables_of)
+            raise ConfigError(f"'{name}' is a setting of {several}; say which: {tables_of[-1]}={{'{name}': {value!r}}}")
+        else:
+            close = difflib.get_close_matches(name, owners, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else "docs/reference/settings lists them"
+            raise ConfigError(f"unknown setting '{name}'; {hint}")
+    return tables
+
+
 def _say(tables: dict[str, Table], table: str, key: str, value: Any) -> None:
     tables.setdefault(table, {})[key] = value
     if table == "train" and key in ("epochs", "minutes"):

@@ -8,14 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.files import refuse_network
-from hodgeformer.training.metrics import Scores
-
-if TYPE_CHECKING:
-    from hodgeformer.predict.predictor import Predictor
 
 Row = Mapping[str, float | int | str]
 """An epoch in metrics.csv."""
@@ -36,41 +32,6 @@ class Standing:
     loss: float
     accuracy: float | None
     rate: float
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """The end of a run. `chosen` is the checkpoint to use, `scores` are those of `split`; `waited` is the share of time
-    spent waiting for data, `rows` are those of metrics.csv."""
-
-    folder: Path
-    chosen: Path
-    split: str | None
-    scores: Scores | None
-    epochs: int
-    elapsed: float
-    waited: float
-    rows: tuple[Row, ...] = ()
-
-    @property
-    def report(self) -> Path:
-        """The page with curves, scores and pictures."""
-        return self.folder / "report.html"
-
-    @property
-    def history(self) -> list[dict[str, float]]:
-        """What was measured after each epoch, as in metrics.csv."""
-        return [{name: float(value) for name, value in row.items() if value != ""} for row in self.rows]
-
-    def predictor(self, device: str = "auto") -> Predictor:
-        """The trained model, ready to predict."""
-        from hodgeformer.predict.predictor import Predictor
-
-        return Predictor.load(self.chosen, device)
-
-    def __repr__(self) -> str:
-        told = "" if self.scores is None else f", {self.split} {self.scores}"
-        return f"Outcome({str(self.folder)!r}, {self.epochs} epochs in {self.elapsed / 60:.1f} minutes{told})"
 
 
 class Listener:

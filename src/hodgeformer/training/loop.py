@@ -8,8 +8,11 @@ with the budget that was left when its state was saved.
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -256,3 +259,24 @@ class Run:
         save_state(
             setup.folder.state, self.position, self._learner, processes=setup.processes, data=setup.census.fingerprint
         )
+
+
+@contextmanager
+def interrupts() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C (or a polite kill) was heard. A second one ends at once."""
+    if threading.current_thread() is not threading.main_thread():  # signals are for the main thread alone
+        yield lambda: False
+        return
+    heard: list[int] = []
+
+    def hear(number: int, frame: object) -> None:
+        if heard:
+            raise KeyboardInterrupt
+        heard.append(number)
+
+    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(heard)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -18,8 +18,9 @@ from hodgeformer.data.dataset import DataSet
 from hodgeformer.draw.page import embedded_page, labeled_scene
 from hodgeformer.draw.render import render
 from hodgeformer.training.evaluate import Answer
-from hodgeformer.training.listener import Outcome, Row
+from hodgeformer.training.listener import Row
 from hodgeformer.training.metrics import Scores
+from hodgeformer.training.outcome import Outcome
 from hodgeformer.training.setup import Setup
 
 Points = Sequence[tuple[float, float]]

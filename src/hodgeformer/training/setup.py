@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -35,12 +35,15 @@ _BYTES_PER_PARAMETER = 16  # the weight, its gradient, and two averages of that,
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """A run before its first step. The configuration is complete, and the data can be used."""
+    """A run before its first step. The configuration is complete, and the data can be used. `start` is a model to
+    fine-tune."""
 
     config: RunConfig
     census: Census
     folder: RunFolder
     processes: Processes
+    start: Checkpoint | None = None
+    listener: Listener = field(default_factory=Listener)
 
     def __post_init__(self) -> None:
         check_track(self.config.train.track)
@@ -69,13 +72,13 @@ class Setup:
         """The split that the final scores are given for."""
         return next((name for name in ("test", "val") if name in self.dataset.splits), None)
 
-    def reasons(self, start: Checkpoint | None = None) -> tuple[str, ...]:
+    def reasons(self) -> tuple[str, ...]:
         """What the run will do, and why, a sentence each."""
         dataset = self.dataset
         splits = ", ".join(f"{len(samples)} {name}" for name, samples in dataset.splits.items())
         about = f"{dataset.name}: {dataset.task}, one target per {dataset.element}; meshes: {splits}"
         found = (about, *reasons(self.config, self.census))
-        return found if start is None else (*found, self._kept(start))
+        return found if self.start is None else (*found, self._kept(self.start))
 
     def _kept(self, start: Checkpoint) -> str:
         own, frozen = self.config.model_for(self.dataset), self.config.train.freeze
@@ -95,8 +98,8 @@ class Setup:
         weights = inverse_frequency(torch.from_numpy(labels), power) if power else None
         return CrossEntropy(self.config.train.label_smoothing, weights)
 
-    def learner(self, start: Checkpoint | None = None) -> Learner:
-        """A fresh model and its optimizer; `start` gives the weights of all layers that fit."""
+    def learner(self) -> Learner:
+        """A fresh model and its optimizer; the model to start from gives the weights of all layers that fit."""
         train, shape = self.config.train, self.config.model_for(self.dataset)
         with torch.device("meta"):
             n_parameters = HodgeFormer(shape).n_parameters
@@ -106,16 +109,10 @@ class Setup:
                 f"a model of {n_parameters:,} parameters needs {needed / GIGABYTE:,.1f} GB to be trained, and "
                 f"{free / GIGABYTE:.1f} GB are free; make model.d_model, model.d_hidden or model.blocks smaller"
             )
-        learner = Learner(
-            shape,
-            train,
-            self.loss(),
-            device=train.torch_device(),
-            processes=self.processes,
-        )
-        if start is not None:
+        learner = Learner(shape, train, self.loss(), device=train.torch_device(), processes=self.processes)
+        if self.start is not None:
             for model in filter(None, (learner.model, learner.average)):
-                take_over(model, start)
+                take_over(model, self.start)
         return learner
 
     def training_loader(self, *, workers: int | None = None, augmented: bool = True) -> Loader:
@@ -175,8 +172,8 @@ class Setup:
 def set_up(
     source: Source | None,
     out: Path | str,
-    *,
     settings: Overrides = (),
+    *,
     start: Checkpoint | None = None,
     processes: Processes | None = None,
     listener: Listener | None = None,
@@ -190,18 +187,17 @@ def set_up(
     folder, processes, listener = RunFolder(Path(out)), processes or Processes(), listener or Listener()
     if source is None:
         folder.check_run()
-        config = read_config(folder.config)
-        setup = Setup(config, _census(config, processes, listener), folder, processes)
-    else:
-        config = read_config(source, settings)
-        if start is not None:
-            config = like(start, config)
-        census = _census(config, processes, listener)
-        setup = Setup(planned(config, census, start), census, folder, processes)
+    config = read_config(folder.config if source is None else source, settings)
+    if source is not None and start is not None:
+        config = like(start, config)
+    census = _census(config, processes, listener)
+    if source is not None:
+        config = planned(config, census, start)
+    setup = Setup(config, census, folder, processes, start, listener)
     if create and processes.is_first:
         if source is not None:
             folder.create(setup.config.toml())
-        for reason in setup.reasons(start):
+        for reason in setup.reasons():
             listener.planned(reason)
     return setup
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, count, islice
 
 from hodgeformer.base.containers import PerElement
+from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.memory import held_memory, peak_memory
 from hodgeformer.nn.config import activation_memory
 from hodgeformer.nn.model import HodgeFormer
@@ -77,6 +78,8 @@ def overfit_one_batch(setup: Setup, *, max_steps: int = 300) -> tuple[float, int
 
     A model that cannot even learn one batch by heart has labels that do not fit its meshes, or is broken.
     """
+    if setup.dataset.task == "regression":
+        raise ConfigError("--self-test counts right answers, which a regression has none of")
     config = setup.config
     plain = config.replace(
         train=config.train.replace(label_smoothing=0.0, class_weights=False, ema=None),

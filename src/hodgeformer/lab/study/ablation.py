@@ -9,6 +9,7 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from hodgeformer.base.files import write_atomically
 from hodgeformer.base.settings import Settings, Table, read_toml
 from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.training.config import TABLES, with_overrides
-from hodgeformer.training.fit import train
 from hodgeformer.training.listener import Listener
+from hodgeformer.training.run import learn
+from hodgeformer.training.run import run as take_road
 from hodgeformer.training.run_folder import InUseError, RunFolder, write_csv
-from hodgeformer.training.setup import Setup, set_up
+from hodgeformer.training.setup import Setup
 from hodgeformer.training.state import Position
 
 _HERE = Path(__file__).resolve()
@@ -169,12 +171,13 @@ def finished_result(run: PlannedRun) -> RunResult | None:
 
 
 def carry_out(run: PlannedRun, listener: Listener) -> RunResult | None:
-    """Train, or go on where it was stopped, and score the last weights; None if another process is at it."""
-    folder = RunFolder(run.folder)
+    """Train, or continue where it was stopped, and score the last weights; None if another process is at it."""
+    if (found := finished_result(run)) is not None:
+        return found
+    write_atomically(run.config, tomli_w.dumps(run.tables).encode())
+    begun = RunFolder(run.folder).config.is_file()
     try:
-        with folder.owned(new=not folder.config.is_file()):
-            # It may have been finished elsewhere since we looked.
-            return finished_result(run) or _train(run, listener)
+        return take_road(None if begun else run.tables, run.folder, partial(_train, run), listener=listener)
     except InUseError:
         return None
 
@@ -268,16 +271,15 @@ def _told(path: Path, name: str) -> dict[str, float]:
     return {key: float(found[key]) if key != "seeds" else int(found[key]) for key in _TOLD if found.get(key)}
 
 
-def _train(run: PlannedRun, listener: Listener) -> RunResult:
-    write_atomically(run.config, tomli_w.dumps(run.tables).encode())
-    begun = (run.folder / "config.toml").is_file()
-    setup = set_up(None if begun else run.tables, run.folder, listener=listener, create=True)
+def _train(run: PlannedRun, setup: Setup) -> RunResult:
+    if (elsewhere := finished_result(run)) is not None:  # since we looked
+        return elsewhere
     if setup.tested is None:
         raise DataError(
             f"{setup.dataset.name}: a study needs a validation or a test split to score on; draw one, such as with "
             "--set data.val_fraction=0.15"
         )
-    result = _scored(setup, train(setup, listener=listener).position)
+    result = _scored(setup, learn(setup).position)
     write_atomically(run.result, json.dumps(asdict(result), indent=2).encode())
     setup.folder.state.unlink(missing_ok=True)  # as large as three models, and no longer needed
     return result

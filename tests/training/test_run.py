@@ -1,4 +1,4 @@
-"""fit(): one call from data to a scored model, interrupted and resumed, and everything that is told on the way."""
+"""train(): one call from data to a scored model, interrupted and resumed, and everything that is told on the way."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from hodgeformer.base.errors import CheckpointError, ConfigError, DataError
 from hodgeformer.data.folder import write_folder
 from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.training.config import read_config
-from hodgeformer.training.fit import fit
 from hodgeformer.training.listener import Listener, Standing, Track, tracked
 from hodgeformer.training.loop import Stopped
+from hodgeformer.training.run import train
 from hodgeformer.training.run_folder import InUseError, RunFolder
 from hodgeformer.training.setup import set_up
 from tiny_sets import TINY, parts
@@ -61,12 +61,12 @@ def test_an_interrupted_run_is_saved_and_ends_as_if_nothing_had_happened(
     folder: Path, tmp_path: Path, number: int
 ) -> None:
     before = signal.getsignal(number)
-    whole = fit(folder, tmp_path / "whole", settings=SETTINGS)
+    whole = train(folder, tmp_path / "whole", overrides=SETTINGS)
     with pytest.raises(Stopped, match="epoch 2"):
-        fit(folder, tmp_path / "stopped", settings=SETTINGS, listener=Interrupting(at=3, number=number))
+        train(folder, tmp_path / "stopped", overrides=SETTINGS, callbacks=[Interrupting(at=3, number=number)])
     assert signal.getsignal(number) is before
     listener = Interrupting()
-    outcome = fit(None, tmp_path / "stopped", listener=listener)
+    outcome = train(None, tmp_path / "stopped", callbacks=[listener])
     assert listener.resumed_at == 1 and listener.steps == 3
     assert whole.scores is not None and outcome.scores is not None
     assert outcome.scores.values == whole.scores.values and outcome.epochs == 3
@@ -77,18 +77,18 @@ def test_an_interrupted_run_is_saved_and_ends_as_if_nothing_had_happened(
 
 def test_it_works_in_a_thread_where_no_signal_arrives(folder: Path, tmp_path: Path) -> None:
     outcomes = []
-    thread = threading.Thread(target=lambda: outcomes.append(fit(folder, tmp_path / "run", settings=SETTINGS)))
+    thread = threading.Thread(target=lambda: outcomes.append(train(folder, tmp_path / "run", overrides=SETTINGS)))
     thread.start()
     thread.join()
     assert outcomes[0].chosen.exists()
 
 
 def test_a_folder_in_use_and_one_without_a_run_are_refused(folder: Path, tmp_path: Path) -> None:
-    fit(folder, tmp_path / "run", settings=[*TINY, "train.epochs=1"])
+    train(folder, tmp_path / "run", overrides=[*TINY, "train.epochs=1"])
     with pytest.raises(ConfigError, match="holds a run already"):
-        fit(folder, tmp_path / "run")
+        train(folder, tmp_path / "run")
     with pytest.raises(CheckpointError, match="not the folder of a run"):
-        fit(None, tmp_path)
+        train(None, tmp_path)
 
 
 def test_tables_and_a_file_say_the_same(folder: Path, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_tracker_that_is_not_installed_is_told_before_training(
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ConfigError, match=r"pip install 'hodgeformer\[track\]'"):
-        fit(folder, tmp_path / "run", settings=[*SETTINGS, "train.track=wandb"])
+        train(folder, tmp_path / "run", overrides=[*SETTINGS, "train.track=wandb"])
     assert not (tmp_path / "run").exists()
 
 
@@ -204,23 +204,23 @@ class Dying(Listener):
 def test_a_fine_tuning_that_died_at_once_begins_again_with_the_model_it_started_from(
     folder: Path, tmp_path: Path
 ) -> None:
-    start = load_checkpoint(fit(folder, tmp_path / "first", settings=SETTINGS).chosen)
+    start = load_checkpoint(train(folder, tmp_path / "first", overrides=SETTINGS).chosen)
     settings = ["train.batch_size=3", "train.workers=0", "train.epochs=2", "augment.rotation=none"]
-    whole = fit(folder, tmp_path / "whole", settings=settings, start=start)
+    whole = train(folder, tmp_path / "whole", overrides=settings, start=start)
     listener = Dying()
     with pytest.raises(RuntimeError, match="power"):
-        fit(folder, tmp_path / "dead", settings=settings, start=start, listener=listener)
+        train(folder, tmp_path / "dead", overrides=settings, start=start, callbacks=[listener])
     assert any("fine-tuning 'eggs': its embedding and blocks HT are kept" in reason for reason in listener.reasons)
-    outcome = fit(None, tmp_path / "dead")
+    outcome = train(None, tmp_path / "dead")
     first, second = (load_checkpoint(run.chosen).weights for run in (whole, outcome))
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.mark.parametrize(("freeze", "frozen"), [("embedding", 0), ("1", 1), ("encoder", 2)])
 def test_frozen_layers_stay_what_they_were(folder: Path, tmp_path: Path, freeze: str, frozen: int) -> None:
-    start = load_checkpoint(fit(folder, tmp_path / "first", settings=[*TINY, "train.epochs=1"]).chosen)
+    start = load_checkpoint(train(folder, tmp_path / "first", overrides=[*TINY, "train.epochs=1"]).chosen)
     settings = ["train.workers=0", "train.epochs=1", f"train.freeze={freeze}"]
-    tuned = load_checkpoint(fit(folder, tmp_path / "tuned", settings=settings, start=start).chosen)
+    tuned = load_checkpoint(train(folder, tmp_path / "tuned", overrides=settings, start=start).chosen)
     still = ("embedding.", *(f"encoder.blocks.{i}." for i in range(frozen)))
     for name, before in start.weights.items():
         if name.startswith(still):
@@ -228,16 +228,16 @@ def test_frozen_layers_stay_what_they_were(folder: Path, tmp_path: Path, freeze:
         elif before.ndim > 1:
             assert not torch.equal(before, tuned.weights[name]), name
     with pytest.raises(ConfigError, match="has 2 blocks"):
-        fit(folder, tmp_path / "more", settings=["train.freeze=3"], start=start)
+        train(folder, tmp_path / "more", overrides=["train.freeze=3"], start=start)
 
 
 def test_a_validation_split_calibrates(tmp_path: Path) -> None:
     write_folder(parts(n_val=2), tmp_path / "data")
-    outcome = fit(tmp_path / "data", tmp_path / "run", settings=SETTINGS)
+    outcome = train(tmp_path / "data", tmp_path / "run", overrides=SETTINGS)
     assert outcome.scores is not None and "face_calibration_error" in outcome.scores.values
     assert load_checkpoint(outcome.chosen).temperature != 1.0
     assert "Calibration" in (tmp_path / "run" / "report.html").read_text()
-    given = fit(tmp_path / "data", tmp_path / "given", settings=[*SETTINGS, "train.temperature=1.5"])
+    given = train(tmp_path / "data", tmp_path / "given", overrides=[*SETTINGS, "train.temperature=1.5"])
     assert load_checkpoint(given.chosen).temperature == 1.5
 
 
@@ -250,17 +250,17 @@ class Intruding(Listener):
     def stepped(self, standing: Standing) -> None:
         if not self.refusals:
             with pytest.raises(InUseError) as resumed:
-                fit(None, self.out)
+                train(None, self.out)
             with pytest.raises(ConfigError, match="holds a run already"):
-                fit(self.folder, self.out)
+                train(self.folder, self.out)
             self.refusals.append(str(resumed.value))
 
 
 def test_a_folder_where_training_goes_on_is_locked_with_the_owners_name(folder: Path, tmp_path: Path) -> None:
     listener = Intruding(folder, tmp_path / "run")
-    fit(folder, tmp_path / "run", settings=[*TINY, "train.epochs=1"], listener=listener)
+    train(folder, tmp_path / "run", overrides=[*TINY, "train.epochs=1"], callbacks=[listener])
     assert f"is in use: process {os.getpid()} of " in listener.refusals[0]
-    fit(None, tmp_path / "run")  # free again
+    train(None, tmp_path / "run")  # free again
 
 
 def test_two_that_begin_at_once_do_not_share_a_folder(folder: Path, tmp_path: Path) -> None:
@@ -269,16 +269,16 @@ def test_two_that_begin_at_once_do_not_share_a_folder(folder: Path, tmp_path: Pa
         pass
     assert not (tmp_path / "run").exists()  # nothing was begun, nothing is left
     with pytest.raises(DataError):
-        fit({"data": {"name": "folder", "path": str(tmp_path)}}, tmp_path / "bad")
+        train({"data": {"name": "folder", "path": str(tmp_path)}}, tmp_path / "bad")
     assert not (tmp_path / "bad").exists()
 
 
 def test_the_lock_of_a_process_that_was_killed_holds_nobody_up(folder: Path, tmp_path: Path) -> None:
-    fit(folder, tmp_path / "run", settings=[*TINY, "train.epochs=1"])
+    train(folder, tmp_path / "run", overrides=[*TINY, "train.epochs=1"])
     (tmp_path / "run" / ".lock").touch()
     (tmp_path / "run" / ".owner.json").write_text('{"process": 1, "user": "a", "host": "b", "since": "c"}')
     (tmp_path / "run" / ".last.safetensors.1234.tmp").write_bytes(b"half")
-    fit(None, tmp_path / "run")
+    train(None, tmp_path / "run")
     assert not (tmp_path / "run" / ".owner.json").exists()
     assert not list((tmp_path / "run").glob(".*.tmp"))
 
@@ -289,8 +289,8 @@ def test_a_run_that_was_killed_before_it_began_can_be_started_again(folder: Path
     for name in ("env.json", ".lock", ".owner.json", ".config.toml.12ab.tmp"):
         (run / name).write_text("{")
     with pytest.raises(CheckpointError, match=r"stopped before it began.*start it again"):
-        fit(None, run)
-    fit(folder, run, settings=[*TINY, "train.epochs=1"])
+        train(None, run)
+    train(folder, run, overrides=[*TINY, "train.epochs=1"])
     assert (run / "config.toml").exists() and not list(run.glob(".*.tmp"))
 
 
@@ -306,10 +306,10 @@ DAMAGED = (
 @pytest.mark.parametrize("damage", DAMAGED, ids=range(len(DAMAGED)))
 def test_damaged_metrics_are_told_and_left_out(folder: Path, tmp_path: Path, damage: bytes) -> None:
     with pytest.raises(Stopped):
-        fit(folder, tmp_path / "run", settings=SETTINGS, listener=Interrupting(at=5))
+        train(folder, tmp_path / "run", overrides=SETTINGS, callbacks=[Interrupting(at=5)])
     (tmp_path / "run" / "metrics.csv").write_bytes(damage)
     listener = Interrupting()
-    fit(None, tmp_path / "run", listener=listener)
+    train(None, tmp_path / "run", callbacks=[listener])
     rows, damaged = RunFolder(tmp_path / "run").rows()
     assert not damaged and int(rows[-1]["epoch"]) == 3
     assert len(listener.warnings) == (len(damage) > 3)
@@ -321,6 +321,6 @@ def test_a_run_that_diverges_ends_with_advice_and_a_good_state(
 ) -> None:
     settings = [*TINY, "train.epochs=20", f"train.lr={rate}", "train.warmup=0.5", f"train.clip={clip}"]
     with pytest.raises(ConfigError, match=r"became .*the run stopped in epoch \d+.*--set train\.lr=1e\+(37|19)"):
-        fit(folder, tmp_path / "run", settings=settings)
+        train(folder, tmp_path / "run", overrides=settings)
     state = load_file(tmp_path / "run" / "state.safetensors")
     assert all(torch.isfinite(value).all() for name, value in state.items() if name.startswith("model/"))

@@ -1,0 +1,282 @@
+"""The one road of training: plan or resume, learn, save when interrupted, choose, score, report.
+
+`hf.train`, the command line, its dry run and self-test, the demo, cross-validation and the studies all take it; what
+they do with a run that is set up is the `act` of `run`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+import tomli_w
+
+from hodgeformer.base.errors import CheckpointError, ConfigError
+from hodgeformer.base.memory import keep_freed_memory
+from hodgeformer.base.settings import Table, read_toml
+from hodgeformer.data.dataset import DataSet
+from hodgeformer.data.folder import write_folder
+from hodgeformer.data.memory import Pairs
+from hodgeformer.data.open import DataConfig, open_dataset
+from hodgeformer.mesh.prepare import Faces
+from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from hodgeformer.predict.predictor import ModelLike, load_checkpoints
+from hodgeformer.predict.pretrained import FOLD
+from hodgeformer.training.config import Overrides, RunConfig, Source, by_name, said_tables, with_overrides
+from hodgeformer.training.distributed import Processes, restarted
+from hodgeformer.training.evaluate import calibrated
+from hodgeformer.training.listener import Callback, Listener, Listeners, tracked
+from hodgeformer.training.loop import Run, interrupts
+from hodgeformer.training.outcome import CrossValidation, Outcome
+from hodgeformer.training.report import write_report
+from hodgeformer.training.run_folder import RunFolder, write_csv
+from hodgeformer.training.setup import Setup, set_up
+
+Data = Source | DataConfig | DataSet | Pairs
+"""A data-set folder, the name of a data set, a TOML file or its tables, a data set, or pairs (mesh, labels)."""
+
+T = TypeVar("T")
+_PICTURED = 6
+_START = "start.safetensors"
+
+
+@overload
+def train(
+    data: Data | None,
+    out: str | os.PathLike[str],
+    *,
+    minutes: float | None = None,
+    epochs: int | None = None,
+    faces: Faces | str | None = None,
+    start: ModelLike | None = None,
+    folds: None = None,
+    callbacks: Sequence[Callback] = (),
+    processes: Processes | None = None,
+    overrides: Sequence[str] = (),
+    **settings: Any,
+) -> Outcome: ...
+@overload
+def train(data: Data, out: str | os.PathLike[str], *, folds: int, **settings: Any) -> CrossValidation: ...
+@overload
+def train(
+    data: Data | None, out: str | os.PathLike[str], *, folds: int | None, **settings: Any
+) -> Outcome | CrossValidation: ...
+def train(
+    data: Data | None,
+    out: str | os.PathLike[str],
+    *,
+    minutes: float | None = None,
+    epochs: int | None = None,
+    faces: Faces | str | None = None,
+    start: ModelLike | None = None,
+    folds: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    processes: Processes | None = None,
+    overrides: Sequence[str] = (),
+    **settings: Any,
+) -> Outcome | CrossValidation:
+    """Train a model into the new folder `out`; without `data` continue the run that was stopped there. Prints nothing.
+
+    `data` is a data-set folder, a name, a TOML file or its tables, a data set, or pairs (mesh, labels). Settings that
+    are left open are planned from it. `minutes` or `epochs` is how long to train, for each fold; `start` is a model to
+    fine-tune; `folds` asks for a cross-validation. `callbacks` are functions that get the row of each evaluated epoch,
+    or listeners (`hodgeformer.training.listener`), which are called for every step. `settings` are those of a
+    configuration, by name (lr=3e-4) or in tables (train={"lr": 3e-4}, model={"blocks": "DD"}), `overrides` the same as
+    the command line writes them ("data.val_fraction=0.1"). Ctrl-C saves the run and raises `Stopped`, a
+    KeyboardInterrupt.
+    """
+    given = {"minutes": minutes, "epochs": epochs, "faces": faces}
+    tables = by_name(settings | {name: value for name, value in given.items() if value is not None})
+    tables = with_overrides(tables, overrides)
+    folder, listener = Path(out), Listeners(callbacks)
+    if data is None and (tables or start is not None or folds is not None):
+        raise ConfigError(f"without data the run in {folder} goes on with its own settings; leave the others out")
+    if folds is not None or (data is None and _is_cross_validation(folder)):
+        return _cross_validate(data, folder, folds, tables, start, processes or Processes(), listener)
+    return run(data, folder, trained, settings=tables, start=start, processes=processes, listener=listener)
+
+
+def run(
+    data: Data | None,
+    out: Path,
+    act: Callable[[Setup], T],
+    *,
+    settings: Overrides = (),
+    start: ModelLike | None = None,
+    processes: Processes | None = None,
+    listener: Listener | None = None,
+    trial: bool = False,
+) -> T:
+    """Set up a new run in `out`, or without data the one that was stopped there, and `act`.
+
+    The folder is locked meanwhile. A data set in memory is written to it; a `trial` writes nothing else.
+    """
+    first, source = None if start is None else _one(start), None if data is None else _source(data)
+    processes, listener, folder = processes or Processes(), listener or Listener(), RunFolder(out)
+    if _is_repeated(folder, processes):
+        source, settings = None, ()
+    with folder.owned(new=source is not None) if processes.is_first and not trial else nullcontext():
+        kept = _kept(source, out, processes)
+        setup = set_up(kept, out, settings, start=first, processes=processes, listener=listener, create=not trial)
+        return act(setup)
+
+
+def trained(setup: Setup) -> Outcome:
+    """The act of most runs: train to the end, score and report."""
+    return finish(setup, learn(setup))
+
+
+def learn(setup: Setup) -> Run:
+    """All steps that are left of a run. An interrupt (Ctrl-C, a polite kill) saves its state and raises `Stopped`.
+
+    A run with `train.epochs` that was stopped ends with the weights it would have had anyway.
+    """
+    keep_freed_memory()
+    config = setup.config
+    # One of several processes keeps the numbers.
+    track = config.train.track if setup.processes.is_first else "csv"
+    settings = config.model_dump(mode="json")
+    with tracked(setup.listener, track, setup.folder.root, settings) as listener, interrupts() as interrupted:
+        steps = Run(setup, setup.learner(), listener=listener, should_stop=interrupted)
+        steps.resume()
+        steps.train()
+    return steps
+
+
+def finish(setup: Setup, steps: Run) -> Outcome:
+    """Calibrate the chosen checkpoint, score it on the test split and write the report."""
+    chosen = load_checkpoint(setup.folder.best)
+    model = chosen.build_model().to(setup.config.train.torch_device())
+    chosen = _calibrated(setup, chosen, model)
+    outcome = Outcome(
+        folder=setup.folder.root,
+        chosen=setup.folder.best,
+        split=setup.tested,
+        scores=None,
+        epochs=steps.position.epoch,
+        elapsed=steps.position.elapsed,
+        waited=steps.waited,
+        rows=tuple(steps.rows),
+    )
+    answers = []
+    if (split := setup.tested) is not None:
+        evaluator = setup.evaluator(split, in_units=True, temperature=chosen.temperature)
+        scores = evaluator.scores(model)
+        outcome = replace(outcome, scores=scores)
+        named = {f"{split}_{name}": value for name, value in scores.values.items()}
+        chosen = chosen.replace(metrics={**chosen.metrics, **named})
+        answers = list(islice(evaluator.answers(model), _PICTURED))
+    if setup.processes.is_first:
+        save_checkpoint(setup.folder.best, chosen)
+        write_report(setup.folder.report, setup, steps.rows, outcome, answers)
+    return outcome
+
+
+def _calibrated(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoint:
+    """With what is fitted to the validation split; the temperature may be set by the configuration."""
+    given = setup.config.train.temperature
+    if "val" not in setup.dataset.splits:
+        return chosen.replace(temperature=given or 1.0)
+    answers = setup.evaluator("val", in_units=True).answers(model)
+    return calibrated(chosen, answers, temperature=given, processes=setup.processes)
+
+
+def _source(data: Data) -> Source | DataSet:
+    if isinstance(data, DataConfig):
+        return {"data": {name: getattr(data, name) for name in data.model_fields_set}}
+    is_tables = isinstance(data, Mapping) and all(isinstance(table, Mapping) for table in data.values())
+    if isinstance(data, str | Path | DataSet) or is_tables:
+        return data  # type: ignore[return-value]
+    if not isinstance(data, Iterable):
+        raise ConfigError(f"a {type(data).__name__} is nothing to train on; give a folder, a name, or (mesh, labels)")
+    return open_dataset(data)  # type: ignore[arg-type]
+
+
+def _kept(source: Source | DataSet | None, out: Path, processes: Processes) -> Source | None:
+    """The source; of a data set in memory the folder in `out` that it is written to, so that a run can go on."""
+    if not isinstance(source, DataSet):
+        return source
+    if processes.is_first:
+        write_folder(source, out / "data")
+    processes.from_first([0.0])  # the others read what the first has written
+    return out / "data"
+
+
+def _one(model: ModelLike) -> Checkpoint:
+    found = load_checkpoints(model)
+    if len(found) > 1:
+        raise CheckpointError(f"{len(found)} models cannot be started from; name one of them")
+    return found[0]
+
+
+def _cross_validate(
+    data: Data | None,
+    out: Path,
+    n_folds: int | None,
+    settings: Mapping[str, Table],
+    start: ModelLike | None,
+    processes: Processes,
+    listener: Listener,
+) -> CrossValidation:
+    """As many runs as there are folds, each scored on meshes of sources that it has never seen.
+
+    The folder holds config.toml, the settings of all its runs, the runs fold-1, fold-2, ..., and at the end folds.csv.
+    Stopped at any moment, it continues with the run it was at. As a model it is all of its models.
+    """
+    folder, source = RunFolder(out), None if data is None else _source(data)
+    first = None if start is None else _one(start)
+    if _is_repeated(folder, processes):
+        source = None
+    with folder.owned(new=source is not None) if processes.is_first else nullcontext():
+        kept = _kept(source, out, processes)
+        if kept is None:
+            tables = read_toml(folder.config)
+            first = load_checkpoint(out / _START) if (out / _START).is_file() else None
+        else:
+            tables = said_tables(kept, with_overrides(settings, {"data": {"folds": n_folds}}))
+            open_dataset(RunConfig.parse(_of_fold(tables, 0)).data)  # refuses what cannot be divided
+            if processes.is_first:
+                _create(folder, tables, first)
+        outcomes = []
+        for number in range(n := int(tables["data"]["folds"])):
+            if processes.is_first:
+                listener.planned(f"fold {number + 1} of {n}")
+            part = out / f"{FOLD}{number + 1}"
+            this = None if RunFolder(part).config.is_file() else _of_fold(tables, number)
+            outcomes.append(run(this, part, trained, start=first, processes=processes, listener=listener))
+        done = CrossValidation(out, tuple(outcomes))
+        if processes.is_first:
+            write_csv(out / "folds.csv", done.table)
+    return done
+
+
+def _is_repeated(folder: RunFolder, processes: Processes) -> bool:
+    """Whether torchrun repeats a command, which then continues the run that it began."""
+    return bool(processes.from_first([float(restarted() and folder.config.is_file())])[0])
+
+
+def _is_cross_validation(folder: Path) -> bool:
+    config = RunFolder(folder).config
+    data = read_toml(config).get("data", {}) if config.is_file() else {}
+    return isinstance(data, dict) and "folds" in data and "fold" not in data
+
+
+def _of_fold(tables: Table, number: int) -> Table:
+    return {**tables, "data": {**tables["data"], "fold": number}}
+
+
+def _create(folder: RunFolder, tables: Table, start: Checkpoint | None) -> None:
+    if start is not None:
+        save_checkpoint(folder.root / _START, start)
+    data = {key: str(value) if isinstance(value, Path) else value for key, value in tables["data"].items()}
+    try:
+        text = tomli_w.dumps({**tables, "data": data})
+    except TypeError as error:
+        raise ConfigError(f"these settings cannot be kept for the other folds ({error})") from None
+    folder.create(text)
