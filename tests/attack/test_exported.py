@@ -24,7 +24,7 @@ def test_labels_of_fifty_meshes_are_those_of_torch(model: str, folder: str, real
     found = sorted((real_data / folder).rglob("*.obj"))
     paths = [found[i * len(found) // 50] for i in range(50)]
     assert len(set(paths)) == 50
-    export(load_checkpoint(locate_model(model)), tmp_path / "model.onnx")
+    export(load_checkpoint(locate_model(model, "export")), tmp_path / "model.onnx")
     both = (each.predict_many(paths) for each in (Predictor.load(model), OnnxPredictor.load(tmp_path / "model.onnx")))
     worst, n_labels = 0.0, 0
     for one, two in zip(*both, strict=True):

@@ -95,3 +95,9 @@ def test_doctor_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "threads" in report["machine"]
     assert report["machine"]["free memory"] == "3.0 GB"
     assert "faces to predict" in report["machine"]["room for"]
+
+
+def test_training_starts_from_one_model(shelf: Path, tmp_path: Path) -> None:
+    answer = run("train", tmp_path, "--out", tmp_path / "run", "--from", "body,body")
+    assert answer.exit_code == 2
+    assert "body,body: 2 models; name one to start from" in answer.stderr

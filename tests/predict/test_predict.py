@@ -15,7 +15,7 @@ from hodgeformer.base.errors import CheckpointError, ConfigError, DataError, Mes
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.predictor import Predictor
-from hodgeformer.predict.pretrained import bundled_models, locate_model
+from hodgeformer.predict.pretrained import bundled_models, locate_models
 from hodgeformer.predict.result import Result
 from meshes import all_kinds, icosphere, open_grid, tetrahedron
 from tiny_models import PARTS, tiny_checkpoint, write_tiny
@@ -261,13 +261,13 @@ def test_models_are_found(tmp_path: Path) -> None:
     run.mkdir()
     write_tiny(run, "best.safetensors")
     write_tiny(run, "last.safetensors")
-    assert locate_model(path) == path
-    assert locate_model(run).name == "best.safetensors"
+    assert locate_models(path) == [path]
+    assert [found.name for found in locate_models(run)] == ["best.safetensors"]
     with pytest.raises(CheckpointError, match="no such file or folder, and no bundled model"):
-        locate_model("humen")
+        locate_models("humen")
     (tmp_path / "hollow").mkdir()
     with pytest.raises(CheckpointError, match="holds no model"):
-        locate_model(tmp_path / "hollow")
+        locate_models(tmp_path / "hollow")
 
 
 def test_cards_go_with_models(tmp_path: Path) -> None:
@@ -303,8 +303,19 @@ def test_hub_ids_need_the_extra_or_the_net(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
     with pytest.raises(ConfigError, match=r"pip install 'hodgeformer\[hub\]'"):
         Predictor.from_pretrained("someone/bodies")
+    for path in ("./no/such", "one/two/three", "someone/model.onnx"):
+        with pytest.raises(CheckpointError, match="no such file"):
+            Predictor.load(path)
+
+
+def test_what_is_on_this_machine_is_never_asked_for_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
+    (tmp_path / "runs" / "hollow").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match="holds no model"):
+        Predictor.load("runs/hollow")
     with pytest.raises(CheckpointError, match="no such file"):
-        Predictor.from_pretrained("./no/such")
+        Predictor.load("runs/misspelled")
 
 
 def test_small_meshes_share_passes_through_the_model(predictor: Predictor) -> None:

@@ -17,6 +17,7 @@ from hodgeformer.mesh.elements import element_counts
 from hodgeformer.predict.checkpoint import save_checkpoint
 from hodgeformer.predict.mesh_predictor import PredictKeywords, PredictOptions
 from hodgeformer.predict.predictor import Ensemble, Predictor
+from hodgeformer.predict.pretrained import locate_model
 from meshes import icosphere
 from tiny_models import PARTS, tiny_checkpoint, write_tiny
 
@@ -56,8 +57,9 @@ def test_several_models_are_named_by_commas_patterns_and_folders(tmp_path: Path)
     for fold in ("fold-1", "fold-2", "fold-10"):
         (tmp_path / "cv" / fold).mkdir(parents=True)
         write_tiny(tmp_path / "cv" / fold, "best.safetensors")
+    (tmp_path / "cv" / "fold-1-old").mkdir()
     for named, n in (("cv", 3), ("cv/fold-1,cv/fold-2", 2), ("cv/fold-?", 2)):
-        found = Predictor.load(",".join(str(tmp_path / part) for part in named.split(",")))
+        found = Predictor.from_pretrained(",".join(str(tmp_path / part) for part in named.split(",")))
         assert isinstance(found, Ensemble) and len(found.members) == n
     assert [m.checkpoint.path.parent.name for m in Predictor.load(tmp_path / "cv").members][-1] == "fold-10"  # type: ignore[attr-defined]
     save_checkpoint(tmp_path / "renamed.safetensors", tiny_checkpoint(classes=("a", "b", "c", "d")))
@@ -132,3 +134,13 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "trimesh", None)
     with pytest.raises(ConfigError, match="pip install trimesh"):
         result.to_trimesh()
+
+
+def test_one_model_is_asked_for_where_only_one_can_be_used(tmp_path: Path) -> None:
+    (tmp_path / "tiny.onnx").touch()
+    tiny = write_tiny(tmp_path)
+    assert locate_model(tiny, "start from") == tiny
+    with pytest.raises(CheckpointError, match="2 models; name one to start from"):
+        locate_model(f"{tiny},{tiny}", "start from")
+    with pytest.raises(CheckpointError, match=r"exported model; name the checkpoint .* to start from"):
+        locate_model(tmp_path / "tiny.onnx", "start from")

@@ -23,7 +23,7 @@ def export(
     from hodgeformer.predict.pretrained import SUFFIX as CHECKPOINT_SUFFIX
     from hodgeformer.predict.pretrained import locate_model
 
-    checkpoint = load_checkpoint(locate_model(model))
+    checkpoint = load_checkpoint(locate_model(model, "export"))
     name = Path(model).resolve().name.removesuffix(CHECKPOINT_SUFFIX)
     path = out or Path(f"{name}.onnx")
     found = write(checkpoint, path)

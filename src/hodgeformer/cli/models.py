@@ -41,7 +41,7 @@ def info(
     from hodgeformer.predict.checkpoint import load_checkpoint
     from hodgeformer.predict.pretrained import bundled_models, locate_model
 
-    path = locate_model(model)
+    path = locate_model(model, "describe")
     checkpoint = load_checkpoint(path)
     facts = _facts(checkpoint, path)
     if as_json:

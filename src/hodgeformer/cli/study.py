@@ -78,7 +78,7 @@ def robustness(
     from hodgeformer.predict.pretrained import locate_model
     from hodgeformer.training.evaluate import fitting
 
-    checkpoint = load_checkpoint(locate_model(model))
+    checkpoint = load_checkpoint(locate_model(model, "study"))
     dataset = fitting(open_dataset(data), checkpoint)
     samples = dataset.split(split)[:meshes]
     learned = warn_of_learned([checkpoint], dataset, samples)

@@ -67,7 +67,7 @@ def operators(
     from hodgeformer.predict.checkpoint import load_checkpoint
     from hodgeformer.predict.pretrained import locate_model
 
-    path = locate_model(model)
+    path = locate_model(model, "study")
     checkpoint, surface = load_checkpoint(path), load_mesh(mesh)
     out.mkdir(parents=True, exist_ok=True)
     content: dict[str, Any] = {"model": str(path), "mesh": str(mesh)}

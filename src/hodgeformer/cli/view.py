@@ -62,11 +62,12 @@ def view(
 
 def _told_apart(model: str | None, mesh: Path | None) -> tuple[str | None, Path | None]:
     from hodgeformer.mesh.io import MESH_SUFFIXES
+    from hodgeformer.predict.pretrained import holds_model
 
     if model is None or mesh is not None:
         return model, mesh
     path = Path(model)
-    is_folder = path.is_dir() and not any(path.glob("*.safetensors"))
+    is_folder = path.is_dir() and not holds_model(path)
     return (None, path) if is_folder or path.suffix.lower() in MESH_SUFFIXES else (model, None)
 
 

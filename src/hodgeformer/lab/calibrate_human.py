@@ -39,7 +39,7 @@ def main() -> None:
     temperatures, unseen, distances = {}, [], []
     for text in arguments.runs:
         family, _, run = text.partition("=")
-        checkpoint = load_checkpoint(locate_model(run))
+        checkpoint = load_checkpoint(locate_model(run, "calibrate"))
         dataset = open_dataset(DataConfig(name="human", hold_out=(family,)))
         found = answers(checkpoint, dataset, "val")
         known = calibrated(checkpoint, answers(checkpoint, dataset, "train", _KNOWN)).familiarity
@@ -51,7 +51,7 @@ def main() -> None:
     # A family counts as one, however many bodies it has.
     temperature = round(float(np.exp(np.mean(np.log(list(temperatures.values()))))), 3)
     doubts = [1 - float(tempered(answer.output, temperature).max(axis=1).mean()) for answer in unseen]
-    human = load_checkpoint(locate_model(arguments.human))
+    human = load_checkpoint(locate_model(arguments.human, "calibrate"))
     dataset = open_dataset(DataConfig(name="human"))
     final = calibrated(human, answers(human, dataset, "train"), temperature=temperature)
     assert final.familiarity is not None

@@ -19,7 +19,7 @@ from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
 from hodgeformer.predict.inference import Room, answers, see
 from hodgeformer.predict.mesh_predictor import MeshPredictor, PredictOptions, Report, Sight, Sights
-from hodgeformer.predict.pretrained import PRETRAINED, fetch_pretrained, locate_models, model_card
+from hodgeformer.predict.pretrained import PRETRAINED, locate_models, model_card
 from hodgeformer.predict.result import Result
 
 if TYPE_CHECKING:  # exported models are predicted with without torch
@@ -57,7 +57,7 @@ class Predictor(MeshPredictor):
 
     @classmethod
     def load(cls, model: Models, device: str = "auto") -> Predictor:
-        """A bundled name, a run folder, a folder of `save_pretrained`, or a checkpoint file.
+        """A bundled name, a run folder, a folder of `save_pretrained`, a checkpoint file, or a hub id OWNER/NAME.
 
         Several, as a list, as "a,b", as a pattern or as the folder of a cross-validation, answer together: the mean of
         their probabilities. They must know the same classes.
@@ -66,9 +66,9 @@ class Predictor(MeshPredictor):
         return members[0] if len(members) == 1 else Ensemble(members)
 
     @classmethod
-    def from_pretrained(cls, model: str | os.PathLike[str], device: str = "auto") -> Predictor:
-        """Like `load`; what is neither here nor bundled is fetched from the model hub, by its id OWNER/NAME."""
-        return cls.load(fetch_pretrained(model), device)
+    def from_pretrained(cls, model: Models, device: str = "auto") -> Predictor:
+        """`load` by the name that other libraries have for it."""
+        return cls.load(model, device)
 
     @classmethod
     def from_model(

@@ -1,10 +1,11 @@
-"""What MODEL means: a bundled name, a run folder, a saved folder, a checkpoint file, or an id on a model hub."""
+"""What MODEL means, for every verb: names, folders, files, several of them, or an id on a model hub."""
 
 from __future__ import annotations
 
 import difflib
 import glob
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,11 +17,13 @@ if TYPE_CHECKING:  # the list of models needs no torch
     from hodgeformer.predict.checkpoint import Checkpoint
 
 SUFFIX = ".safetensors"
+EXPORTED = ".onnx"
 PRETRAINED = f"model{SUFFIX}"
 # A folder's checkpoint, first found first taken: of a run, then of save_pretrained.
 _IN_FOLDER = (f"best{SUFFIX}", f"last{SUFFIX}", PRETRAINED)
 FOLD = "fold-"
 """What the runs in the folder of a cross-validation are called, before their number."""
+_HUB_PART = re.compile(r"\w[\w.-]*").fullmatch
 _BUNDLED = Path(__file__).parents[1] / "models"  # NAME.safetensors and its card NAME.md
 
 
@@ -48,56 +51,85 @@ def bundled_models(folder: Path = _BUNDLED) -> dict[str, BundledModel]:
     return found
 
 
-def locate_model(model: str | os.PathLike[str]) -> Path:
-    """The checkpoint file that a name or a path stands for. A path that exists goes before a bundled name."""
-    path = Path(model)
-    if path.is_dir():
-        for name in _IN_FOLDER:
-            if (path / name).is_file():
-                return path / name
-        raise CheckpointError(f"{path}: this folder holds no model; looked for {', '.join(_IN_FOLDER)}")
+def locate_models(model: str | os.PathLike[str]) -> list[Path]:
+    """The files of what MODEL names: a bundled name, a run folder, a checkpoint, an exported file, or a hub id.
+
+    Several are named by "a,b", by a pattern, or by the folder of a cross-validation. What exists goes first.
+    """
+    text, path = os.fspath(model), Path(model)
     if path.is_file():
-        return path
+        return [path]
+    if path.is_dir():
+        return _in_folder(path)
+    if "," in text:
+        return [found for part in text.split(",") for found in locate_models(part.strip())]
+    if glob.has_magic(text):
+        matches = sorted(glob.glob(text))  # noqa: PTH207 - Path.glob takes no absolute patterns
+        if not matches:
+            raise CheckpointError(f"{text}: no model matches")
+        return [found for match in matches for found in locate_models(match)]
     bundled = bundled_models()
-    if str(model) in bundled:
-        return bundled[str(model)].path
-    close = difflib.get_close_matches(str(model), list(bundled), n=1)
+    if text in bundled:
+        return [bundled[text].path]
+    if _is_hub_id(text):
+        return [_fetched(text)]
+    close = difflib.get_close_matches(text, list(bundled), n=1)
     known = ", ".join(bundled) or "none in this installation"
     hint = f"did you mean '{close[0]}'?" if close else f"bundled models: {known}"
     raise CheckpointError(f"{model}: there is no such file or folder, and no bundled model of that name; {hint}")
 
 
-def locate_models(model: str | os.PathLike[str]) -> list[Path]:
-    """The checkpoint files of what may be several models: "a,b", a pattern, or the folder of a cross-validation."""
-    text = os.fspath(model)
-    if "," in text and not Path(text).exists():
-        return [path for part in text.split(",") for path in locate_models(part.strip())]
-    if glob.has_magic(text) and not Path(text).exists():
-        matches = sorted(glob.glob(text))  # noqa: PTH207 - Path.glob takes no absolute patterns
-        if not matches:
-            raise CheckpointError(f"{text}: no model matches")
-        return [locate_model(match) for match in matches]
-    folds = sorted(Path(text).glob(f"{FOLD}*"), key=lambda path: int(path.name.removeprefix(FOLD)))
-    if folds and not any((Path(text) / name).is_file() for name in _IN_FOLDER):
-        return [locate_model(fold) for fold in folds]
-    return [locate_model(model)]
+def locate_model(model: str | os.PathLike[str], purpose: str) -> Path:
+    """The one checkpoint that MODEL names, for what neither several models nor an exported one can be used for."""
+    found = locate_models(model)
+    if len(found) > 1:
+        raise CheckpointError(f"{model}: {len(found)} models; name one to {purpose}")
+    if found[0].suffix == EXPORTED:
+        raise CheckpointError(f"{model}: an exported model; name the checkpoint that it was made from to {purpose}")
+    return found[0]
 
 
-def fetch_pretrained(model: str | os.PathLike[str]) -> Path:
-    """The checkpoint file of a path, a bundled name or a hub id OWNER/NAME."""
-    try:
-        return locate_model(model)
-    except CheckpointError:
-        text = str(model)
-        if text.count("/") != 1 or text.startswith((".", "/", "~")):
-            raise
+def holds_model(folder: Path) -> bool:
+    """Whether a folder is that of a run, of `save_pretrained`, or of a cross-validation."""
+    return folder.is_dir() and bool(_checkpoints(folder) or _folds(folder))
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    own = _checkpoints(folder)
+    if own:
+        return own[:1]
+    folds = _folds(folder)
+    if not folds:
+        raise CheckpointError(f"{folder}: this folder holds no model; looked for {', '.join(_IN_FOLDER)}")
+    return [found for fold in folds for found in _in_folder(fold)]
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    return [folder / name for name in _IN_FOLDER if (folder / name).is_file()]
+
+
+def _folds(folder: Path) -> list[Path]:
+    """The runs of a cross-validation by their numbers; a copy such as fold-1-old is none of them."""
+    numbers = (path.name.removeprefix(FOLD) for path in folder.glob(f"{FOLD}*"))
+    return [folder / f"{FOLD}{number}" for number in sorted(filter(str.isdecimal, numbers), key=int)]
+
+
+def _is_hub_id(text: str) -> bool:
+    """Whether it reads as OWNER/NAME, and is not a path into a folder that is there, or to a file, misspelled."""
+    owner, _, name = text.partition("/")
+    is_file = text.endswith((SUFFIX, EXPORTED))
+    return bool(_HUB_PART(owner) and _HUB_PART(name)) and not is_file and not Path(owner).is_dir()
+
+
+def _fetched(text: str) -> Path:
+    """The checkpoint of a hub id."""
     remedy = f"{text} is not a model on this machine: download it and give the path of its folder"
     refuse_network("the model hub", remedy, CheckpointError)
     try:
         from huggingface_hub import hf_hub_download  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise ConfigError(
-            f"{text}: not a model on this machine; to fetch it from a hub: pip install 'hodgeformer[hub]'"
+            f"{text}: there is no such file or folder; to fetch it from a hub: pip install 'hodgeformer[hub]'"
         ) from None
     try:
         return Path(hf_hub_download(text, PRETRAINED))
@@ -126,7 +158,6 @@ def model_card(checkpoint: Checkpoint) -> str:
             "\n".join(f"- {name.replace('_', ' ')}: {value:.4f}" for name, value in checkpoint.metrics.items())
         )
     lines.append(
-        "```python\nimport hodgeformer as hf\n"
-        'result = hf.Predictor.from_pretrained("THIS FOLDER").predict("scan.stl")\n```'
+        '```python\nimport hodgeformer as hf\nresult = hf.Predictor.load("THIS FOLDER").predict("scan.stl")\n```'
     )
     return "\n\n".join(lines) + "\n"

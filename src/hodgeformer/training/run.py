@@ -211,7 +211,7 @@ def _kept(source: Source | DataSet | None, out: Path, processes: Processes) -> S
 def _one(model: ModelLike) -> Checkpoint:
     found = load_checkpoints(model)
     if len(found) > 1:
-        raise CheckpointError(f"{len(found)} models cannot be started from; name one of them")
+        raise CheckpointError(f"{model}: {len(found)} models; name one to start from")
     return found[0]
 
 

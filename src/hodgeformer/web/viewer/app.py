@@ -27,7 +27,7 @@ from hodgeformer.data.figures import figure
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.pose import UP_AXES, UpName
 from hodgeformer.mesh.prepare import Faces
-from hodgeformer.predict.pretrained import locate_model
+from hodgeformer.predict.pretrained import locate_models
 from hodgeformer.web.server.guard import Guard, Hosts
 from hodgeformer.web.server.intake import EXPLAINED, Refusal, Threads, Uploads
 from hodgeformer.web.viewer import messages
@@ -198,7 +198,7 @@ class Viewer:
 def make_viewer(*, model: str | None, mesh: Path | None, out: Path, faces: Faces, up: UpName) -> Viewer:
     """The viewer with all its models and layers; `model` and `mesh`, or a folder of meshes, are opened at once."""
     if model is not None:
-        locate_model(model)  # a wrong name is told here, not in the browser
+        locate_models(model)  # a wrong name is told here, not in the browser
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out}: this is a file; --out needs a folder")
     meshes, shelf, out = OpenMeshes(), Shelf(offered_models(model)), out.resolve()
