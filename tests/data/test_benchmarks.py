@@ -92,7 +92,7 @@ def test_human_families_validate(bodies: Path) -> None:
     assert human_family("MIT_animation__meshes_crane__meshes__mesh_0000") == "MIT_animation"
     dataset = open_dataset(DataConfig(name="human", path=bodies, hold_out=("scape", "faust")))
     assert {split: len(members) for split, members in dataset.splits.items()} == {"train": 1, "test": 1, "val": 2}
-    with pytest.raises(DataError, match="takes 0 of 3"):
+    with pytest.raises(DataError, match="matches 0 of 3"):
         open_dataset(DataConfig(name="human", path=bodies, hold_out=("nobody",)))
 
 
@@ -206,7 +206,7 @@ def test_names_without_folders_and_options_without_meaning(class_folders: Path, 
         open_dataset("shrec11")
     monkeypatch.setenv("HODGEFORMER_DATA", str(class_folders.parent))
     assert open_dataset(DataConfig(name="shrec11", train_per_class=2)).name == "SHREC11"
-    with pytest.raises(ConfigError, match=r"data\.hold_out has no meaning for 'shrec11'"):
+    with pytest.raises(ConfigError, match=r"data\.hold_out is not supported by 'shrec11'"):
         open_dataset(DataConfig(name="shrec11", hold_out=("a",)))
     assert open_dataset(DataConfig(name="figures", n_train=1, n_test=1, n_faces=400)).task == "segmentation"
 

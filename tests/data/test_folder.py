@@ -252,5 +252,5 @@ def test_a_label_file_of_an_unknown_kind_is_named(figure_folder: Path) -> None:
     found.rename(found.with_suffix(".xml"))
     dataset = open_folder(figure_folder)
     sample = next(sample for sample in dataset.samples if sample.name.endswith(found.stem))
-    with pytest.raises(DataError, match=rf"{found.stem}\.xml: labels are not read from '\.xml' files; what works is"):
+    with pytest.raises(DataError, match=rf"{found.stem}\.xml: unsupported label format '\.xml'; supported: "):
         dataset.load(sample)

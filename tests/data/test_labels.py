@@ -72,7 +72,7 @@ def test_numpy_headers_that_lie(tmp_path: Path, shape: str) -> None:
 def test_a_pipe_is_no_label_file(tmp_path: Path) -> None:
     for name in ("a.txt", "a.npy"):
         os.mkfifo(tmp_path / name)
-        with pytest.raises(DataError, match=f"{name}: this is no file"):
+        with pytest.raises(DataError, match=f"{name}: labels cannot be read from this file"):
             read_labels(tmp_path / name)
 
 
@@ -212,7 +212,7 @@ def test_letters_that_are_none(letter: int, tmp_path: Path) -> None:
     names = np.array(["head", "arm"])
     names.view(np.uint32)[0] = letter
     np.save(tmp_path / "a.npy", names)
-    with pytest.raises(DataError, match=r"a\.npy: the names in this file are no text"):
+    with pytest.raises(DataError, match=r"a\.npy: the names in this file are not text"):
         read_labels(tmp_path / "a.npy")
 
 
@@ -234,7 +234,7 @@ def test_what_has_no_label_is_marked_in_any_spelling(strip: Mesh, tmp_path: Path
         ("a.json", "[0, 1", "not a JSON file"),
         ("a.txt", "head\n" * 3 + "h" * 2000, "label 3 has 2,000 letters"),
         ("a.txt", "0.5 0 0 1\n" * 3 + "inf 0 0 1\n", "must be finite"),
-        ("a.xml", "<labels/>", r"labels are not read from '\.xml' files; what works is \.txt, .*\.json"),
+        ("a.xml", "<labels/>", r"unsupported label format '\.xml'; supported: \.txt, .*\.json"),
     ],
 )
 def test_a_file_that_cannot_be_understood_says_why(

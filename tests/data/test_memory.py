@@ -50,7 +50,7 @@ def test_names_files_values_and_divided_pairs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "described", "told"),
     [
-        ([], {}, "no mesh to learn from"),
+        ([], {}, "no meshes to train on"),
         ([BALL], {}, "expected pairs"),
         ([(BALL, np.zeros(3, dtype=int) + 5)], {"classes": ["a", "b"]}, "outside the 2 classes"),
         ([(BALL, np.array(["leq"] * 80))], {"classes": ["leg", "arm"]}, "did you mean 'leg'"),
@@ -87,7 +87,7 @@ def test_every_mesh_tests_once_and_groups_stay_together(tmp_path: Path) -> None:
         held = {sample.source for sample in fold.split("test")}
         assert held.isdisjoint({sample.source for sample in fold.split("train")})
         assert len(fold.split("train")) + len(fold.split("test")) == 8
-    with pytest.raises(DataError, match="6 folds need meshes of 6 sources"):
+    with pytest.raises(DataError, match="6 folds need meshes from at least 6 sources"):
         folds_of(tmp_path / "data", 6)
 
 
@@ -106,7 +106,7 @@ def test_classes_are_spread_over_folds_and_people_of_a_benchmark_kept_together()
     cubes = DataConfig(name="synthetic_cubes", n_classes=2, n_train=3, n_test=1, n_faces=100, folds=4, fold=1)
     dataset = open_dataset(cubes)
     assert sorted(sample.target.value for sample in dataset.split("test")) == [0, 1]  # type: ignore[attr-defined]
-    for wrong, told in (({"fold": None}, "say how many"), ({"fold": 4}, "say how many")):
+    for wrong, told in (({"fold": None}, "count fold from 0"), ({"fold": 4}, "count fold from 0")):
         with pytest.raises(ConfigError, match=told):
             open_dataset(cubes.replace(**wrong))
 

@@ -86,9 +86,9 @@ def test_targets_per_mesh_and_per_element():
 @pytest.mark.parametrize(
     ("targets", "message"),
     [
-        ((np.array(1), None), "one form.*none"),
-        ((np.array(1), np.zeros(1, dtype=np.int64)), "one form"),
-        ((np.array(1), np.array(0.5)), "one form"),
+        ((np.array(1), None), "the same form.*none"),
+        ((np.array(1), np.zeros(1, dtype=np.int64)), "the same form"),
+        ((np.array(1), np.array(0.5)), "the same form"),
         ((np.zeros(4, dtype=np.int64), np.zeros(41, dtype=np.int64)), "41 rows for 30 vertices"),
         ((np.zeros(6, dtype=np.int64), np.zeros(40, dtype=np.int64)), "must fit"),
     ],

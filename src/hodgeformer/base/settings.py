@@ -60,7 +60,7 @@ def read_toml(path: Path) -> Table:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such configuration file") from None
+        raise ConfigError(f"{path}: the configuration file does not exist") from None
     except RecursionError:
         raise ConfigError(f"{path}: not a TOML file (its values are nested too deeply)") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -132,8 +132,8 @@ class Census:
             first = "; ".join(problem.message for problem in self.problems[:3])
             others = f" (and {len(self.problems) - 3} others)" if len(self.problems) > 3 else ""
             raise DataError(
-                f"{len(self.problems)} of the meshes cannot be used: {first}{others}; correct the data, or leave such "
-                "meshes out with --skip-bad"
+                f"{len(self.problems)} of the meshes cannot be used: {first}{others}; correct the data, or skip such "
+                "meshes with --skip-bad"
             )
         for split, samples in self.dataset.splits.items():
             if not samples:

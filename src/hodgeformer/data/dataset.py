@@ -127,7 +127,7 @@ class DataSet:
         if name not in self.splits:
             raise DataError(f"{self.name}: there is no split '{name}', only {', '.join(self.splits) or 'none at all'}")
         if not self.splits[name]:
-            raise DataError(f"{self.name}: split '{name}' is empty; put at least one mesh into it")
+            raise DataError(f"{self.name}: split '{name}' is empty; add at least one mesh")
         return self.splits[name]
 
     def load(self, sample: Sample) -> tuple[Mesh, NDArray[Any]]:
@@ -155,7 +155,7 @@ class DataSet:
         if missing:
             raise DataError(
                 f"{self.name}: class '{missing[0]}' is not among the classes {', '.join(classes)}; "
-                f"rename or leave out the {len(missing)} unknown classes"
+                f"rename or remove the {len(missing)} unknown classes"
             )
         if classes == self.classes:
             return self

@@ -47,9 +47,7 @@ def read_labels(path: Path) -> Written:
     """The labels of a file of any kind that `LABEL_SUFFIXES` lists."""
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise DataError(
-            f"{path}: labels are not read from '{path.suffix}' files; what works is {', '.join(LABEL_SUFFIXES)}"
-        )
+        raise DataError(f"{path}: unsupported label format '{path.suffix}'; supported: {', '.join(LABEL_SUFFIXES)}")
     _check_file(path)
     return reader(path)
 
@@ -68,7 +66,7 @@ def read_numbers(path: Path) -> NDArray[np.float32]:
         rows = [line.replace(",", " ").split() for line in read_text(path).splitlines() if line.strip()]
         rows = rows[1:] if suffix == ".csv" and rows and not any(map(_is_number, rows[0])) else rows
         if len({len(row) for row in rows}) > 1:
-            raise DataError(f"{path}: every line must hold the same number of values")
+            raise DataError(f"{path}: every line must have the same number of values")
         values = _parsed([word for row in rows for word in row], path).reshape(len(rows), -1 if rows else 0)
     if values.dtype.kind not in "biuf":
         raise DataError(f"{path}: expected an array of numbers, found {values.dtype}")
@@ -216,7 +214,7 @@ def _numpy(path: Path) -> Written:
     if labels.ndim != 1:
         raise DataError(f"{path}: expected one label per element, found an array of shape {labels.shape}")
     if not all(map(_is_text, arrays.values())):
-        raise DataError(f"{path}: the names in this file are no text; write it again")
+        raise DataError(f"{path}: the names in this file are not text; write it again")
     classes = tuple(map(str, arrays["classes"].tolist())) if "classes" in arrays else ()
     return Written(labels if labels.dtype.kind == "U" else whole(labels, str(path)), classes=classes)
 
@@ -273,7 +271,7 @@ def _mesh(path: Path) -> Written:
         raise DataError(str(error)) from None
     found = carried(mesh, "labels", "f") or carried(mesh, "colors", "f")
     if found is None:
-        raise DataError(f"{path}: the mesh file carries no labels: no property 'label' and no colors")
+        raise DataError(f"{path}: the mesh file contains no labels: no property 'label' and no colors")
     return found
 
 
@@ -290,9 +288,9 @@ LABEL_SUFFIXES = tuple(_READERS)
 
 def _check_file(path: Path) -> None:
     if not path.exists():
-        raise DataError(f"{path}: the label file is missing; add it or take its mesh out of the data set")
+        raise DataError(f"{path}: the label file is missing; add it or remove its mesh from the data set")
     if not path.is_file():  # a pipe would never end
-        raise DataError(f"{path}: this is no file that labels could be read from")
+        raise DataError(f"{path}: labels cannot be read from this file")
 
 
 def _labels(words: Sequence[str], path: Path) -> NDArray[Any]:

@@ -57,7 +57,7 @@ def from_pairs(
     """A data set of meshes that need not be files; `Description` says what may be told of them."""
     divided = dict(pairs) if isinstance(pairs, Mapping) else None
     if divided and split is not None:
-        raise DataError(f"{name}: the meshes come divided into {', '.join(divided)}; leave `split` out")
+        raise DataError(f"{name}: the meshes are already split into {', '.join(divided)}; leave `split` out")
     given_parts = {"": pairs} if divided is None else divided
     parts = {part: _listed(members, name) for part, members in given_parts.items()}
     meshes, given = zip(*(pair for members in parts.values() for pair in members), strict=True)
@@ -80,7 +80,7 @@ def from_pairs(
 def _listed(pairs: Iterable[Any], name: str) -> list[tuple[MeshLike, Any]]:
     found = list(pairs)
     if not found:
-        raise DataError(f"{name}: there is no mesh to learn from; give pairs (mesh, labels)")
+        raise DataError(f"{name}: there are no meshes to train on; give pairs (mesh, labels)")
     for pair in found:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise DataError(f"{name}: expected pairs (mesh, labels), got a {type(pair).__name__}")

@@ -188,7 +188,7 @@ def _distributed(config: DataConfig) -> DataSet:
     options = config.options
     unknown = [key for key in options if key not in known]
     if unknown:
-        raise ConfigError(f"data.{unknown[0]} has no meaning for '{config.name}', which knows {', '.join(known)}")
+        raise ConfigError(f"data.{unknown[0]} is not supported by '{config.name}'; supported: {', '.join(known)}")
     if config.name not in _USUAL_FOLDERS:
         return opener(**options, seed=config.seed)
     return opener(_folder_of(config), **{key: value for key, value in options.items() if key not in _DIVIDING})
@@ -198,10 +198,10 @@ def _fold(dataset: DataSet, config: DataConfig) -> Splits:
     """All meshes pooled, one fold of which tests."""
     n, number = config.folds, config.fold
     if n is None or number is None or number >= n:
-        raise ConfigError(f"data.folds = {n} and data.fold = {number}: say how many there are, and which, from 0 on")
+        raise ConfigError(f"data.folds = {n} and data.fold = {number}: set both, and count fold from 0")
     asked = next((key for key in _TESTING if getattr(config, key)), None)
     if asked is not None:
-        raise ConfigError(f"give data.folds or data.{asked}, not both: each says which meshes test")
+        raise ConfigError(f"give data.folds or data.{asked}, not both: each decides which meshes are for testing")
     folds = in_folds(dataset.samples, n, config.seed)
     training = tuple(sample for i, members in enumerate(folds) if i != number for sample in members)
     return with_validation({"train": training, "test": folds[number]}, SplitRules(val=config.val_fraction))
@@ -230,7 +230,7 @@ def _divided(dataset: DataSet, config: DataConfig) -> Splits:
         if not 0 < len(held) < len(train):
             found = sorted({human_family(sample.name) for sample in train})
             raise DataError(
-                f"hold_out = {list(config.hold_out)} takes {len(held)} of {len(train)} meshes; there are {found}"
+                f"hold_out = {list(config.hold_out)} matches {len(held)} of {len(train)} meshes; there are {found}"
             )
         splits["train"] = tuple(sample for sample in train if sample.name not in held)
         splits["val"] = tuple(sample for sample in train if sample.name in held)
@@ -263,7 +263,7 @@ def _open_path(config: DataConfig) -> DataSet:
         where = "none was given" if path is None else f"{path} is not one"
         raise DataError(f"a data set is a folder with meshes, labels and a {FILE_NAME}; {where}")
     if config.options and (path / FILE_NAME).is_file():
-        raise ConfigError(f"data.{next(iter(config.options))} belongs into {path / FILE_NAME}")
+        raise ConfigError(f"data.{next(iter(config.options))} belongs in {path / FILE_NAME}")
     return open_folder(path)
 
 
@@ -297,6 +297,6 @@ def _folder_of(config: DataConfig) -> Path:
             if (Path(root) / usual).is_dir():
                 return Path(root) / usual
     raise DataError(
-        f"where is the data set '{config.name}'? Set data.path, or HODGEFORMER_DATA to a folder that holds "
+        f"where is the data set '{config.name}'? Set data.path, or HODGEFORMER_DATA to a folder that contains "
         f"{' or '.join(_USUAL_FOLDERS[config.name])} (it is {root or 'not set'})"
     )

@@ -71,7 +71,7 @@ def in_folds(samples: Sequence[Sample], n: int, seed: int) -> list[tuple[Sample,
             sources.setdefault(sample.source, []).append(sample)
     if len(sources) < n:
         raise DataError(
-            f"{n} folds need meshes of {n} sources at least; there are {len(sources)}: {', '.join(sources)}"
+            f"{n} folds need meshes from at least {n} sources; there are {len(sources)}: {', '.join(sources)}"
         )
     folds: list[list[Sample]] = [[] for _ in range(n)]
     for members in sorted(sources.values(), key=len, reverse=True):

@@ -86,9 +86,9 @@ class ModelConfig(Settings):
     @classmethod
     def _known_blocks(cls, blocks: str) -> str:
         if not blocks or set(blocks) - set("HTD"):
-            raise ValueError("write the stack with the letters H, T and D, at least one, such as 'HHHHHHTT' or 'DDDD'")
+            raise ValueError("write the stack as one or more letters H, T and D, such as 'HHHHHHTT' or 'DDDD'")
         if len(blocks) > _MOST_BLOCKS:
-            raise ValueError(f"{len(blocks):,} blocks are more than any model has; at most {_MOST_BLOCKS}")
+            raise ValueError(f"{len(blocks):,} blocks are too many; use at most {_MOST_BLOCKS}")
         return blocks
 
     @field_validator("updates")
@@ -113,7 +113,7 @@ class ModelConfig(Settings):
             raise ValueError(f"d_model ({self.d_model}) must be divisible by n_heads ({self.n_heads})")
         if "D" in self.blocks and ("v" not in self.updates or self.d_model % N_TIMES):
             raise ValueError(
-                f"D blocks spread values of vertices over {N_TIMES} times: updates must name v, and d_model must be "
+                f"D blocks diffuse vertex features over {N_TIMES} times: updates must include v, and d_model must be "
                 f"divisible by {N_TIMES}, got '{self.updates}' and {self.d_model}"
             )
         if self.task == "classification" and self.element != "mesh":

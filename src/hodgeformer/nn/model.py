@@ -115,5 +115,5 @@ class HodgeFormer(nn.Module):
         devices |= {str(pattern.indices.device) for pattern in batch.topology.patterns}
         if len(devices) > 1:
             raise BatchError(
-                f"model and batch lie on several devices ({', '.join(sorted(devices))}); use batch.to(device)"
+                f"model and batch are on several devices ({', '.join(sorted(devices))}); use batch.to(device)"
             )

@@ -135,7 +135,7 @@ def _pack_targets(meshes: Sequence[PreparedMesh]) -> Tensor | None:
         found = "; ".join(
             f"'{mesh.name}': {_target_form(target)}" for mesh, target in zip(meshes, targets, strict=True)
         )
-        raise BatchError(f"all targets of a batch must be of one form, got {found}")
+        raise BatchError(f"all targets of a batch must have the same form, got {found}")
     if given[0].ndim:
         _check_target_lengths(meshes, [len(target) for target in given])
     joined = np.concatenate([np.atleast_1d(target) for target in given])
