@@ -1,6 +1,7 @@
 """Prepared views in, averaged answers out, in the order of the file: the one way from a mesh through a model and back.
 
-Prediction, evaluation, the viewer and the studies all go it, so that a score speaks of the answer that a user gets.
+Predictions, scores and the viewer's labels all come from here, so that a score describes the answer that a user gets.
+Training steps, the comparison of an exported model with its original, and timings run the network directly.
 """
 
 from __future__ import annotations
