@@ -26,7 +26,7 @@ from hodgeformer.data.folder_spec import FolderSpec, SplitRules
 from hodgeformer.data.open import DataConfig
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.predict.mesh_predictor import MeshPredictor, PredictOptions
+from hodgeformer.predict.options import PredictOptions
 from hodgeformer.training.config import TrainConfig
 
 GROUPS: tuple[tuple[str, type[Settings]], ...] = (
@@ -84,8 +84,8 @@ def public_names() -> Iterator[tuple[str, Any]]:
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties of a class: its own, and those of a predictor that all kinds of it share."""
-    for name, member in {**vars(kind), **(vars(MeshPredictor) if issubclass(kind, MeshPredictor) else {})}.items():
+    """The public methods and properties of a class itself."""
+    for name, member in vars(kind).items():
         if name.startswith(("_", "model_")) or name == "forward":  # said by the class
             continue
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member

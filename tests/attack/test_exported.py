@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("onnxruntime", reason="needs the run-time of exported models: pip install 'hodgeformer[export]'")
 
 from hodgeformer.export.export import export
-from hodgeformer.export.runtime import OnnxPredictor
 from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.predict.pretrained import locate_model
@@ -25,7 +24,7 @@ def test_labels_of_fifty_meshes_are_those_of_torch(model: str, folder: str, real
     paths = [found[i * len(found) // 50] for i in range(50)]
     assert len(set(paths)) == 50
     export(load_checkpoint(locate_model(model, "export")), tmp_path / "model.onnx")
-    both = (each.predict_many(paths) for each in (Predictor.load(model), OnnxPredictor.load(tmp_path / "model.onnx")))
+    both = (each.predict_many(paths) for each in (Predictor.load(model), Predictor.load(tmp_path / "model.onnx")))
     worst, n_labels = 0.0, 0
     for one, two in zip(*both, strict=True):
         np.testing.assert_array_equal(one.labels, two.labels, err_msg=str(one.path))

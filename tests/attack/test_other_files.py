@@ -21,10 +21,12 @@ from hodgeformer.data.folder import open_folder, write_folder
 from hodgeformer.data.label_files import LABEL_SUFFIXES
 from hodgeformer.data.labels import Codes, LabelFile, ValueFile
 from hodgeformer.export.export import export
-from hodgeformer.export.runtime import OnnxPredictor
 from hodgeformer.mesh.adapters import from_memory
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.predict.checkpoint import load_checkpoint
+from hodgeformer.predict.exported import load_exported
+from hodgeformer.predict.member import Member
+from hodgeformer.predict.predictor import Predictor
 from hodgeformer.training.config import read_config
 from hodgeformer.training.run_folder import RunFolder
 from tiny_models import tiny_checkpoint, write_tiny
@@ -57,7 +59,7 @@ def use(path: Path) -> None:
     elif path.suffix == ".held":
         use_held(path.read_bytes())
     elif path.suffix == ".onnx":
-        OnnxPredictor.load(path, threads=1).predict(BALL)
+        Predictor(Member(*load_exported(path, threads=1))).predict(BALL)
     else:
         load_checkpoint(path)
 

@@ -26,7 +26,8 @@ def refused(*words: str | Path) -> str:
 def test_wrong_use_is_one_line(tmp_path: Path) -> None:
     assert "no-such-model: there is no such file or folder" in refused("no-such-model")
     assert "there is no such file" in refused("none.onnx")
-    assert "--device cuda: exported models run on the CPU" in refused("none.onnx", "--device", "cuda")
+    (tmp_path / "tiny.onnx").touch()
+    assert "exported models run on the CPU" in refused(tmp_path / "tiny.onnx", "--device", "cuda")
     assert "--token: a header holds" in refused("human", "--token", "schlüssel")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "try another --port" in refused(write_tiny(tmp_path), "--port", str(taken.getsockname()[1]))

@@ -13,12 +13,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from hodgeformer import runtime
 from hodgeformer.base.errors import CheckpointError, ConfigError, MeshError
 from hodgeformer.cli import app
 from hodgeformer.export.export import export
 from hodgeformer.export.onnx_model import onnx_model
-from hodgeformer.export.runtime import GraphInputs, OnnxNetwork, OnnxPredictor, onnx_session
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
@@ -26,8 +24,13 @@ from hodgeformer.mesh.subdivision import subdivided
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
+from hodgeformer.predict import exported as exported_module
+from hodgeformer.predict.checkpoint import save_checkpoint
+from hodgeformer.predict.exported import GraphInputs, OnnxNetwork, onnx_session
 from hodgeformer.predict.predictor import Predictor
-from hodgeformer.training.evaluate import Evaluator, calibrated
+from hodgeformer.training.evaluate import Evaluator, calibrated, evaluate
+from hodgeformer.web.server.service import load_predictor
+from hodgeformer.web.viewer.models import Shelf, offered_models
 from meshes import icosphere, open_grid, two_components
 from tiny_models import PARTS, tiny_checkpoint
 
@@ -59,7 +62,7 @@ def sizes() -> list[Mesh]:
 def test_graphs_compute_what_the_model_does(
     blocks: str, updates: str, task: str, element: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime, "_CHUNK", 2**14)  # so that there are chunks, and a last one with rows too many
+    monkeypatch.setattr(exported_module, "_CHUNK", 2**14)  # so that there are chunks, and a last one with rows too many
     torch.manual_seed(0)
     settings = {"blocks": blocks, "updates": updates, "task": task, "element": element, "n_classes": 3}
     config = ModelConfig.parse(settings | {"d_model": 16, "d_hidden": 16, "n_heads": 2})
@@ -118,7 +121,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory, balls: list[Mesh]) -> tup
 
 def test_the_runtime_has_the_manners_of_a_predictor(exported: tuple[Path, Predictor], balls: list[Mesh]) -> None:
     path, predictor = exported
-    other = OnnxPredictor.load(path)
+    other = Predictor.load(path)
     assert other.names == predictor.names
     large = subdivided(balls[0]).mesh  # is simplified, and the answer carried back
     for options in ({}, {"element": "vertex", "smooth": True}, {"tta": 2}, {"faces": 100}):
@@ -140,14 +143,14 @@ def test_frames_share_what_they_can(tmp_path: Path) -> None:
     assert not checkpoint.model.reads_order
     export(checkpoint, tmp_path / "spread.onnx")
     ball = icosphere(2)
-    one, two = (each.predict(ball) for each in (Predictor(checkpoint), OnnxPredictor.load(tmp_path / "spread.onnx")))
+    one, two = (each.predict(ball) for each in (Predictor(checkpoint), Predictor.load(tmp_path / "spread.onnx")))
     np.testing.assert_allclose(one.probabilities, two.probabilities, atol=1e-4)
 
 
 ALONE = """
 import sys
-from hodgeformer.export.runtime import OnnxPredictor
-result = OnnxPredictor.load(sys.argv[1]).predict(sys.argv[2])
+import hodgeformer as hf
+result = hf.Predictor.load(sys.argv[1]).predict(sys.argv[2])
 result.save(sys.argv[3])
 assert not {"torch", "safetensors", "onnx"} & set(sys.modules)
 print(result.summary)
@@ -169,10 +172,10 @@ def test_the_verb_prints_the_largest_difference(tmp_path: Path, monkeypatch: pyt
     assert answer.exit_code == 0, answer.output
     assert answer.output.splitlines()[-1].startswith("largest difference ")
     assert answer.output.count(" faces: probabilities differ") == 3
-    result = OnnxPredictor.load("shrec11.onnx").predict(icosphere(2))
+    result = Predictor.load("shrec11.onnx").predict(icosphere(2))
     assert result.label == Predictor.load("shrec11").predict(icosphere(2)).label
     with pytest.raises(ConfigError, match="says nothing about each face"):
-        OnnxPredictor.load("shrec11.onnx").predict(icosphere(2), element="face")
+        Predictor.load("shrec11.onnx").predict(icosphere(2), element="face")
 
 
 def test_what_differs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +188,7 @@ def test_what_differs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_files_that_cannot_be_used_are_told(tmp_path: Path, exported: tuple[Path, Predictor]) -> None:
     def refused(name: str, reason: str) -> None:
         with pytest.raises(CheckpointError, match=reason):
-            OnnxPredictor.load(tmp_path / name)
+            Predictor.load(tmp_path / name)
 
     refused("none.onnx", "there is no such file")
     (tmp_path / "text.onnx").write_text("no model at all")
@@ -220,7 +223,7 @@ def test_what_is_missing_is_told_with_the_command(
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ConfigError, match=r"need onnxruntime: pip install 'hodgeformer\[runtime\]'"):
-        OnnxPredictor.load(exported[0])
+        Predictor.load(exported[0])
     with pytest.raises(ConfigError, match=r"pip install 'hodgeformer\[export\]'"):
         export(tiny_checkpoint(), exported[0])
 
@@ -229,6 +232,59 @@ def test_what_cannot_be_exported_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     config = ModelConfig(task="segmentation", n_classes=2, stars="barycentric")
     with pytest.raises(ConfigError, match="cannot be exported"):
         onnx_model(HodgeFormer(config))
-    monkeypatch.setattr(runtime, "_MOST_ENTRIES", 1000)
+    monkeypatch.setattr(exported_module, "_MOST_ENTRIES", 1000)
     with pytest.raises(MeshError, match="fan: a vertex has 100 edges, which is too much"):
         _ = GraphInputs(prepare(fan(100)), 16)["edges_of_vertex"]
+
+
+@pytest.fixture
+def models(exported: tuple[Path, Predictor], tmp_path: Path) -> str:
+    """The exported file and its checkpoint, to answer together."""
+    save_checkpoint(tmp_path / "tiny.safetensors", exported[1].checkpoint)
+    return f"{exported[0]},{tmp_path / 'tiny.safetensors'}"
+
+
+def verb(*words: object) -> str:
+    answer = CliRunner().invoke(app, [str(word) for word in words])
+    assert answer.exit_code == 0, answer.output
+    return answer.stdout
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_every_verb_takes_exported_models(
+    models: str, several: bool, exported: tuple[Path, Predictor], tmp_path: Path, balls: list[Mesh]
+) -> None:
+    model = models if several else exported[0]
+    save_mesh(balls[0], tmp_path / "ball.ply")
+    content = json.loads(verb("predict", model, tmp_path / "ball.ply", "--out", tmp_path / "out", "--json"))
+    assert content["results"][0]["labels"] == exported[1].predict(balls[0]).labels.tolist()
+    facts = json.loads(verb("info", model, "--json"))
+    assert [fact["classes"] for fact in (facts if several else [facts])] == [list(PARTS)] * (1 + several)
+    samples = [(ball, exported[1].predict(ball).labels) for ball in balls]
+    assert evaluate(str(model), samples).values["face_accuracy"] == 1.0
+    shelf = Shelf(offered_models(str(model)))
+    offered = shelf.model(next(iter(shelf.offered)))
+    assert offered.network is None
+    shown = offered.predict(balls[0], "auto", lambda share: None)
+    np.testing.assert_array_equal(shown.labels, exported[1].predict(balls[0]).labels)
+    assert load_predictor(str(model)).names == PARTS
+
+
+def test_what_needs_one_checkpoint_says_so(models: str, exported: tuple[Path, Predictor], tmp_path: Path) -> None:
+    for words in (["export"], ["study", "operators"], ["evaluate", "--calibrate"]):
+        for model, reason in (
+            (exported[0], "an exported model; name the checkpoint"),
+            (models, "2 models; name one to"),
+        ):
+            words_after = [tmp_path] if words[0] != "export" else []
+            answer = CliRunner().invoke(app, [*map(str, (words[0], *words[1:], model, *words_after))])
+            assert answer.exit_code == 2 and reason in answer.stderr, (words, answer.output)
+    for ask, purpose in (
+        (lambda one: one.features(icosphere(1)), "take features of"),
+        (lambda one: one.save_pretrained(tmp_path / "saved"), "save"),
+        (lambda one: one.checkpoint, "take the checkpoint of"),
+        (lambda one: one.model, "take the network of"),
+    ):
+        with pytest.raises(ConfigError, match=f"cannot {purpose} an exported model"):
+            ask(Predictor.load(exported[0]))
+    assert not (tmp_path / "saved").exists()

@@ -15,8 +15,8 @@ import hodgeformer as hf
 from hodgeformer.base.errors import CheckpointError, ConfigError
 from hodgeformer.mesh.elements import element_counts
 from hodgeformer.predict.checkpoint import save_checkpoint
-from hodgeformer.predict.mesh_predictor import PredictKeywords, PredictOptions
-from hodgeformer.predict.predictor import Ensemble, Predictor
+from hodgeformer.predict.options import PredictKeywords, PredictOptions
+from hodgeformer.predict.predictor import Predictor
 from hodgeformer.predict.pretrained import locate_model
 from meshes import icosphere
 from tiny_models import PARTS, tiny_checkpoint, write_tiny
@@ -35,7 +35,7 @@ def other_weights(**kinds: object) -> hf.Predictor:
 def test_probabilities_are_averaged_and_warnings_kept() -> None:
     one, two = Predictor(tiny_checkpoint(statistics=None)), other_weights(pose="frame_average")
     both = Predictor.load([one, two])
-    assert isinstance(both, Ensemble) and both.names == PARTS
+    assert len(both.members) == 2 and both.names == PARTS
     shares: list[float] = []
     huge = BALL.with_vertices(1e6 * BALL.vertices)
     for mesh in (BALL, huge):
@@ -60,8 +60,9 @@ def test_several_models_are_named_by_commas_patterns_and_folders(tmp_path: Path)
     (tmp_path / "cv" / "fold-1-old").mkdir()
     for named, n in (("cv", 3), ("cv/fold-1,cv/fold-2", 2), ("cv/fold-?", 2)):
         found = Predictor.from_pretrained(",".join(str(tmp_path / part) for part in named.split(",")))
-        assert isinstance(found, Ensemble) and len(found.members) == n
-    assert [m.checkpoint.path.parent.name for m in Predictor.load(tmp_path / "cv").members][-1] == "fold-10"  # type: ignore[attr-defined]
+        assert len(found.members) == n
+    last = Predictor.load(tmp_path / "cv").members[-1].info.path
+    assert last is not None and last.parent.name == "fold-10"
     save_checkpoint(tmp_path / "renamed.safetensors", tiny_checkpoint(classes=("a", "b", "c", "d")))
     with pytest.raises(
         CheckpointError, match=r"cannot answer together: segmentation per face of head.* against .*of a, b"
@@ -69,9 +70,9 @@ def test_several_models_are_named_by_commas_patterns_and_folders(tmp_path: Path)
         Predictor.load(f"{tmp_path / 'cv' / 'fold-1'},{tmp_path / 'renamed.safetensors'}")
     with pytest.raises(CheckpointError, match="no model matches"):
         Predictor.load(str(tmp_path / "cv" / "nothing-*"))
-    with pytest.raises(ConfigError, match="save each by itself"):
+    with pytest.raises(ConfigError, match="cannot save an ensemble of 3 models"):
         Predictor.load(tmp_path / "cv").save_pretrained(tmp_path / "one")
-    with pytest.raises(ConfigError, match="cannot be compared"):
+    with pytest.raises(ConfigError, match="cannot take features of an ensemble of 3 models"):
         Predictor.load(tmp_path / "cv").features(BALL)
 
 

@@ -9,19 +9,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hodgeformer.cli.results import DeviceOption, FacesOption, JsonOption, QuietOption, TtaOption, bar, save_rows
+from hodgeformer.cli.results import (
+    DeviceOption,
+    FacesOption,
+    JsonOption,
+    ModelArgument,
+    QuietOption,
+    TtaOption,
+    bar,
+    save_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from hodgeformer.data.dataset import DataSet, Sample
-    from hodgeformer.predict.checkpoint import Checkpoint
+    from hodgeformer.predict.model_info import Trained
     from hodgeformer.training.evaluate import Answer
     from hodgeformer.training.metrics import Scores
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A run folder, a checkpoint, a bundled name; several as a,b.")],
+    model: ModelArgument,
     data: Annotated[str, typer.Argument(help="A data-set folder, the name of a data set, or a configuration.")],
     split: Annotated[str, typer.Option("--split", help="The split to score: train, val or test.")] = "test",
     faces: FacesOption = "auto",
@@ -52,32 +61,30 @@ def evaluate(
     """
     from hodgeformer.base.errors import ConfigError
     from hodgeformer.data.open import open_dataset
-    from hodgeformer.predict.checkpoint import save_checkpoint
-    from hodgeformer.predict.predictor import load_checkpoints
-    from hodgeformer.predict.pretrained import bundled_models
+    from hodgeformer.predict.checkpoint import load_checkpoint, save_checkpoint
+    from hodgeformer.predict.predictor import Predictor
+    from hodgeformer.predict.pretrained import bundled_models, locate_model
     from hodgeformer.training.evaluate import Evaluator, calibrated, fitting
     from hodgeformer.training.evaluate import evaluate as scores_of
 
-    checkpoints = load_checkpoints(model)
-    checkpoint = checkpoints[0]
-    path = checkpoint.path or Path(model)
-    if calibrate and len(checkpoints) > 1:
-        raise ConfigError(f"'{model}' are {len(checkpoints)} models; calibrate each by itself")
-    if calibrate and path in (bundled.path for bundled in bundled_models().values()):
+    path = locate_model(model, "calibrate") if calibrate else None
+    if path is not None and path in (bundled.path for bundled in bundled_models().values()):
         raise ConfigError(f"'{model}' belongs to the package; copy {path.name} and calibrate the copy")
-    dataset = fitting(open_dataset(data), checkpoint)
-    samples, prepare = dataset.split(split), checkpoint.at(faces)
-    if calibrate:
+    predictor = Predictor.load(model, device)
+    dataset = fitting(open_dataset(data), predictor.info)
+    samples, prepare = dataset.split(split), predictor.info.at(faces)
+    if path is not None:
+        checkpoint = load_checkpoint(path)
         with bar("calibrating", quiet=quiet) as told:
             asked = Evaluator(dataset, samples, prepare).answers(checkpoint.build_model())
             checkpoint = calibrated(checkpoint, _counted(asked, told, len(samples)))
         save_checkpoint(path, checkpoint)
-        checkpoints = [checkpoint]
+        predictor = Predictor.load(checkpoint, device)
     with bar("evaluating", quiet=quiet) as told:
-        scores = scores_of([*checkpoints], dataset, split=split, faces=faces, tta=tta, device=device, report=told)
+        scores = scores_of(predictor, dataset, split=split, faces=faces, tta=tta, report=told)
     about = {"model": model, "data": dataset.name, "split": split, "rotations": tta, "faces": prepare.faces}
-    about |= {"temperature": checkpoint.temperature, "calibrated_on": split if calibrate else None}
-    learned = warn_of_learned(checkpoints, dataset, samples)
+    about |= {"temperature": predictor.info.temperature, "calibrated_on": split if calibrate else None}
+    learned = warn_of_learned([member.info for member in predictor.members], dataset, samples)
     about |= {"n_meshes": len(samples), "n_learned_from": learned, **scores.to_dict()}
     if out is not None:
         save_rows(out.parent, out.stem, score_rows(scores), about)
@@ -97,11 +104,11 @@ def _counted(answers: Iterator[Answer], told: Callable[[float, float], None], to
         yield answer
 
 
-def warn_of_learned(checkpoints: Sequence[Checkpoint], dataset: DataSet, samples: Sequence[Sample]) -> int:
+def warn_of_learned(models: Sequence[Trained], dataset: DataSet, samples: Sequence[Sample]) -> int:
     """Say on standard error how many of the meshes a model, or one of several, was trained on; their number."""
     from hodgeformer.training.evaluate import learned_from
 
-    each = (learned_from(checkpoint, dataset, samples) for checkpoint in checkpoints)
+    each = (learned_from(info, dataset, samples) for info in models)
     names = list(dict.fromkeys(name for learned in each for name in learned))
     if names:
         shown = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hodgeformer.cli.results import JsonOption, ModelArgument
 
 if TYPE_CHECKING:
-    from hodgeformer.predict.checkpoint import Checkpoint
+    from hodgeformer.predict.member import Member
 
 
 def models(as_json: JsonOption = False) -> None:
@@ -38,33 +37,35 @@ def info(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a model does, what it was trained on and what it scores."""
-    from hodgeformer.predict.checkpoint import load_checkpoint
-    from hodgeformer.predict.pretrained import bundled_models, locate_model
+    from hodgeformer.predict.predictor import Predictor
+    from hodgeformer.predict.pretrained import bundled_models
 
-    path = locate_model(model, "describe")
-    checkpoint = load_checkpoint(path)
-    facts = _facts(checkpoint, path)
+    described = [_facts(member) for member in Predictor.load(model).members]
     if as_json:
-        print(json.dumps(facts, indent=2, allow_nan=False))
+        print(json.dumps(described[0] if len(described) == 1 else described, indent=2, allow_nan=False))
         return
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        for i, line in enumerate(_lines(value)):
-            print(f"{name.replace('_', ' ') if i == 0 else '':<{width}}  {line}")
-    card = next((m.card for m in bundled_models().values() if m.path == path), "")
-    if card:
-        print(f"\n{card.rstrip()}")
+    cards = {str(m.path): m.card.rstrip() for m in bundled_models().values()}
+    for number, facts in enumerate(described):
+        print(end="\n" if number else "")
+        width = max(map(len, facts))
+        for name, value in facts.items():
+            for i, line in enumerate(_lines(value)):
+                print(f"{name.replace('_', ' ') if i == 0 else '':<{width}}  {line}")
+        if card := cards.get(facts["file"]):
+            print(f"\n{card}")
 
 
-def _facts(checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
-    model, prepare, statistics = checkpoint.model, checkpoint.prepare, checkpoint.statistics
+def _facts(member: Member) -> dict[str, Any]:
+    info, checkpoint = member.info, member.checkpoint
+    model, prepare, statistics, path = info.model, info.prepare, info.statistics, info.path
+    assert path is not None
     facts: dict[str, Any] = {
-        "name": checkpoint.name,
+        "name": info.name,
         "file": str(path),
         "bytes": path.stat().st_size,
         "task": model.task,
         "element": model.element,
-        "classes": list(checkpoint.classes),
+        "classes": list(info.classes),
         "blocks": model.blocks,
         "made_of": model.description,
         "updates": model.updates,
@@ -72,14 +73,14 @@ def _facts(checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
         "d_hidden": model.d_hidden,
         **({"n_heads": model.n_heads} if set(model.blocks) & set("HT") else {}),
         **({"stars": model.stars} if "H" in model.blocks else {}),
-        "parameters": sum(weight.numel() for weight in checkpoint.weights.values()),
+        **({} if checkpoint is None else {"parameters": sum(part.numel() for part in checkpoint.weights.values())}),
         "pose": prepare.pose,
         "size": prepare.size,
         **({"n_neighbors": prepare.n_neighbors} if model.learns_stars else {}),
         "features": list(prepare.features),
         "seed": prepare.seed,
-        "metrics": dict(checkpoint.metrics),
-        "versions": dict(checkpoint.versions),
+        "metrics": dict(info.metrics),
+        "versions": dict(info.versions),
     }
     if statistics is not None:
         faces = {"minimum": statistics.n["f"][0], "median": statistics.n["f"][1], "maximum": statistics.n["f"][2]}

@@ -35,8 +35,9 @@ from hodgeformer.cli.results import (
 
 if TYPE_CHECKING:
     from hodgeformer.predict.cluster import Cluster
+    from hodgeformer.predict.inference import Report
     from hodgeformer.predict.many import Job, Order, Predicted
-    from hodgeformer.predict.predictor import Predictor, Report
+    from hodgeformer.predict.predictor import Predictor
 
 
 @dataclass
@@ -185,9 +186,9 @@ def _resolved(text: str) -> dict[Path, PurePath]:
 def _suffixes(formats: str | None, predictor: Predictor, split_parts: bool) -> tuple[str, ...]:
     from hodgeformer.predict.result import FORMATS
 
-    whole = predictor.checkpoint.model.target_kind is None
-    if split_parts and (whole or predictor.checkpoint.model.task != "segmentation"):
-        raise ConfigError(f"--split-parts needs a segmentation model; '{predictor.checkpoint.name}' is not one")
+    whole = predictor.info.model.target_kind is None
+    if split_parts and (whole or predictor.info.model.task != "segmentation"):
+        raise ConfigError(f"--split-parts needs a segmentation model; '{predictor.info.name}' is not one")
     if formats is None:
         return (".json",) if whole else (".ply", ".json")
     suffixes = [f".{name.strip().lower().lstrip('.')}" for name in formats.split(",") if name.strip()]

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from hodgeformer.predict.cluster import Cluster
 
 Row = Mapping[str, Any]
-ModelArgument = Annotated[str, typer.Argument(help="A bundled name, a run folder, or a checkpoint.")]
+MODEL_HELP = "A bundled name, a run folder, a checkpoint, or an exported .onnx file; several as a,b."
+ModelArgument = Annotated[str, typer.Argument(help=MODEL_HELP)]
 DataArgument = Annotated[str, typer.Argument(help="A data-set folder, the name of a data set, or a TOML with [data].")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Hide progress; show only the result and errors.")]

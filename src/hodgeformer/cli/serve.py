@@ -8,13 +8,11 @@ from typing import Annotated
 import typer
 
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.cli.results import DeviceOption, needs_extra
+from hodgeformer.cli.results import DeviceOption, ModelArgument, needs_extra
 
 
 def serve(
-    model: Annotated[
-        str, typer.Argument(help="A bundled name, a run folder, a checkpoint, or an exported .onnx file.")
-    ],
+    model: ModelArgument,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
     token: Annotated[
@@ -59,7 +57,7 @@ def serve(
     predictor = load_predictor(model, device)
     listening = listen(host, [port])
     print(
-        f"hodgeformer: '{predictor.trained.name}' answers at {address(host, listening)}; press Ctrl+C to stop",
+        f"hodgeformer: '{predictor.info.name}' answers at {address(host, listening)}; press Ctrl+C to stop",
         flush=True,
     )
     if not is_local(host) and token is None:

@@ -129,7 +129,7 @@ def familiarity(
     from hodgeformer.predict.predictor import Predictor
 
     predictor = Predictor.load(model)
-    if predictor.checkpoint.familiarity is None:
+    if predictor.info.familiarity is None:
         raise ConfigError(f"{model} does not know what is familiar; `evaluate {model} DATA --calibrate` teaches it")
     dataset = open_dataset(data)
     known = [dataset.load(sample)[0] for sample in _spread(dataset.split(split), meshes)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hodgeformer.cli.results import FacesOption, UpOption, needs_extra
+from hodgeformer.cli.results import MODEL_HELP, FacesOption, UpOption, needs_extra
 
 if TYPE_CHECKING:
     import socket
@@ -22,9 +22,7 @@ _TRIES = 20
 
 
 def view(
-    model: Annotated[
-        str | None, typer.Argument(help="A bundled name, a run folder, or a checkpoint.", show_default=False)
-    ] = None,
+    model: Annotated[str | None, typer.Argument(help=MODEL_HELP, show_default=False)] = None,
     mesh: Annotated[
         Path | None, typer.Argument(help="A mesh to open at once, or a folder of meshes.", show_default=False)
     ] = None,

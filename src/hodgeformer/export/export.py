@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from hodgeformer.base.errors import CheckpointError, ConfigError
 from hodgeformer.base.files import write_atomically
 from hodgeformer.data.figures import figure
-from hodgeformer.export.runtime import FORMAT, KEY, GraphInputs, OnnxNetwork, onnx_session
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
 from hodgeformer.predict.checkpoint import Checkpoint
+from hodgeformer.predict.exported import FORMAT, KEY, GraphInputs, OnnxNetwork, onnx_session
 from hodgeformer.predict.inference import see
 
 _SIZES = (300, 1200, 4000)  # faces of the meshes that a model is checked on

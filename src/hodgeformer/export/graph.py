@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from torch import Tensor
 
-from hodgeformer.export.runtime import INPUTS
+from hodgeformer.predict.exported import INPUTS
 
 OPSET, IR_VERSION = 18, 10  # of 2022 and 2024: what the run-times of the last years read
 _TYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32}

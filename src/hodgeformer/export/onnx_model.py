@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.export.graph import Graph
-from hodgeformer.export.runtime import SWEEP
 from hodgeformer.kernels.elimination import N_TIMES
 from hodgeformer.kernels.linear import FeedForward
 from hodgeformer.kernels.rows import EPSILON
@@ -25,6 +24,7 @@ from hodgeformer.nn.blocks import LinearAttention, Spreading
 from hodgeformer.nn.heads import MeshHead
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.predict.exported import SWEEP
 
 Features = dict[ElementKind, str]
 

@@ -16,10 +16,18 @@
 [0.5, 0.5, 0.5, 0.5, 1.0]
 """
 
-from hodgeformer.kernels.incidence import Incidence, curl, d0, d0_t, d1, d1_t, gradient
-from hodgeformer.kernels.linear_attention import linear_attention, segment_mean
-from hodgeformer.kernels.rows import normalized as layer_norm
-from hodgeformer.kernels.star_attention import star_attention, star_attention_weights
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hodgeformer.kernels.incidence import Incidence, curl, d0, d0_t, d1, d1_t, gradient
+    from hodgeformer.kernels.linear_attention import linear_attention, segment_mean
+    from hodgeformer.kernels.rows import normalized as layer_norm
+    from hodgeformer.kernels.star_attention import star_attention, star_attention_weights
 
 __all__ = [
     "Incidence",
@@ -35,3 +43,30 @@ __all__ = [
     "star_attention",
     "star_attention_weights",
 ]
+
+# Loaded on first use: elimination, which exported models need too, works without torch.
+_HOME = {
+    "layer_norm": ("rows", "normalized"),
+    "linear_attention": ("linear_attention", "linear_attention"),
+    "segment_mean": ("linear_attention", "segment_mean"),
+    "star_attention": ("star_attention", "star_attention"),
+    "star_attention_weights": ("star_attention", "star_attention_weights"),
+}
+
+
+class _Kernels(ModuleType):
+    """Does not let the import of a file hide the function of the same name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Kernels
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'hodgeformer.kernels' has no attribute {name!r}")
+    file, own = _HOME.get(name, ("incidence", name))
+    return getattr(importlib.import_module(f"hodgeformer.kernels.{file}"), own)

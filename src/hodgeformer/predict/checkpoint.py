@@ -40,7 +40,6 @@ class Checkpoint(Trained):
         default_factory=lambda: versions(),  # noqa: PLW0108 - defined below
         description="Versions of the software that wrote the file.",
     )
-    path: Path | None = Field(default=None, exclude=True, description="The file that the model was loaded from.")
 
     @model_validator(mode="after")
     def _enough_weights(self) -> Self:

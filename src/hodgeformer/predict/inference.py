@@ -29,6 +29,7 @@ from hodgeformer.nn.config import ModelConfig, activation_memory, bytes_per_face
 
 T = TypeVar("T")
 Output = NDArray[np.float32]
+Report = Callable[[float], None]
 
 _UNLIMITED = 10**9
 _SHARE = 0.6  # of the free memory that a prediction may take
@@ -210,30 +211,30 @@ def answers(
     *,
     batch_faces: int,
     temperature: float = 1.0,
-    report: Callable[[float], None] | None = None,
+    report: Report | None = None,
 ) -> Iterator[Answered[T]]:
     """The answer for each mesh, in order, while they come.
 
     Views of together at most `batch_faces` faces, of one mesh or of several, share a pass through the model. `report`
     is told the share of the passes over a mesh that are done.
     """
-    kind, told = network.config.target_kind, report or (lambda share: None)
+    kind, progress = network.config.target_kind, report or (lambda share: None)
     is_probability = network.config.task != "regression"
     for batch in _batches(meshes, batch_faces):
-        told(batch[0][0].n / len(batch[0][0].seen.views))
-        for mean in _added(network, batch, told):
-            told(1.0)
+        progress(batch[0][0].n / len(batch[0][0].seen.views))
+        for mean in _added(network, batch, progress):
+            progress(1.0)
             each = (mean.seen.on_mesh(total / mean.n, kind, i) for i, total in enumerate(mean.totals))
             answer: FloatArray = sum(each, start=np.zeros(()))
             answer = tempered(answer, temperature) if is_probability else answer
             yield Answered(mean.owner, mean.seen, answer, mean.features / mean.n)
 
 
-def _added(network: Network, batch: list[tuple[_Mean, PreparedMesh]], told: Callable[[float], None]) -> list[_Mean]:
+def _added(network: Network, batch: list[tuple[_Mean, PreparedMesh]], progress: Report) -> list[_Mean]:
     """The means that the views of a batch complete. It is emptied: a large view is gone before the next one comes."""
     kind, first = network.config.target_kind, batch[0][0]
     if first.seen.patched:
-        passes = [_blended(network, batch[0][1], first, told)]
+        passes = [_blended(network, batch[0][1], first, progress)]
     else:
         passes = network.outputs([view for _, view in batch], first.seen)
     complete = []
@@ -289,7 +290,7 @@ def _batches(meshes: Iterable[tuple[Any, Seen]], batch_faces: int) -> Iterator[l
         yield batch
 
 
-def _blended(network: Network, view: PreparedMesh, mean: _Mean, told: Callable[[float], None]) -> tuple[Output, Output]:
+def _blended(network: Network, view: PreparedMesh, mean: _Mean, progress: Report) -> tuple[Output, Output]:
     """The outputs for a view that does not fit, from patches that overlap, each fading out towards its rim."""
     kind, n_views = network.config.target_kind, len(mean.seen.views)
     total: Any = 0.0
@@ -305,5 +306,5 @@ def _blended(network: Network, view: PreparedMesh, mean: _Mean, told: Callable[[
         weight[at] += share[:, None]
         features = features + patch.n.f * means
         done += patch.n.f
-        told((mean.n + min(1.0, done / (2 * view.n.f))) / n_views)
+        progress((mean.n + min(1.0, done / (2 * view.n.f))) / n_views)
     return (total / weight).astype(np.float32), features / done

@@ -19,7 +19,8 @@ from hodgeformer.mesh.io import save_mesh
 from hodgeformer.predict.pretrained import locate_models
 
 if TYPE_CHECKING:  # a worker loads them when it begins
-    from hodgeformer.predict.predictor import Predictor, Report
+    from hodgeformer.predict.inference import Report
+    from hodgeformer.predict.predictor import Predictor
     from hodgeformer.predict.result import Result
 
 RECORDS = ".done"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -45,6 +46,7 @@ class Trained(Settings):
     )
     training: dict[str, Any] = Field(default_factory=dict, description="The resolved configuration of the run.")
     versions: dict[str, str] = Field(default_factory=dict, description="Versions of the software that wrote the file.")
+    path: Path | None = Field(default=None, exclude=True, description="The file that the model was loaded from.")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

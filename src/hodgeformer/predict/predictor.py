@@ -1,69 +1,86 @@
-"""Load a model once, or several that answer together; mesh in, labels and probabilities out."""
+"""A model, or several that answer together, by whatever they are run: mesh in, labels and probabilities out."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union, cast
+from typing import TYPE_CHECKING, Any, Union, Unpack, cast
 
 import numpy as np
 
 from hodgeformer.base.containers import Element
 from hodgeformer.base.errors import CheckpointError, ConfigError
 from hodgeformer.base.files import write_atomically
-from hodgeformer.mesh.io import MeshLike, as_mesh
-from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.base.memory import return_freed_memory
+from hodgeformer.base.threads import thread_count
+from hodgeformer.mesh.elements import smoothed
+from hodgeformer.mesh.io import MeshLike, as_mesh, load_mesh
+from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
-from hodgeformer.predict.inference import Room, answers, see
-from hodgeformer.predict.mesh_predictor import MeshPredictor, PredictOptions, Report, Sight, Sights
+from hodgeformer.predict.inference import Report, Room, Seen, answers, see
+from hodgeformer.predict.member import Member, is_file
+from hodgeformer.predict.model_info import Trained
+from hodgeformer.predict.options import PredictKeywords, PredictOptions
 from hodgeformer.predict.pretrained import PRETRAINED, locate_models, model_card
 from hodgeformer.predict.result import Result
 
 if TYPE_CHECKING:  # exported models are predicted with without torch
     from hodgeformer.nn.model import HodgeFormer
     from hodgeformer.predict.checkpoint import Checkpoint
+    from hodgeformer.predict.forward import Forward
 
-
-__all__ = [
-    "Ensemble",
-    "MeshPredictor",
-    "ModelLike",
-    "Models",
-    "PredictOptions",
-    "Predictor",
-    "Report",
-    "load_checkpoints",
-]
+_MOST_AHEAD = 256
 
 ModelLike = Union[str, os.PathLike[str], "Checkpoint", "Predictor"]
-"""A name, a run folder or a checkpoint file; or one that is loaded already."""
+"""Whatever names a model, or several; or what is loaded already."""
 Models = ModelLike | list[ModelLike] | tuple[ModelLike, ...]
-"""One of them, or several that answer together."""
+OnError = Callable[[MeshLike, Exception], None]
+_Prepared = list[tuple[MeshLike, tuple[Seen, ...]]]
+"""Meshes, each as every member sees it."""
 
 
-class Predictor(MeshPredictor):
-    """A trained model, run by PyTorch, and everything around it."""
+class Predictor:
+    """A trained model and everything around it: preparing as in training, batches, averaging, the way back.
 
-    def __init__(self, checkpoint: Checkpoint, device: str = "auto") -> None:
-        from hodgeformer.nn.device import find_device
-        from hodgeformer.predict.forward import Forward
+    The same mesh gets the same answer, alone or among others, however it is numbered, in whatever format. Several
+    models, its `members`, answer together: the mean of what they say, and every warning that one of them has.
+    """
 
-        self.checkpoint, self.device = checkpoint, find_device(device)
-        self.model: HodgeFormer = checkpoint.build_model().to(self.device)
-        super().__init__(checkpoint, Forward(self.model))
+    def __init__(self, *models: Checkpoint | Member, device: str = "auto") -> None:
+        if not models:
+            raise CheckpointError("no model was named")
+        self.members = tuple(each if isinstance(each, Member) else Member.in_torch(each, device) for each in models)
+        first = self.members[0]
+        for other in self.members[1:]:
+            if other.question != first.question:
+                raise CheckpointError(
+                    f"{first.title} and {other.title} cannot answer together: {' '.join(first.question)} against "
+                    f"{' '.join(other.question)}"
+                )
 
     @classmethod
     def load(cls, model: Models, device: str = "auto") -> Predictor:
-        """A bundled name, a run folder, a folder of `save_pretrained`, a checkpoint file, or a hub id OWNER/NAME.
+        """A bundled name, a run folder, a folder of `save_pretrained`, a checkpoint, an exported file, or a hub id.
 
         Several, as a list, as "a,b", as a pattern or as the folder of a cross-validation, answer together: the mean of
-        their probabilities. They must know the same classes.
+        their probabilities. They must know the same classes. Exported models do not need torch.
         """
-        members = [cls(checkpoint, device) for checkpoint in load_checkpoints(model)]
-        return members[0] if len(members) == 1 else Ensemble(members)
+        members: list[Member] = []
+        for one in model if isinstance(model, list | tuple) else [model]:
+            if isinstance(one, Predictor):
+                loaded = ((each, each.checkpoint) for each in one.members)
+                members += [each if own is None else Member.in_torch(own, device) for each, own in loaded]
+            elif isinstance(one, Trained):
+                members.append(Member.in_torch(cast(Any, one), device))
+            else:
+                members += [Member.load(path, device) for path in locate_models(one)]
+        return cls(*members)
 
     @classmethod
     def from_pretrained(cls, model: Models, device: str = "auto") -> Predictor:
@@ -93,17 +110,44 @@ class Predictor(MeshPredictor):
             )
         )
 
+    @property
+    def info(self) -> Trained:
+        """Every setting of the model, without its weights; of several models, of the first."""
+        return self.members[0].info
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.info.classes
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The settings and weights of a single model that is run by PyTorch."""
+        return self._single("take the checkpoint of")
+
+    @property
+    def model(self) -> HodgeFormer:
+        """The network of a single model that is run by PyTorch."""
+        self._single("take the network of")
+        return cast("Forward", self.members[0].network).model
+
+    def _single(self, purpose: str) -> Checkpoint:
+        if len(self.members) > 1:
+            raise ConfigError(f"cannot {purpose} an ensemble of {len(self.members)} models; use one of them")
+        if (found := self.members[0].checkpoint) is None:
+            raise ConfigError(f"cannot {purpose} an exported model; use the checkpoint that it was made from")
+        return found
+
     def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
         """Write the model and a card that says what it is into a folder, as a model hub wants it."""
         from hodgeformer.predict.checkpoint import save_checkpoint
 
-        folder = Path(folder)
+        checkpoint, folder = self._single("save"), Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CheckpointError(f"{folder}: cannot be made ({error.strerror})") from None
-        save_checkpoint(folder / PRETRAINED, self.checkpoint)
-        write_atomically(folder / "README.md", model_card(self.checkpoint).encode())
+        save_checkpoint(folder / PRETRAINED, checkpoint)
+        write_atomically(folder / "README.md", model_card(checkpoint).encode())
         return folder
 
     def features(
@@ -114,56 +158,160 @@ class Predictor(MeshPredictor):
         Columns are the features of all kinds that the model updates, side by side, as its last layer reads them. They
         come the way that answers do: the mean over all views, carried back from the size that the model works on.
         """
+        self._single("take features of")
         from hodgeformer.predict.forward import FeatureForward
 
         network = FeatureForward(self.model, element=element)
-        room = Room(network.config, self.checkpoint.prepare, memory)
+        room = Room(network.config, self.info.prepare, memory)
         given = as_mesh(mesh)
-        seen = see(given, self.checkpoint.at(faces), room=room, reads_order=network.config.reads_order)
+        seen = see(given, self.info.at(faces), room=room, reads_order=network.config.reads_order)
         answer = next(answers(network, [(given, seen)], batch_faces=PredictOptions().batch_faces))
         return answer.output.astype(np.float32, copy=False)
 
+    def predict(self, mesh: MeshLike, *, report: Report | None = None, **options: Unpack[PredictKeywords]) -> Result:
+        """The answer for one mesh or file; options are those of `PredictOptions`.
 
-class Ensemble(Predictor):
-    """Several models that answer one question: the mean of what they say, and every warning that one of them has.
+        `report` is told the share of the work that the model has done.
+        """
+        chosen = self._checked(PredictOptions(**options))
+        return self._results([(mesh, self._seen(mesh, chosen, self._rooms(chosen)))], chosen, report)[0]
 
-    `checkpoint` and `model` are those of the first.
-    """
+    def predict_many(
+        self,
+        meshes: Iterable[MeshLike],
+        *,
+        on_error: OnError | None = None,
+        report: Report | None = None,
+        **options: Unpack[PredictKeywords],
+    ) -> Iterator[Result]:
+        """Answers in the order of the meshes, while they come; small meshes share a pass through the model.
 
-    def __init__(self, members: Sequence[Predictor]) -> None:
-        self.members = tuple(members)
-        first = self.members[0]
-        MeshPredictor.__init__(self, first._trained, first._network)
-        self.checkpoint, self.model, self.device = first.checkpoint, first.model, first.device
+        Meshes are read and prepared in other threads in the meantime. A mesh that cannot be used raises its error, or
+        is told to `on_error` and left out. `report` is told the share of the work on the present mesh that is done.
+        """
+        chosen = self._checked(PredictOptions(**options))
+        groups = _groups(self._seen_ahead(meshes, chosen, on_error), chosen.batch_faces)
+        return (result for group in groups for result in self._answered(group, chosen, on_error, report))
 
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
-        raise ConfigError(f"{folder}: {len(self.members)} models are no single one; save each by itself")
-
-    def features(self, mesh: MeshLike, element: Element = "vertex", **options: Any) -> FloatArray:
-        raise ConfigError(f"features of {len(self.members)} models cannot be compared; take those of one of them")
+    def _checked(self, chosen: PredictOptions) -> PredictOptions:
+        if chosen.element is not None and self.info.model.target_kind is None:
+            raise ConfigError(
+                f"'{self.info.name}' answers for whole meshes; it says nothing about each {chosen.element}"
+            )
+        return chosen
 
     def _rooms(self, options: PredictOptions) -> tuple[Room, ...]:
-        return tuple(room for member in self.members for room in member._rooms(options))
+        if options.memory is not None:
+            return_freed_memory()
+        return tuple(member.room(options) for member in self.members)
 
-    def _see(self, mesh: Mesh, options: PredictOptions, rooms: tuple[Room, ...], n_threads: int | None) -> Sight:
+    def _seen(
+        self, given: MeshLike, options: PredictOptions, rooms: tuple[Room, ...], n_threads: int | None = None
+    ) -> tuple[Seen, ...]:
+        mesh = load_mesh(given) if is_file(given) else as_mesh(given)
         looks = zip(self.members, rooms, strict=True)
-        return tuple(seen for member, room in looks for seen in member._see(mesh, options, (room,), n_threads))
+        return tuple(member.see(mesh, options, room, n_threads) for member, room in looks)
 
-    def _plain_results(self, meshes: Sights, options: PredictOptions, report: Report | None) -> list[Result]:
+    def _seen_ahead(
+        self, meshes: Iterable[MeshLike], options: PredictOptions, on_error: OnError | None
+    ) -> Iterator[tuple[MeshLike, tuple[Seen, ...]]]:
+        """In order, prepared in threads that run ahead by about two passes, by less where meshes are large."""
+
+        rooms = self._rooms(options)
+
+        def attempt(given: MeshLike) -> tuple[Seen, ...] | Exception:
+            try:
+                return self._seen(given, options, rooms, n_threads=1)
+            except Exception as error:  # whatever it is, it is told with its mesh, and the others go on
+                return error
+
+        ahead = n_threads = thread_count()
+        largest = 1
+        waiting: deque[tuple[MeshLike, Future[tuple[Seen, ...] | Exception]]] = deque()
+        source = iter(meshes)
+        with ThreadPoolExecutor(n_threads, thread_name_prefix="prepare") as pool:
+            try:
+                while True:
+                    for given in islice(source, max(0, ahead + 1 - len(waiting))):
+                        waiting.append((given, pool.submit(attempt, given)))
+                    if not waiting:
+                        return
+                    given, future = waiting.popleft()
+                    seen = future.result()
+                    if not isinstance(seen, Exception):
+                        largest = max(largest, _n_faces(seen))
+                        ahead = max(n_threads, min(_MOST_AHEAD, 2 * options.batch_faces // largest))
+                        yield given, seen
+                    elif on_error is None:
+                        raise seen
+                    else:
+                        on_error(given, seen)
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def _answered(
+        self,
+        group: _Prepared,
+        options: PredictOptions,
+        on_error: OnError | None,
+        report: Report | None,
+    ) -> Iterator[Result]:
+        """The answers for meshes that share passes; where one of them fails, each is tried alone."""
+        try:
+            found = self._results(group, options, report)
+        except Exception as error:
+            if on_error is None:
+                raise
+            if len(group) == 1:
+                on_error(group[0][0], error)
+                return
+            for one in group:
+                yield from self._answered([one], options, on_error, report)
+        else:
+            yield from found
+
+    def _results(self, meshes: _Prepared, options: PredictOptions, report: Report | None) -> list[Result]:
         each = []
         for number, member in enumerate(self.members):
-            told = None if report is None else partial(_told, report, number, len(self.members))
-            mine: Sights = [(given, (sight[number],)) for given, sight in meshes]
-            each.append(member._plain_results(mine, options, told))
-        return [_together(results) for results in zip(*each, strict=True)]
+            part = None if report is None else partial(_report_part, report, number, len(self.members))
+            each.append(member.results([(given, seen[number]) for given, seen in meshes], options, part))
+        return [self._finished(_together(results), options) for results in zip(*each, strict=True)]
+
+    def _finished(self, result: Result, options: PredictOptions) -> Result:
+        """With neighbors listened to, on the element that was asked for."""
+        kind = self.info.model.target_kind
+        if options.smooth > 0 and result.task == "segmentation" and kind is not None:
+            outputs = smoothed(result.outputs, result.mesh, kind=kind, strength=options.smooth)
+            result = replace(result, outputs=outputs)
+        result = replace(result, outputs=result.outputs.astype(np.float32, copy=False))
+        return result if options.element is None else result.on(options.element)
 
 
-def _told(report: Report, done: int, n: int, share: float) -> None:
+def _n_faces(seen: tuple[Seen, ...]) -> int:
+    """Faces of all views that are in memory."""
+    return sum(each.n_faces for each in seen)
+
+
+def _groups(meshes: Iterable[tuple[MeshLike, tuple[Seen, ...]]], batch_faces: int) -> Iterator[_Prepared]:
+    """Group consecutive meshes up to a total number of faces; larger ones are alone."""
+    group: _Prepared = []
+    for given, seen in meshes:
+        if group and sum(_n_faces(other) for _, other in group) + _n_faces(seen) > batch_faces:
+            yield group
+            group = []
+        group.append((given, seen))
+    if group:
+        yield group
+
+
+def _report_part(report: Report, done: int, n: int, share: float) -> None:
     report((done + share) / n)
 
 
 def _together(results: tuple[Result, ...]) -> Result:
-    """The mean of the answers of several models for a mesh."""
+    """The mean of the answers of all members for a mesh."""
+    if len(results) == 1:
+        return results[0]
     known = [result.familiarity for result in results if result.familiarity is not None]
     return replace(
         results[0],
@@ -171,38 +319,3 @@ def _together(results: tuple[Result, ...]) -> Result:
         familiarity=float(np.mean(known)) if known else None,
         warnings=tuple(dict.fromkeys(warning for result in results for warning in result.warnings)),
     )
-
-
-def load_checkpoints(model: Models) -> list[Checkpoint]:
-    """The checkpoints of one or several models that answer the same question."""
-    from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint
-
-    found: list[Checkpoint] = []
-    for one in model if isinstance(model, list | tuple) else [model]:
-        if isinstance(one, Predictor):
-            found += [member.checkpoint for member in getattr(one, "members", (one,))]
-        elif isinstance(one, Checkpoint):
-            found.append(one)
-        else:
-            found += [load_checkpoint(path) for path in locate_models(one)]
-    if not found:
-        raise CheckpointError("no model was named")
-    first = found[0]
-    for other in found[1:]:
-        if _question(other) != _question(first):
-            raise CheckpointError(
-                f"{_named(first)} and {_named(other)} cannot answer together: {' '.join(_question(first))} against "
-                f"{' '.join(_question(other))}"
-            )
-    return found
-
-
-def _question(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """What a model answers, in words."""
-    model = checkpoint.model
-    answer = f"of {', '.join(checkpoint.classes)}" if checkpoint.classes else f"of {model.n_classes} values"
-    return model.task, "per", model.element, answer
-
-
-def _named(checkpoint: Checkpoint) -> str:
-    return f"'{checkpoint.name}'" if checkpoint.path is None else str(checkpoint.path)

@@ -21,13 +21,13 @@ from hodgeformer.mesh.elements import convert_labels, element_areas
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import part_centers, random_turns, up_from_shape, usual_heights
 from hodgeformer.mesh.prepare import Faces, PrepareConfig, to_size
-from hodgeformer.nn.device import find_device
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.familiarity import Familiarity, impression
 from hodgeformer.predict.forward import Forward
-from hodgeformer.predict.inference import Room, Seen, answers, see, tempered
-from hodgeformer.predict.predictor import Models, load_checkpoints
+from hodgeformer.predict.inference import Network, Room, Seen, answers, see, tempered
+from hodgeformer.predict.model_info import Trained
+from hodgeformer.predict.predictor import Models, Predictor
 from hodgeformer.training.distributed import Processes
 from hodgeformer.training.learner import DivergedError, SquaredError
 from hodgeformer.training.metrics import Scores, Tally, regression_scores, scores_of
@@ -125,13 +125,14 @@ class Evaluator:
         tallies = self._processes.collect(tally)
         return scores_of(tallies[0].merge(tallies[1:]), element=element, classes=self._dataset.classes)
 
-    def answers(self, model: HodgeFormer) -> Iterator[Answer]:
+    def answers(self, model: HodgeFormer | Network) -> Iterator[Answer]:
         """The answer for every sample of this process, in order."""
         kind = self._dataset.kind
         values = None if self._standardized is None else self._standardized.values
         room = Room(model.config, self._config)
         meshes = (self._seen(sample, room) for sample in self._samples)
-        found = answers(Forward(model, values), meshes, batch_faces=_BATCH_FACES, temperature=self._temperature)
+        network = Forward(model, values) if isinstance(model, HodgeFormer) else model
+        found = answers(network, meshes, batch_faces=_BATCH_FACES, temperature=self._temperature)
         for answer in found:
             seen, mesh = answer.seen, answer.seen.mesh
             if not np.isfinite(answer.output).all():
@@ -168,27 +169,27 @@ def evaluate(
     `tta`: mean over this many rotations in total, including the original. `report` gets the number of meshes done, and
     of all.
     """
-    checkpoints = load_checkpoints(model)
+    predictor = Predictor.load(model, device)
+    first, members = predictor.info, predictor.members
     if isinstance(data, DataSet):
         opened = data
     elif isinstance(data, DataConfig | str | Path | Mapping):
         opened = open_dataset(data)
     else:
-        opened = open_dataset(data, split={split: 1.0}, classes=checkpoints[0].classes)
-    dataset = fitting(opened, checkpoints[0])
+        opened = open_dataset(data, split={split: 1.0}, classes=first.classes)
+    dataset = fitting(opened, first)
     samples = dataset.split(split)
     evaluators = [
         Evaluator(
             dataset,
             samples,
-            checkpoint.at(faces),
-            turns=random_turns(tta - 1, checkpoint.turn_axis),
-            temperature=checkpoint.temperature,
+            member.info.at(faces),
+            turns=random_turns(tta - 1, member.info.turn_axis),
+            temperature=member.info.temperature,
         )
-        for checkpoint in checkpoints
+        for member in members
     ]
-    networks = [checkpoint.build_model().to(find_device(device)) for checkpoint in checkpoints]
-    streams = [evaluator.answers(network) for evaluator, network in zip(evaluators, networks, strict=True)]
+    streams = [evaluator.answers(member.network) for evaluator, member in zip(evaluators, members, strict=True)]
 
     def averaged() -> Iterator[Answer]:
         for done, together in enumerate(zip(*streams, strict=True), 1):
@@ -247,7 +248,7 @@ def _fitted_temperature(probabilities: FloatArray, labels: NDArray[Any]) -> floa
     return float(f"{np.exp(found.x):.3g}")
 
 
-def learned_from(checkpoint: Checkpoint, dataset: DataSet, samples: Sequence[Sample]) -> list[str]:
+def learned_from(checkpoint: Trained, dataset: DataSet, samples: Sequence[Sample]) -> list[str]:
     """The names of the samples that the model was trained on: their scores flatter.
 
     Older checkpoints do not know the shapes of their meshes; of those, the files that their configuration names.
@@ -263,7 +264,7 @@ def learned_from(checkpoint: Checkpoint, dataset: DataSet, samples: Sequence[Sam
     return [sample.name for sample in samples if sample.mesh in files]
 
 
-def fitting(dataset: DataSet, checkpoint: Checkpoint) -> DataSet:
+def fitting(dataset: DataSet, checkpoint: Trained) -> DataSet:
     """The data set with its labels numbered as the model numbers them; an error if it asks for something else."""
     model = checkpoint.model
     if (dataset.task, dataset.element) != (model.task, model.element):

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, overload
 
 import tomli_w
 
-from hodgeformer.base.errors import CheckpointError, ConfigError
+from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.memory import keep_freed_memory
 from hodgeformer.base.settings import Table, read_toml
 from hodgeformer.data.dataset import DataSet
@@ -26,8 +26,8 @@ from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.mesh.prepare import Faces
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from hodgeformer.predict.predictor import ModelLike, load_checkpoints
-from hodgeformer.predict.pretrained import FOLD
+from hodgeformer.predict.predictor import ModelLike, Predictor
+from hodgeformer.predict.pretrained import FOLD, locate_model
 from hodgeformer.training.config import Overrides, RunConfig, Source, by_name, said_tables, with_overrides
 from hodgeformer.training.distributed import Processes, restarted
 from hodgeformer.training.evaluate import calibrated
@@ -209,10 +209,9 @@ def _kept(source: Source | DataSet | None, out: Path, processes: Processes) -> S
 
 
 def _one(model: ModelLike) -> Checkpoint:
-    found = load_checkpoints(model)
-    if len(found) > 1:
-        raise CheckpointError(f"{model}: {len(found)} models; name one to start from")
-    return found[0]
+    if isinstance(model, Predictor | Checkpoint):
+        return model.checkpoint if isinstance(model, Predictor) else model
+    return load_checkpoint(locate_model(model, "start from"))
 
 
 def _cross_validate(

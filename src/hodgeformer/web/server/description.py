@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hodgeformer.base.version import __version__
-from hodgeformer.predict.predictor import PredictOptions
+from hodgeformer.predict.options import PredictOptions
 from hodgeformer.predict.result import FORMATS
 from hodgeformer.web.server.query import MEDIA_TYPES, OPTIONS
 

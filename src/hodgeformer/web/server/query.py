@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from hodgeformer.predict.predictor import PredictOptions
+from hodgeformer.predict.options import PredictOptions
 from hodgeformer.predict.result import FORMATS
 from hodgeformer.web.server.intake import Refusal
 

@@ -24,11 +24,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hodgeformer.base.errors import ConfigError, HodgeFormerError
+from hodgeformer.base.errors import HodgeFormerError
 from hodgeformer.base.version import __version__
 from hodgeformer.data.figures import figure
-from hodgeformer.export.runtime import OnnxPredictor
-from hodgeformer.predict.predictor import MeshPredictor, Predictor
+from hodgeformer.predict.predictor import Predictor
 from hodgeformer.predict.result import Result
 from hodgeformer.web.server.description import DESCRIPTION, openapi
 from hodgeformer.web.server.guard import Hosts, is_local, is_same
@@ -60,7 +59,7 @@ class Limits:
 class Service:
     """A model and one method for each route."""
 
-    def __init__(self, predictor: MeshPredictor, limits: Limits) -> None:
+    def __init__(self, predictor: Predictor, limits: Limits) -> None:
         self._predictor, self.metrics = predictor, Metrics()
         longest = limits.upload_seconds
         self._uploads = Uploads(max_bytes=limits.max_bytes, patience=min(PATIENCE, longest), longest=longest)
@@ -82,13 +81,13 @@ class Service:
         return JSONResponse({"status": "ok", "version": __version__})
 
     async def model(self, request: Request) -> Response:
-        trained = self._predictor.trained
+        info = self._predictor.info
         return JSONResponse({
-            "name": trained.name,
-            "task": trained.model.task,
-            "element": trained.model.element,
-            "classes": list(trained.classes),
-            "colors": [list(color) for color in trained.colors],
+            "name": info.name,
+            "task": info.model.task,
+            "element": info.model.element,
+            "classes": list(info.classes),
+            "colors": [list(color) for color in info.colors],
         })  # fmt: skip
 
     async def numbers(self, request: Request) -> Response:
@@ -191,12 +190,9 @@ class Door:
         return None if reason is None else JSONResponse({"error": reason}, 403)
 
 
-def load_predictor(model: str, device: str = "auto") -> MeshPredictor:
-    """A model as `Predictor.load` takes it, or an exported one, run once so that the first request does not wait."""
-    exported = Path(model).suffix == ".onnx"
-    if exported and device not in ("auto", "cpu"):
-        raise ConfigError(f"--device {device}: exported models run on the CPU")
-    predictor = OnnxPredictor.load(model) if exported else Predictor.load(model, device)
+def load_predictor(model: str, device: str = "auto") -> Predictor:
+    """What `Predictor.load` takes, run once so that the first request does not wait."""
+    predictor = Predictor.load(model, device)
     predictor.predict(figure(np.random.default_rng(0), n_faces=500)[0])
     return predictor
 

@@ -16,8 +16,8 @@ from hodgeformer.base.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import Faces
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.predict.inference import Seen, see
-from hodgeformer.predict.predictor import Predictor, Report
+from hodgeformer.predict.inference import Report, Seen, see
+from hodgeformer.predict.predictor import Predictor
 from hodgeformer.predict.pretrained import bundled_models
 from hodgeformer.predict.result import Result
 from hodgeformer.web.server.intake import Refusal
@@ -55,17 +55,18 @@ class ViewerModel:
         self._predictor = predictor
 
     @cached_property
-    def network(self) -> HodgeFormer:
-        """For looking inside."""
+    def network(self) -> HodgeFormer | None:
+        """For looking inside, of several models into the first; an exported one cannot be looked into."""
+        checkpoint = self._predictor.members[0].checkpoint
         # Not the one that predicts: hooks that look inside must not meet a prediction that runs at the same time.
-        return self._predictor.checkpoint.build_model()
+        return None if checkpoint is None else checkpoint.build_model()
 
     def see(self, mesh: Mesh, faces: Faces, *, most_faces: int | None = None, surface: bool = False) -> Seen:
         """The mesh as the first view of a prediction has it; its `surface` alone has no patterns and few features.
 
         Where the model worked on more than `most_faces`, nothing is prepared and the request is refused.
         """
-        config = self._predictor.checkpoint.at(faces)
+        config = self._predictor.info.at(faces)
         n = config.working(PerElement(mesh.n_vertices, 0, mesh.n_faces)).f
         if most_faces is not None and n > most_faces:
             raise Refusal(
@@ -81,8 +82,8 @@ class ViewerModel:
 
     def predict(self, mesh: Mesh, faces: Faces, report: Report) -> Result:
         """The answer for every face, or for the mesh; `report` is told the fraction of the work that is done."""
-        if self._predictor.checkpoint.model.task == "regression":
-            name = self._predictor.checkpoint.name
+        if self._predictor.info.model.task == "regression":
+            name = self._predictor.info.name
             raise ConfigError(f"'{name}' predicts values, not classes; use `hodgeformer predict` for it")
         result = self._predictor.predict(mesh, faces=faces, report=report)
         return result if result.element in ("face", "mesh") else result.on("face")
@@ -107,7 +108,7 @@ def offered_models(given: str | None) -> dict[str, OfferedModel]:
     bundled = bundled_models()
     first = {}
     if given is not None and (given not in bundled or Path(given).exists()):
-        first[shelf_name(given)] = offered(given, str(Path(given).resolve()))
+        first[shelf_name(given)] = offered(given, str(Path(given).resolve()) if Path(given).exists() else given)
     return first | {m.name: offered(m.path, m.summary) for m in bundled.values() if m.name not in first}
 
 

@@ -50,6 +50,7 @@ class _Asked:
 
     opened: OpenMesh
     model: ViewerModel
+    network: HodgeFormer
     faces: Faces
     key: tuple[Any, ...]
 
@@ -65,7 +66,8 @@ class _Inside(ABC):
     def choices(self, opened: OpenMesh) -> tuple[Choice, ...] | None:
         if opened.prediction is None:
             return None
-        return self._questions(self._shelf.model(opened.prediction.model).network, opened)
+        network = self._shelf.model(opened.prediction.model).network
+        return None if network is None else self._questions(network, opened)
 
     @abstractmethod
     def _questions(self, network: HodgeFormer, opened: OpenMesh) -> tuple[Choice, ...] | None:
@@ -75,10 +77,10 @@ class _Inside(ABC):
         """What the layer is about, and what was chosen."""
         prediction = opened.prediction
         model = None if prediction is None else self._shelf.model(prediction.model)
-        choices = None if model is None else self._questions(model.network, opened)
-        if prediction is None or model is None or choices is None:
+        choices = self.choices(opened)
+        if prediction is None or model is None or model.network is None or choices is None:
             raise Refusal(400, "There is nothing to show yet; predict with a model that has such blocks first.")
-        asked = _Asked(opened, model, prediction.faces, (opened.id, prediction.model, prediction.faces))
+        asked = _Asked(opened, model, model.network, prediction.faces, (opened.id, prediction.model, prediction.faces))
         return asked, [choice.answer(chosen) for choice in choices]
 
     def _sight(self, asked: _Asked, **limits: Any) -> Sight:
@@ -106,7 +108,7 @@ class Attention(_Inside):
 
     def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
         asked, (layer, head, key) = self._answers(opened, chosen)
-        network = asked.model.network
+        network = asked.network
         star = _learned_stars(network, int(layer))[key]
         sight = self._sight(asked, most_faces=MAX_FACES)
         x = self._once(asked, lambda: _arriving(network, sight.prepared, int(layer)), layer)
@@ -135,7 +137,7 @@ class Spreading(_Inside):
         asked, (block, time) = self._answers(opened, chosen)
         sight = self._sight(asked, surface=True)
         vertex = int(sight.prepared.order.v[sight.nearest(clicked(pick), "v")])
-        found = spread_from(asked.model.network, sight.prepared, vertex)
+        found = spread_from(asked.network, sight.prepared, vertex)
         share = found.blocks[int(block)]
         if time == "all":
             heat, note = found.heat @ share, f"What block {block} reads around the clicked vertex"
@@ -168,7 +170,7 @@ class LearnedEigenfunctions(_Inside):
         asked, (operator, layer, head, index) = self._answers(opened, chosen)
         kind, i = cast(ElementKind, operator), int(index)
         sight = self._sight(asked, most_faces=MAX_FACES_ITERATED)
-        find = partial(_learned_eigenpairs, asked.model.network, sight.prepared, int(layer), int(head), kind)
+        find = partial(_learned_eigenpairs, asked.network, sight.prepared, int(layer), int(head), kind)
         found = self._once(asked, find, layer, head, kind)
         if i >= len(found):
             raise Refusal(422, f"Only {len(found)} eigenfunctions were found; choose a smaller number.")

@@ -1,4 +1,4 @@
-"""Exported models without torch: `OnnxPredictor` runs them with onnxruntime and NumPy, and answers as `Predictor` does.
+"""Exported models, run by onnxruntime and NumPy without torch.
 
 An exported graph takes one prepared mesh as plain arrays, `INPUTS`, of any size. What is searched, sorted or eliminated
 is done here, before it: patterns, the rows of transposed incidences, and the steps of spreading.
@@ -25,7 +25,6 @@ from hodgeformer.kernels.sweeps import sweeps
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.predict.inference import Output, Seen
-from hodgeformer.predict.mesh_predictor import MeshPredictor
 from hodgeformer.predict.model_info import Trained
 
 if TYPE_CHECKING:
@@ -198,21 +197,17 @@ class OnnxNetwork:
         return rows, features
 
 
-class OnnxPredictor(MeshPredictor):
-    """A model that `hodgeformer export` wrote, and everything around it; torch is never loaded."""
-
-    @classmethod
-    def load(cls, file: str | os.PathLike[str], *, threads: int | None = None) -> OnnxPredictor:
-        """A file that `hodgeformer export` wrote. `threads` is how many onnxruntime may use, by default all."""
-        if not Path(file).is_file():
-            raise CheckpointError(f"{file}: there is no such file")
-        session = onnx_session(file, threads=threads)
-        try:
-            metadata = session.get_modelmeta().custom_metadata_map
-        except UnicodeDecodeError as error:
-            raise CheckpointError(f"{file}: the texts beside the model are damaged ({error})") from None
-        trained = _settings(Path(file), metadata)
-        return cls(trained, OnnxNetwork(trained.model, session))
+def load_exported(file: str | os.PathLike[str], *, threads: int | None = None) -> tuple[Trained, OnnxNetwork]:
+    """A file that `hodgeformer export` wrote. `threads` is how many onnxruntime may use, by default all."""
+    if not Path(file).is_file():
+        raise CheckpointError(f"{file}: there is no such file")
+    session = onnx_session(file, threads=threads)
+    try:
+        metadata = session.get_modelmeta().custom_metadata_map
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{file}: the texts beside the model are damaged ({error})") from None
+    info = _settings(Path(file), metadata)
+    return info, OnnxNetwork(info.model, session)
 
 
 def onnx_session(model: str | os.PathLike[str] | bytes, *, threads: int | None = None) -> InferenceSession:
@@ -245,6 +240,6 @@ def _settings(file: Path, metadata: Mapping[str, str]) -> Trained:
                 f"{file}: export format {found} is newer than this hodgeformer ({__version__}, format {FORMAT}); "
                 "update it"
             )
-        return Trained.parse(content)
+        return Trained.parse(content).replace(path=file)
     except (ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
         raise CheckpointError(f"{file}: the settings in the exported model make no sense ({error})") from None

@@ -1,0 +1,126 @@
+"""One of the models that answer together, most often the only one: its settings, and by what it is run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeGuard, cast
+
+from hodgeformer.base.errors import ConfigError
+from hodgeformer.base.files import place
+from hodgeformer.base.palette import class_colors
+from hodgeformer.mesh.io import MeshLike
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.pose import random_turns
+from hodgeformer.predict.familiarity import impression
+from hodgeformer.predict.inference import Answered, Network, Report, Room, Seen, answers, see
+from hodgeformer.predict.model_info import Trained
+from hodgeformer.predict.options import PredictOptions
+from hodgeformer.predict.pretrained import EXPORTED
+from hodgeformer.predict.result import Result
+
+if TYPE_CHECKING:  # exported models are predicted with without torch
+    from hodgeformer.predict.checkpoint import Checkpoint
+
+
+def is_file(given: object) -> TypeGuard[str | os.PathLike[str]]:
+    return isinstance(given, str | os.PathLike) or hasattr(given, "read_bytes")  # remote ones are no PathLike
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """The settings of a model, and its network: `Forward` in PyTorch, or an `OnnxNetwork`."""
+
+    info: Trained
+    network: Network
+
+    @classmethod
+    def load(cls, path: Path, device: str = "auto") -> Self:
+        """A checkpoint, or a file that `hodgeformer export` wrote."""
+        if path.suffix != EXPORTED:
+            from hodgeformer.predict.checkpoint import load_checkpoint
+
+            return cls.in_torch(load_checkpoint(path), device)
+        from hodgeformer.predict.exported import load_exported
+
+        if device not in ("auto", "cpu"):
+            raise ConfigError(f"device '{device}': exported models run on the CPU")
+        return cls(*load_exported(path))
+
+    @classmethod
+    def in_torch(cls, checkpoint: Checkpoint, device: str = "auto") -> Self:
+        from hodgeformer.nn.device import find_device
+        from hodgeformer.predict.forward import Forward
+
+        return cls(checkpoint, Forward(checkpoint.build_model().to(find_device(device))))
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The settings with the weights; an exported model has none."""
+        return None if type(self.info) is Trained else cast("Checkpoint", self.info)
+
+    @property
+    def question(self) -> tuple[str, ...]:
+        """What the model answers, in words."""
+        info, model = self.info, self.info.model
+        answer = f"of {', '.join(info.classes)}" if info.classes else f"of {model.n_classes} values"
+        return model.task, "per", model.element, answer
+
+    @property
+    def title(self) -> str:
+        return f"'{self.info.name}'" if self.info.path is None else str(self.info.path)
+
+    def room(self, options: PredictOptions) -> Room:
+        return Room(self.info.model, self.info.prepare, options.memory)
+
+    def see(self, mesh: Mesh, options: PredictOptions, room: Room, n_threads: int | None = None) -> Seen:
+        """The mesh as this model sees it."""
+        return see(
+            mesh,
+            self.info.at(options.faces),
+            turns=random_turns(options.tta - 1, self.info.turn_axis, seed=options.seed),
+            room=room,
+            reads_order=self.info.model.reads_order,
+            n_threads=n_threads,
+        )
+
+    def results(
+        self, meshes: Iterable[tuple[MeshLike, Seen]], options: PredictOptions, report: Report | None
+    ) -> list[Result]:
+        """What the model says, on the element that it was trained on."""
+        info, model = self.info, self.info.model
+        found = answers(
+            self.network, meshes, batch_faces=options.batch_faces, temperature=info.temperature, report=report
+        )
+        results = []
+        for answer in found:
+            familiarity, warnings = self._familiar(answer)
+            result = Result(
+                mesh=answer.seen.mesh,
+                task=model.task,
+                element=model.element,
+                outputs=cast(Any, answer.output),  # rounded once, at the end
+                names=info.classes,
+                colors=info.colors or class_colors(len(info.classes)),
+                warnings=warnings,
+                path=place(answer.owner) if is_file(answer.owner) else None,
+                working_faces=answer.seen.working_mesh.n_faces,
+                familiarity=familiarity,
+                up_axis=options.up,
+                heights=info.heights,
+            )
+            results.append(result)
+        return results
+
+    def _familiar(self, answer: Answered[Any]) -> tuple[float | None, tuple[str, ...]]:
+        """How familiar a mesh is, where the model can tell, and what sets it apart, a sentence each."""
+        known, statistics = self.info.familiarity, self.info.statistics
+        working = answer.seen.working_mesh
+        unlike = () if statistics is None else statistics.unlike(working)
+        if known is None:
+            return None, unlike
+        is_sure = self.info.model.task != "regression"
+        score, reasons = known.judge(impression(working, answer.features, answer.output if is_sure else None))
+        return score, unlike + reasons
