@@ -174,6 +174,7 @@ def carry_out(run: PlannedRun, listener: Listener) -> RunResult | None:
     """Train, or continue where it was stopped, and score the last weights; None if another process is at it."""
     if (found := finished_result(run)) is not None:
         return found
+    run.config.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(run.config, tomli_w.dumps(run.tables).encode())
     begun = RunFolder(run.folder).config.is_file()
     try:
