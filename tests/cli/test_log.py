@@ -53,7 +53,7 @@ def test_a_log_has_plan_progress_evaluations_and_result(logged: tuple[Path, Resu
 
 def test_a_resumed_run_tells_its_plan_again(logged: tuple[Path, Result]) -> None:
     result = run("train", "--resume", logged[0])
-    assert result.exit_code == 0 and "plan: model HT of width 16" in result.stderr
+    assert result.exit_code == 0 and "plan: model HT, width 16" in result.stderr
     assert "plan" not in run("train", "--resume", logged[0], "--quiet").stderr
 
 
