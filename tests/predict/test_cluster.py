@@ -120,8 +120,8 @@ def test_a_mesh_that_kills_every_worker_is_named_and_the_others_are_done(
     model: Path, meshes: Path, tmp_path: Path
 ) -> None:
     job = Job(str(model), tmp_path / "out", (".ply", ".json"), {})
-    orders = job.orders({path: Path(path.name) for path in sorted(meshes.glob("mesh_??.obj"))})
-    opened, fatal = job.opened, orders[7].path
+    tasks = job.tasks({path: Path(path.name) for path in sorted(meshes.glob("mesh_??.obj"))})
+    opened, fatal = job.opened, tasks[7].path
 
     def open_worker() -> Any:
         work = opened()
@@ -134,8 +134,8 @@ def test_a_mesh_that_kills_every_worker_is_named_and_the_others_are_done(
 
         return attacked
 
-    outcomes = {order.path: outcome for order, outcome in Cluster(workers=2).spread(open_worker, orders)}
-    assert outcomes.keys() == {order.path for order in orders}
+    outcomes = {order.path: outcome for order, outcome in Cluster(workers=2).spread(open_worker, tasks)}
+    assert outcomes.keys() == {order.path for order in tasks}
     lost = outcomes.pop(fatal)
     assert isinstance(lost, MeshError) and "each of 3 workers that got it died" in str(lost)
     assert all(isinstance(outcome, Predicted) for outcome in outcomes.values())

@@ -26,7 +26,7 @@ from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.forward import Forward
-from hodgeformer.predict.inference import Room, answers, see
+from hodgeformer.predict.inference import FaceBudget, answers, see
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.training.evaluate import Evaluator, calibrated
 from meshes import icosphere, open_grid
@@ -131,11 +131,11 @@ def test_patches_cover_a_mesh_and_keep_its_features() -> None:
 
 def test_room_grows_with_memory_and_no_mesh_takes_more() -> None:
     checkpoint, mesh = tiny_checkpoint(), icosphere(5)
-    small, large = (Room(checkpoint.model, checkpoint.prepare, memory)(mesh) for memory in (10**10, 10**11))
+    small, large = (FaceBudget(checkpoint.model, checkpoint.prepare, memory)(mesh) for memory in (10**10, 10**11))
     assert 2000 < small < large
-    assert Room(checkpoint.model, checkpoint.prepare)(mesh) > 0
+    assert FaceBudget(checkpoint.model, checkpoint.prepare)(mesh) > 0
     with pytest.raises(MeshError, match=r"20,480 faces need about .* GB of memory even in patches"):
-        Room(checkpoint.model, checkpoint.prepare, 1)(mesh)
+        FaceBudget(checkpoint.model, checkpoint.prepare, 1)(mesh)
 
 
 PREDICTING = """

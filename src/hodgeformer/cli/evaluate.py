@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from hodgeformer.data.dataset import DataSet, Sample
-    from hodgeformer.predict.model_info import Trained
+    from hodgeformer.predict.model_info import ModelInfo
     from hodgeformer.training.evaluate import Answer
     from hodgeformer.training.metrics import Scores
 
@@ -104,7 +104,7 @@ def _counted(answers: Iterator[Answer], told: Callable[[float, float], None], to
         yield answer
 
 
-def warn_of_learned(models: Sequence[Trained], dataset: DataSet, samples: Sequence[Sample]) -> int:
+def warn_of_learned(models: Sequence[ModelInfo], dataset: DataSet, samples: Sequence[Sample]) -> int:
     """Say on standard error how many of the meshes a model, or one of several, was trained on; their number."""
     from hodgeformer.training.evaluate import learned_from
 

@@ -36,7 +36,7 @@ from hodgeformer.cli.results import (
 if TYPE_CHECKING:
     from hodgeformer.predict.cluster import Cluster
     from hodgeformer.predict.inference import Report
-    from hodgeformer.predict.many import Job, Order, Predicted
+    from hodgeformer.predict.many import Job, Predicted, Task
     from hodgeformer.predict.predictor import Predictor
 
 
@@ -132,14 +132,14 @@ def predict(
         split_parts=split_parts,
         with_content=as_json,
     )
-    orders = job.orders(inputs)
+    tasks = job.tasks(inputs)
     # Whoever names one mesh wants its answer.
-    done = _Done({} if again or len(orders) == 1 else done_before(orders))
-    left = [order for order in orders if order.path not in done.before]
+    done = _Done({} if again or len(tasks) == 1 else done_before(tasks))
+    left = [task for task in tasks if task.path not in done.before]
     _predict_all(job, predictor, cluster, left, done, quiet=quiet)
     if len(paths) == 1 and len(inputs) == 1 and done.errors and not place(paths[0]).is_dir():
         raise next(iter(done.errors.values()))
-    _report(done, job, orders, context)
+    _report(done, job, tasks, context)
     if done.stopped:
         n_left = len(left) - len(done.now) - len(done.errors)
         print(f"hodgeformer: stopped with {n_left} meshes left; run the same command to continue", file=sys.stderr)
@@ -202,37 +202,37 @@ def _suffixes(formats: str | None, predictor: Predictor, split_parts: bool) -> t
 
 
 def _predict_all(
-    job: Job, predictor: Predictor, cluster: Cluster | None, orders: list[Order], done: _Done, *, quiet: bool
+    job: Job, predictor: Predictor, cluster: Cluster | None, tasks: list[Task], done: _Done, *, quiet: bool
 ) -> None:
-    with bar("predicting", quiet=quiet) as told:
+    with bar("predicting", quiet=quiet) as progress:
 
         def worked(share: float) -> None:
-            told(len(done.now) + len(done.errors) + share, len(orders))
+            progress(len(done.now) + len(done.errors) + share, len(tasks))
 
-        with closing(_outcomes(job, predictor, cluster, orders, worked)) as outcomes:
+        with closing(_outcomes(job, predictor, cluster, tasks, worked)) as outcomes:
             try:
-                for order, outcome in outcomes:
+                for task, outcome in outcomes:
                     if isinstance(outcome, Exception):
-                        outcome.add_note(f"{order.path}:")
-                        done.errors[order.path] = outcome
+                        outcome.add_note(f"{task.path}:")
+                        done.errors[task.path] = outcome
                     else:
-                        done.now[order.path] = outcome
+                        done.now[task.path] = outcome
                     worked(0)
             except KeyboardInterrupt:
                 done.stopped = True
 
 
 def _outcomes(
-    job: Job, predictor: Predictor, cluster: Cluster | None, orders: list[Order], report: Report
-) -> Generator[tuple[Order, Predicted | Exception]]:
-    if cluster is None or not orders:
-        yield from zip(orders, job.work(predictor, orders, report), strict=True)
+    job: Job, predictor: Predictor, cluster: Cluster | None, tasks: list[Task], report: Report
+) -> Generator[tuple[Task, Predicted | Exception]]:
+    if cluster is None or not tasks:
+        yield from zip(tasks, job.work(predictor, tasks, report), strict=True)
     else:
-        yield from cluster.spread(job.opened, orders)
+        yield from cluster.spread(job.opened, tasks)
 
 
-def _report(done: _Done, job: Job, orders: list[Order], context: typer.Context) -> None:
-    now = {order.path: done.now[order.path] for order in orders if order.path in done.now}
+def _report(done: _Done, job: Job, tasks: list[Task], context: typer.Context) -> None:
+    now = {task.path: done.now[task.path] for task in tasks if task.path in done.now}
     if job.with_content:
         content = {
             "model": job.model,
@@ -250,7 +250,7 @@ def _report(done: _Done, job: Job, orders: list[Order], context: typer.Context) 
     print_failed(done.errors, context)
     if not job.with_content:
         n_files = sum(len(predicted.written) for predicted in now.values())
-        parts = [f"{len(now)} of {len(now) + len(done.errors)} meshes done"] if len(done.before) < len(orders) else []
+        parts = [f"{len(now)} of {len(now) + len(done.errors)} meshes done"] if len(done.before) < len(tasks) else []
         if n_files:
             parts.append(f"{n_files} files in {job.out}")
         if done.before:

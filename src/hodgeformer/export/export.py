@@ -76,7 +76,7 @@ def _onnx(checkpoint: Checkpoint, model: HodgeFormer) -> tuple[bytes, Run]:
 
 
 def _settings(checkpoint: Checkpoint) -> str:
-    """What `Trained` reads again."""
+    """What `ModelInfo` reads again."""
     return json.dumps({"format": FORMAT, **checkpoint.model_dump(mode="json")})
 
 

@@ -22,7 +22,7 @@ from hodgeformer.base.errors import CheckpointError, ConfigError
 from hodgeformer.base.files import write_atomically
 from hodgeformer.base.version import __version__
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.predict.model_info import Trained
+from hodgeformer.predict.model_info import ModelInfo
 
 FORMAT = 1
 _KEY = "hodgeformer"
@@ -30,7 +30,7 @@ _KIND = "model"
 _FITTED = ("temperature", "familiarity", "heights")
 
 
-class Checkpoint(Trained):
+class Checkpoint(ModelInfo):
     """A trained model: its weights, and everything needed to use them."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

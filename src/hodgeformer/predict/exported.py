@@ -24,8 +24,8 @@ from hodgeformer.kernels.elimination import TIMES, Elimination, Laplacian
 from hodgeformer.kernels.sweeps import sweeps
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.predict.inference import Output, Seen
-from hodgeformer.predict.model_info import Trained
+from hodgeformer.predict.inference import Output, Views
+from hodgeformer.predict.model_info import ModelInfo
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -173,11 +173,11 @@ class OnnxNetwork:
         self.config, self._session = config, session
         self._names = tuple(given.name for given in session.get_inputs())
 
-    def outputs(self, views: Sequence[PreparedMesh], seen: Seen) -> list[tuple[Output, Output]]:
+    def outputs(self, views: Sequence[PreparedMesh], seen: Views) -> list[tuple[Output, Output]]:
         """Per view its rows, and the means of its features."""
         return [self._output(view, seen) for view in views]
 
-    def _output(self, view: PreparedMesh, seen: Seen) -> tuple[Output, Output]:
+    def _output(self, view: PreparedMesh, seen: Views) -> tuple[Output, Output]:
         inputs = GraphInputs(view, self.config.d_model)
         passes = [self.run(inputs, x_v=view.x_in.v * signs.astype(np.float32)) for signs in seen.column_signs]
         rows, features = (np.stack(parts) for parts in zip(*passes, strict=True))
@@ -197,7 +197,7 @@ class OnnxNetwork:
         return rows, features
 
 
-def load_exported(file: str | os.PathLike[str], *, threads: int | None = None) -> tuple[Trained, OnnxNetwork]:
+def load_exported(file: str | os.PathLike[str], *, threads: int | None = None) -> tuple[ModelInfo, OnnxNetwork]:
     """A file that `hodgeformer export` wrote. `threads` is how many onnxruntime may use, by default all."""
     if not Path(file).is_file():
         raise CheckpointError(f"{file}: there is no such file")
@@ -228,7 +228,7 @@ def onnx_session(model: str | os.PathLike[str] | bytes, *, threads: int | None =
         raise CheckpointError(f"{given!s:.200}: not a model that onnxruntime can read ({reason})") from None
 
 
-def _settings(file: Path, metadata: Mapping[str, str]) -> Trained:
+def _settings(file: Path, metadata: Mapping[str, str]) -> ModelInfo:
     """The settings that an exported file holds."""
     if KEY not in metadata:
         raise CheckpointError(f"{file}: a model, but not one that `hodgeformer export` wrote")
@@ -240,6 +240,6 @@ def _settings(file: Path, metadata: Mapping[str, str]) -> Trained:
                 f"{file}: export format {found} is newer than this hodgeformer ({__version__}, format {FORMAT}); "
                 "update it"
             )
-        return Trained.parse(content).replace(path=file)
+        return ModelInfo.parse(content).replace(path=file)
     except (ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
         raise CheckpointError(f"{file}: the settings in the exported model make no sense ({error})") from None

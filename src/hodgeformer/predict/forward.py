@@ -18,7 +18,7 @@ from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import Batch, pack
-from hodgeformer.predict.inference import Output, Seen
+from hodgeformer.predict.inference import Output, Views
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Forward:
         return self.model.config
 
     @torch.no_grad()
-    def outputs(self, views: Sequence[PreparedMesh], seen: Seen) -> list[tuple[Output, Output]]:
+    def outputs(self, views: Sequence[PreparedMesh], seen: Views) -> list[tuple[Output, Output]]:
         """Per view its rows, and the means of its features."""
         kind, passes = self.config.target_kind, list[tuple[Tensor, Tensor]]()
         packed = pack(views).to(next(self.model.parameters()).device)
@@ -58,7 +58,7 @@ class Forward:
             return rows.softmax(dim=1)
         return rows if self.values is None else self.values(rows)
 
-    def _in_frames(self, batch: Batch, seen: Seen) -> Iterator[Batch]:
+    def _in_frames(self, batch: Batch, seen: Views) -> Iterator[Batch]:
         """The batch in every frame that it stands for; they share the complex and all that was computed for it.
 
         One after the other: side by side they would not fit into the cache, and take as long.

@@ -40,7 +40,7 @@ _LEAST_ROOM = 2000  # faces: smaller patches would say little
 
 
 @dataclass(frozen=True)
-class Room:
+class FaceBudget:
     """How many faces of a mesh one pass may have, for the process to stay within so many bytes of memory.
 
     By default it may take most of what is free.
@@ -95,7 +95,7 @@ class _OnDemand(Sequence[PreparedMesh]):
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class Views:
     """A mesh as a model sees it: of a size that it knows, turned, in every frame of its pose, prepared.
 
     The answers for all `views` are averaged; each stands for `n_frames` frames that share all but the signs of
@@ -148,7 +148,7 @@ def see(
     room: Callable[[Mesh], int] = _unlimited,
     reads_order: bool = True,
     n_threads: int | None = None,
-) -> Seen:
+) -> Views:
     """Everything that comes before the model, at the resolution of the configuration.
 
     `turns` are rotations to look from beside that of the file, `room` tells how many faces can be worked on at once.
@@ -174,7 +174,7 @@ def see(
     makers = [partial(look, working, *sight) for working, sight in zip(cycle(meshes), sights, strict=False)]
     fits = len(makers) * meshes[0].n_faces <= space
     views = tuple(make() for make in makers) if fits else _OnDemand(makers)
-    return Seen(mesh, sized, views, config, space, shared_frames)
+    return Views(mesh, sized, views, config, space, shared_frames)
 
 
 class Network(Protocol):
@@ -183,7 +183,7 @@ class Network(Protocol):
     @property
     def config(self) -> ModelConfig: ...
 
-    def outputs(self, views: Sequence[PreparedMesh], seen: Seen) -> list[tuple[Output, Output]]:
+    def outputs(self, views: Sequence[PreparedMesh], seen: Views) -> list[tuple[Output, Output]]:
         """Per view a row per element in the order of the view, or one row; and the means of its features.
 
         Rows are probabilities, or the values of a regression. Both are means over the frames that a view stands for.
@@ -200,14 +200,14 @@ class Answered(Generic[T]):
     """
 
     owner: T
-    seen: Seen
+    seen: Views
     output: FloatArray
     features: FloatArray
 
 
 def answers(
     network: Network,
-    meshes: Iterable[tuple[T, Seen]],
+    meshes: Iterable[tuple[T, Views]],
     *,
     batch_faces: int,
     temperature: float = 1.0,
@@ -261,7 +261,7 @@ def tempered(probabilities: FloatArray, temperature: float) -> FloatArray:
 class _Mean:
     """The answer for one mesh while its views come in."""
 
-    def __init__(self, owner: Any, seen: Seen) -> None:
+    def __init__(self, owner: Any, seen: Views) -> None:
         self.owner, self.seen = owner, seen
         self.totals: list[FloatArray] = [np.zeros(()) for _ in seen.sized or (None,)]
         self.features: FloatArray = np.zeros(())
@@ -274,7 +274,7 @@ class _Mean:
         self.n += 1
 
 
-def _batches(meshes: Iterable[tuple[Any, Seen]], batch_faces: int) -> Iterator[list[tuple[_Mean, PreparedMesh]]]:
+def _batches(meshes: Iterable[tuple[Any, Views]], batch_faces: int) -> Iterator[list[tuple[_Mean, PreparedMesh]]]:
     batch: list[tuple[_Mean, PreparedMesh]] = []
     n_faces = 0
     for owner, seen in meshes:

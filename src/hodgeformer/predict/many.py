@@ -29,7 +29,7 @@ _READ_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
-class Order:
+class Task:
     """A mesh, where its results go (without a suffix), the record of their being done, and what they are results of."""
 
     path: Path
@@ -63,7 +63,7 @@ class Job:
     split_parts: bool = False
     with_content: bool = False
 
-    def orders(self, inputs: Mapping[Path, PurePath]) -> list[Order]:
+    def tasks(self, inputs: Mapping[Path, PurePath]) -> list[Task]:
         """One for each mesh; the inputs with their places below the folder that was named (or their own names).
 
         Those that share a name keep their suffix in it, and nothing that was given is ever overwritten.
@@ -72,7 +72,7 @@ class Job:
         read = {path.resolve() for path in inputs}
         taken: dict[PurePath, Path] = {}
         asked = self._asked()
-        orders = []
+        tasks = []
         for path, place in inputs.items():
             short = place.with_suffix("")
             name = short if stems[short] == 1 else place
@@ -83,8 +83,8 @@ class Job:
                 if (written := target.with_name(target.name + suffix)).resolve() in read:
                     raise ConfigError(f"{written} would be overwritten by its own result; choose another --out")
             key = hashlib.sha256(f"{asked}\n{stamp(path)}".encode()).hexdigest()
-            orders.append(Order(path, target, self.out / RECORDS / f"{name.as_posix()}.json", key))
-        return orders
+            tasks.append(Task(path, target, self.out / RECORDS / f"{name.as_posix()}.json", key))
+        return tasks
 
     def _asked(self) -> str:
         """The model, by its content, and the options that an answer depends on."""
@@ -92,37 +92,37 @@ class Job:
         return json.dumps([models, dict(self.options), sorted(self.suffixes), self.split_parts], sort_keys=True)
 
     def opened(self) -> partial[Iterator[Predicted | Exception]]:
-        """A worker: it loads the model, and then works on orders."""
+        """A worker: it loads the model, and then works on tasks."""
         from hodgeformer.predict.predictor import Predictor
 
         return partial(self.work, Predictor.load(self.model, self.device))
 
     def work(
-        self, predictor: Predictor, orders: Sequence[Order], report: Report | None = None
+        self, predictor: Predictor, tasks: Sequence[Task], report: Report | None = None
     ) -> Iterator[Predicted | Exception]:
-        """What came of each order, in their order; its results are written when it is told."""
+        """What came of each task, in their order; its results are written when it is told."""
         failed: dict[Any, Exception] = {}
-        paths = [order.path for order in orders]
+        paths = [task.path for task in tasks]
         results = predictor.predict_many(paths, on_error=failed.__setitem__, report=report, **self.options)
-        held: Result | None = None  # of a later order than the present one
-        for order in orders:
-            if held is None and order.path not in failed:
+        held: Result | None = None  # of a later task than the present one
+        for task in tasks:
+            if held is None and task.path not in failed:
                 held = next(results, None)
-            if held is None or held.path != order.path:
-                yield failed[order.path]
+            if held is None or held.path != task.path:
+                yield failed[task.path]
                 continue
             try:
-                yield self._written(order, held)
+                yield self._written(task, held)
             except Exception as error:  # a full disk, a name that cannot be written: the others go on
                 yield error
             held = None
 
-    def _written(self, order: Order, result: Result) -> Predicted:
+    def _written(self, task: Task, result: Result) -> Predicted:
         """The record goes first and comes last, so that it stands beside whole and fitting results only."""
-        target = order.target
+        target = task.target
         written = [target.with_name(target.name + suffix) for suffix in self.suffixes]
         if written or self.split_parts:
-            order.record.unlink(missing_ok=True)
+            task.record.unlink(missing_ok=True)
             target.parent.mkdir(parents=True, exist_ok=True)
         for path in written:
             result.save(path)
@@ -133,14 +133,14 @@ class Job:
                 save_mesh(part, written[-1])
         unfamiliar = bool(result.warnings)
         if written:
-            order.record.parent.mkdir(parents=True, exist_ok=True)
-            held = {"of": order.key, "written": [path.name for path in written], "unfamiliar": unfamiliar}
-            write_atomically(order.record, json.dumps(held).encode())
+            task.record.parent.mkdir(parents=True, exist_ok=True)
+            held = {"of": task.key, "written": [path.name for path in written], "unfamiliar": unfamiliar}
+            write_atomically(task.record, json.dumps(held).encode())
         content = _content(result, written) if self.with_content else None
         return Predicted(tuple(written), unfamiliar, _answer(result), content)
 
 
-def done_before(orders: Iterable[Order]) -> dict[Path, Predicted]:
+def done_before(tasks: Iterable[Task]) -> dict[Path, Predicted]:
     """Those of the meshes whose results are all there, and are what the same model makes of the same file now."""
     there: dict[Path, frozenset[str]] = {}
 
@@ -151,19 +151,19 @@ def done_before(orders: Iterable[Order]) -> dict[Path, Predicted]:
                 there[folder] = frozenset(path.name for path in folder.iterdir())
         return there[folder]
 
-    recorded = [order for order in orders if order.record.name in names_in(order.record.parent)]
+    recorded = [task for task in tasks if task.record.name in names_in(task.record.parent)]
     found = {}
     with ThreadPoolExecutor(_READ_AT_ONCE, thread_name_prefix="records") as pool:
-        for order, record in zip(recorded, pool.map(_read_record, recorded), strict=True):
-            if record["of"] == order.key and set(record["written"]) <= names_in(order.target.parent):
-                written = tuple(order.target.with_name(name) for name in record["written"])
-                found[order.path] = Predicted(written, record["unfamiliar"])
+        for task, record in zip(recorded, pool.map(_read_record, recorded), strict=True):
+            if record["of"] == task.key and set(record["written"]) <= names_in(task.target.parent):
+                written = tuple(task.target.with_name(name) for name in record["written"])
+                found[task.path] = Predicted(written, record["unfamiliar"])
     return found
 
 
-def _read_record(order: Order) -> dict[str, Any]:
+def _read_record(task: Task) -> dict[str, Any]:
     with suppress(OSError, ValueError):
-        held = json.loads(order.record.read_bytes())
+        held = json.loads(task.record.read_bytes())
         if isinstance(held, dict) and held.keys() >= {"of", "written", "unfamiliar"}:
             return held
     return {"of": None}

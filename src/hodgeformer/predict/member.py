@@ -15,8 +15,8 @@ from hodgeformer.mesh.io import MeshLike
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import random_turns
 from hodgeformer.predict.familiarity import impression
-from hodgeformer.predict.inference import Answered, Network, Report, Room, Seen, answers, see
-from hodgeformer.predict.model_info import Trained
+from hodgeformer.predict.inference import Answered, FaceBudget, Network, Report, Views, answers, see
+from hodgeformer.predict.model_info import ModelInfo
 from hodgeformer.predict.options import PredictOptions
 from hodgeformer.predict.pretrained import EXPORTED
 from hodgeformer.predict.result import Result
@@ -33,7 +33,7 @@ def is_file(given: object) -> TypeGuard[str | os.PathLike[str]]:
 class Member:
     """The settings of a model, and its network: `Forward` in PyTorch, or an `OnnxNetwork`."""
 
-    info: Trained
+    info: ModelInfo
     network: Network
 
     @classmethod
@@ -59,7 +59,7 @@ class Member:
     @property
     def checkpoint(self) -> Checkpoint | None:
         """The settings with the weights; an exported model has none."""
-        return None if type(self.info) is Trained else cast("Checkpoint", self.info)
+        return None if type(self.info) is ModelInfo else cast("Checkpoint", self.info)
 
     @property
     def question(self) -> tuple[str, ...]:
@@ -72,10 +72,10 @@ class Member:
     def title(self) -> str:
         return f"'{self.info.name}'" if self.info.path is None else str(self.info.path)
 
-    def room(self, options: PredictOptions) -> Room:
-        return Room(self.info.model, self.info.prepare, options.memory)
+    def room(self, options: PredictOptions) -> FaceBudget:
+        return FaceBudget(self.info.model, self.info.prepare, options.memory)
 
-    def see(self, mesh: Mesh, options: PredictOptions, room: Room, n_threads: int | None = None) -> Seen:
+    def see(self, mesh: Mesh, options: PredictOptions, room: FaceBudget, n_threads: int | None = None) -> Views:
         """The mesh as this model sees it."""
         return see(
             mesh,
@@ -87,7 +87,7 @@ class Member:
         )
 
     def results(
-        self, meshes: Iterable[tuple[MeshLike, Seen]], options: PredictOptions, report: Report | None
+        self, meshes: Iterable[tuple[MeshLike, Views]], options: PredictOptions, report: Report | None
     ) -> list[Result]:
         """What the model says, on the element that it was trained on."""
         info, model = self.info, self.info.model

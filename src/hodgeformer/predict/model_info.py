@@ -18,7 +18,7 @@ Byte = Annotated[int, Field(ge=0, le=255)]
 Height = Annotated[float, Field(ge=-1000.0, le=1000.0)]  # in radii of a mesh
 
 
-class Trained(Settings):
+class ModelInfo(Settings):
     """Everything a checkpoint stores besides the weights."""
 
     prepare: PrepareConfig = Field(description="How meshes become input, including the seed of random connections.")

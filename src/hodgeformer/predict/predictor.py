@@ -23,9 +23,9 @@ from hodgeformer.mesh.elements import smoothed
 from hodgeformer.mesh.io import MeshLike, as_mesh, load_mesh
 from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
-from hodgeformer.predict.inference import Report, Room, Seen, answers, see
+from hodgeformer.predict.inference import FaceBudget, Report, Views, answers, see
 from hodgeformer.predict.member import Member, is_file
-from hodgeformer.predict.model_info import Trained
+from hodgeformer.predict.model_info import ModelInfo
 from hodgeformer.predict.options import PredictKeywords, PredictOptions
 from hodgeformer.predict.pretrained import PRETRAINED, locate_models, model_card
 from hodgeformer.predict.result import Result
@@ -41,7 +41,7 @@ ModelLike = Union[str, os.PathLike[str], "Checkpoint", "Predictor"]
 """Whatever names a model, or several; or what is loaded already."""
 Models = ModelLike | list[ModelLike] | tuple[ModelLike, ...]
 OnError = Callable[[MeshLike, Exception], None]
-_Prepared = list[tuple[MeshLike, tuple[Seen, ...]]]
+_Prepared = list[tuple[MeshLike, tuple[Views, ...]]]
 """Meshes, each as every member sees it."""
 
 
@@ -76,7 +76,7 @@ class Predictor:
             if isinstance(one, Predictor):
                 loaded = ((each, each.checkpoint) for each in one.members)
                 members += [each if own is None else Member.in_torch(own, device) for each, own in loaded]
-            elif isinstance(one, Trained):
+            elif isinstance(one, ModelInfo):
                 members.append(Member.in_torch(cast(Any, one), device))
             else:
                 members += [Member.load(path, device) for path in locate_models(one)]
@@ -111,7 +111,7 @@ class Predictor:
         )
 
     @property
-    def info(self) -> Trained:
+    def info(self) -> ModelInfo:
         """Every setting of the model, without its weights; of several models, of the first."""
         return self.members[0].info
 
@@ -162,7 +162,7 @@ class Predictor:
         from hodgeformer.predict.forward import FeatureForward
 
         network = FeatureForward(self.model, element=element)
-        room = Room(network.config, self.info.prepare, memory)
+        room = FaceBudget(network.config, self.info.prepare, memory)
         given = as_mesh(mesh)
         seen = see(given, self.info.at(faces), room=room, reads_order=network.config.reads_order)
         answer = next(answers(network, [(given, seen)], batch_faces=PredictOptions().batch_faces))
@@ -200,26 +200,26 @@ class Predictor:
             )
         return chosen
 
-    def _rooms(self, options: PredictOptions) -> tuple[Room, ...]:
+    def _rooms(self, options: PredictOptions) -> tuple[FaceBudget, ...]:
         if options.memory is not None:
             return_freed_memory()
         return tuple(member.room(options) for member in self.members)
 
     def _seen(
-        self, given: MeshLike, options: PredictOptions, rooms: tuple[Room, ...], n_threads: int | None = None
-    ) -> tuple[Seen, ...]:
+        self, given: MeshLike, options: PredictOptions, rooms: tuple[FaceBudget, ...], n_threads: int | None = None
+    ) -> tuple[Views, ...]:
         mesh = load_mesh(given) if is_file(given) else as_mesh(given)
         looks = zip(self.members, rooms, strict=True)
         return tuple(member.see(mesh, options, room, n_threads) for member, room in looks)
 
     def _seen_ahead(
         self, meshes: Iterable[MeshLike], options: PredictOptions, on_error: OnError | None
-    ) -> Iterator[tuple[MeshLike, tuple[Seen, ...]]]:
+    ) -> Iterator[tuple[MeshLike, tuple[Views, ...]]]:
         """In order, prepared in threads that run ahead by about two passes, by less where meshes are large."""
 
         rooms = self._rooms(options)
 
-        def attempt(given: MeshLike) -> tuple[Seen, ...] | Exception:
+        def attempt(given: MeshLike) -> tuple[Views, ...] | Exception:
             try:
                 return self._seen(given, options, rooms, n_threads=1)
             except Exception as error:  # whatever it is, it is told with its mesh, and the others go on
@@ -227,7 +227,7 @@ class Predictor:
 
         ahead = n_threads = thread_count()
         largest = 1
-        waiting: deque[tuple[MeshLike, Future[tuple[Seen, ...] | Exception]]] = deque()
+        waiting: deque[tuple[MeshLike, Future[tuple[Views, ...] | Exception]]] = deque()
         source = iter(meshes)
         with ThreadPoolExecutor(n_threads, thread_name_prefix="prepare") as pool:
             try:
@@ -287,12 +287,12 @@ class Predictor:
         return result if options.element is None else result.on(options.element)
 
 
-def _n_faces(seen: tuple[Seen, ...]) -> int:
+def _n_faces(seen: tuple[Views, ...]) -> int:
     """Faces of all views that are in memory."""
     return sum(each.n_faces for each in seen)
 
 
-def _groups(meshes: Iterable[tuple[MeshLike, tuple[Seen, ...]]], batch_faces: int) -> Iterator[_Prepared]:
+def _groups(meshes: Iterable[tuple[MeshLike, tuple[Views, ...]]], batch_faces: int) -> Iterator[_Prepared]:
     """Group consecutive meshes up to a total number of faces; larger ones are alone."""
     group: _Prepared = []
     for given, seen in meshes:

@@ -25,8 +25,8 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.familiarity import Familiarity, impression
 from hodgeformer.predict.forward import Forward
-from hodgeformer.predict.inference import Network, Room, Seen, answers, see, tempered
-from hodgeformer.predict.model_info import Trained
+from hodgeformer.predict.inference import FaceBudget, Network, Views, answers, see, tempered
+from hodgeformer.predict.model_info import ModelInfo
 from hodgeformer.predict.predictor import Models, Predictor
 from hodgeformer.training.distributed import Processes
 from hodgeformer.training.learner import DivergedError, SquaredError
@@ -98,7 +98,7 @@ class Evaluator:
         self._config = config
         self._turns, self._temperature = turns, temperature
         self._standardized = standardized
-        self._remembered: dict[str, tuple[NDArray[Any], Seen]] = {}
+        self._remembered: dict[str, tuple[NDArray[Any], Views]] = {}
         self._room = _REMEMBERED_FACES
 
     def scores(self, model: HodgeFormer) -> Scores:
@@ -129,7 +129,7 @@ class Evaluator:
         """The answer for every sample of this process, in order."""
         kind = self._dataset.kind
         values = None if self._standardized is None else self._standardized.values
-        room = Room(model.config, self._config)
+        room = FaceBudget(model.config, self._config)
         meshes = (self._seen(sample, room) for sample in self._samples)
         network = Forward(model, values) if isinstance(model, HodgeFormer) else model
         found = answers(network, meshes, batch_faces=_BATCH_FACES, temperature=self._temperature)
@@ -141,7 +141,7 @@ class Evaluator:
             areas = None if kind is None else element_areas(sized, kind)
             yield Answer(mesh, answer.owner, answer.output, areas, seen.working_mesh, answer.features)
 
-    def _seen(self, sample: Sample, room: Room) -> tuple[NDArray[Any], Seen]:
+    def _seen(self, sample: Sample, room: FaceBudget) -> tuple[NDArray[Any], Views]:
         """The target and the prepared mesh."""
         if sample.name in self._remembered:
             return self._remembered[sample.name]
@@ -248,7 +248,7 @@ def _fitted_temperature(probabilities: FloatArray, labels: NDArray[Any]) -> floa
     return float(f"{np.exp(found.x):.3g}")
 
 
-def learned_from(checkpoint: Trained, dataset: DataSet, samples: Sequence[Sample]) -> list[str]:
+def learned_from(checkpoint: ModelInfo, dataset: DataSet, samples: Sequence[Sample]) -> list[str]:
     """The names of the samples that the model was trained on: their scores flatter.
 
     Older checkpoints do not know the shapes of their meshes; of those, the files that their configuration names.
@@ -264,7 +264,7 @@ def learned_from(checkpoint: Trained, dataset: DataSet, samples: Sequence[Sample
     return [sample.name for sample in samples if sample.mesh in files]
 
 
-def fitting(dataset: DataSet, checkpoint: Trained) -> DataSet:
+def fitting(dataset: DataSet, checkpoint: ModelInfo) -> DataSet:
     """The data set with its labels numbered as the model numbers them; an error if it asks for something else."""
     model = checkpoint.model
     if (dataset.task, dataset.element) != (model.task, model.element):

@@ -16,7 +16,7 @@ from hodgeformer.base.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import Faces
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.predict.inference import Report, Seen, see
+from hodgeformer.predict.inference import Report, Views, see
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.predict.pretrained import bundled_models
 from hodgeformer.predict.result import Result
@@ -61,7 +61,7 @@ class ViewerModel:
         # Not the one that predicts: hooks that look inside must not meet a prediction that runs at the same time.
         return None if checkpoint is None else checkpoint.build_model()
 
-    def see(self, mesh: Mesh, faces: Faces, *, most_faces: int | None = None, surface: bool = False) -> Seen:
+    def see(self, mesh: Mesh, faces: Faces, *, most_faces: int | None = None, surface: bool = False) -> Views:
         """The mesh as the first view of a prediction has it; its `surface` alone has no patterns and few features.
 
         Where the model worked on more than `most_faces`, nothing is prepared and the request is refused.

@@ -14,7 +14,7 @@ from hodgeformer.mesh.mesh import IntArray
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.mesh.simplify import Refined
 from hodgeformer.mesh.topology import repeats_a_vertex
-from hodgeformer.predict.inference import Seen
+from hodgeformer.predict.inference import Views
 from hodgeformer.web.viewer.fields import Pick
 
 
@@ -22,7 +22,7 @@ from hodgeformer.web.viewer.fields import Pick
 class Sight:
     """The first view of a mesh, at the resolution and in the pose of a prediction."""
 
-    seen: Seen
+    seen: Views
 
     @property
     def prepared(self) -> PreparedMesh:
