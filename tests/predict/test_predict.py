@@ -313,9 +313,9 @@ def test_what_is_on_this_machine_is_never_asked_for_on_the_hub(tmp_path: Path, m
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
     (tmp_path / "runs" / "hollow").mkdir(parents=True)
     with pytest.raises(CheckpointError, match="holds no model"):
-        Predictor.load("runs/hollow")
+        Predictor.from_pretrained("runs/hollow")
     with pytest.raises(CheckpointError, match="no such file"):
-        Predictor.load("runs/misspelled")
+        Predictor.from_pretrained("runs/misspelled")
 
 
 def test_small_meshes_share_passes_through_the_model(predictor: Predictor) -> None:
