@@ -19,7 +19,7 @@ def _groups() -> Iterator[type[Settings]]:
 
 def test_every_field_of_every_settings_class_has_a_description_that_is_a_sentence() -> None:
     groups = {group for group in _groups() if group is not Settings}
-    assert {"DataConfig", "TrainConfig", "FolderSpec", "StudyRow", "Trained"} <= {group.__name__ for group in groups}
+    assert {"DataConfig", "TrainConfig", "FolderSpec", "StudyRow", "ModelInfo"} <= {group.__name__ for group in groups}
     for group in groups:
         for name, field in group.model_fields.items():
             text = field.description or ""
