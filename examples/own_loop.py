@@ -36,7 +36,7 @@ def main(folder: Path, *, n_train: int = 24, epochs: int = 10) -> float:
             loss.backward()
             optimizer.step()
         print(f"epoch {epoch + 1}: loss {loss.item():.3f}")
-    model.eval().save_pretrained(folder, prepare=config, classes=data.classes)
+    hf.Predictor.from_model(model.eval(), prepare=config, classes=data.classes).save_pretrained(folder)
     scores = hf.evaluate(folder, data)
     print(scores)
     return scores.main

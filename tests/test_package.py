@@ -43,7 +43,7 @@ def test_sdist_and_wheel_are_complete(tmp_path: Path) -> None:
     for name in (
         "py.typed",
         "models/human.safetensors",
-        "viewer/static/index.html",
+        "web/viewer/static/index.html",
         "draw/page.html",
         "configs/human.toml",
     ):

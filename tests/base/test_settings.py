@@ -12,7 +12,7 @@ from hodgeformer.base.settings import Settings
 
 def _groups() -> Iterator[type[Settings]]:
     for module in pkgutil.walk_packages(hodgeformer.__path__, "hodgeformer."):
-        if module.name.split(".")[1] in ("base", "mesh", "nn", "data", "predict", "train", "lab"):
+        if module.name.split(".")[1] in ("base", "mesh", "nn", "data", "predict", "training", "lab"):
             found = vars(importlib.import_module(module.name)).values()
             yield from (kind for kind in found if isinstance(kind, type) and issubclass(kind, Settings))
 

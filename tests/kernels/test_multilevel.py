@@ -9,10 +9,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from torch import Tensor
 
+from hodgeformer.kernels import coarsening
 from hodgeformer.kernels.elimination import N_TIMES
 from hodgeformer.kernels.multilevel import Multilevel
 from hodgeformer.kernels.spreading import Apart, spread
-from hodgeformer.mesh import coarsening
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import prepare
 from hodgeformer.nn import metric
