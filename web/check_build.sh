@@ -9,7 +9,7 @@ npm run --silent check
 npx vite build --logLevel error --outDir "$built/viewer" --emptyOutDir
 npx vite build --logLevel error --outDir "$built/draw" --mode page
 package=../src/hodgeformer
-{ diff -r "$built/viewer" $package/viewer/static && diff "$built/draw/page.html" $package/draw/page.html; } || {
+{ diff -r "$built/viewer" $package/web/viewer/static && diff "$built/draw/page.html" $package/draw/page.html; } || {
   echo "What is committed is not what the sources give; run 'npm run build' in web/ and commit the result." >&2
   exit 1
 }
