@@ -14,12 +14,12 @@ import multiprocessing
 import os
 import re
 import resource
-import signal
 import sys
 import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection
@@ -27,6 +27,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from clock import TooLongError, at_most
 from hodgeformer.base.errors import HodgeFormerError
 
 ALL, FEW = int(os.environ.get("HODGEFORMER_ATTACK_FILES", "100000")), 320
@@ -193,10 +194,6 @@ def _shrunk(data: bytes, fails: Callable[[bytes], bool], rng: Random) -> bytes:
     return data
 
 
-class _TooLongError(BaseException):
-    """Not an Exception, so that no reader takes it for a damaged file."""
-
-
 class Attempts:
     """A process that tries files one by one; it is started again where one of them ended it."""
 
@@ -241,15 +238,10 @@ def _work(pipe: Connection, target: str) -> None:
     warnings.simplefilter("ignore")
     module, _, name = target.partition(":")
     function = getattr(importlib.import_module(module), name)
-    signal.signal(signal.SIGPROF, _ring)
     while True:
         paths, limited = pipe.recv()
         for path in paths:
             pipe.send(_tried(function, path, limited))
-
-
-def _ring(*_: Any) -> None:
-    raise _TooLongError
 
 
 def _tried(function: Callable[[Path], object], path: Path, limited: bool) -> str:
@@ -258,13 +250,13 @@ def _tried(function: Callable[[Path], object], path: Path, limited: bool) -> str
     gc.collect()
     most = _held() + MEMORY + TIMES_THE_FILE * path.stat().st_size if limited else resource.RLIM_INFINITY
     resource.setrlimit(resource.RLIMIT_DATA, (most, resource.RLIM_INFINITY))
-    signal.setitimer(signal.ITIMER_PROF, SECONDS if limited else 0)
     try:
-        function(path)
+        with at_most(SECONDS) if limited else nullcontext():
+            function(path)
         return "accepted"
     except HodgeFormerError as error:
         return "refused" if len(str(error)) < 1500 + len(str(path)) else "a long refusal"
-    except _TooLongError:
+    except TooLongError:
         return "too long"
     except MemoryError:
         return "memory"
@@ -272,7 +264,6 @@ def _tried(function: Callable[[Path], object], path: Path, limited: bool) -> str
         place = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__} {Path(place.filename).name}:{place.lineno}"
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
         resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clock import TooLongError, at_most
 from hodgeformer.base.errors import HodgeFormerError
 from hodgeformer.data.folder import write_folder
 from hodgeformer.training.config import TABLES, read_config
@@ -47,21 +44,6 @@ def accepted() -> list[Case]:
     return cases
 
 
-@contextmanager
-def at_most(seconds: int) -> Iterator[None]:
-    def ring(*_: object) -> None:
-        raise TimeoutError(f"still at it after {seconds} s")
-
-    # Of the processor: a busy machine is no hang.
-    before = signal.signal(signal.SIGPROF, ring)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
-
-
 def survives(case: Case, folder: Path, out: Path) -> str | None:
     """Train one epoch of one step with the value; what happened, if it is not a run and not an error of ours."""
     table, key, value = case
@@ -79,7 +61,7 @@ def survives(case: Case, folder: Path, out: Path) -> str | None:
             train(tables, out)
     except HodgeFormerError as error:
         return f"{case}: {len(str(error))} letters" if len(str(error)) > 1500 else None
-    except Exception as error:
+    except (Exception, TooLongError) as error:
         return f"{case}: {type(error).__name__}: {str(error)[:200]}"
     return None
 
@@ -92,8 +74,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def attack(number: int | None, folder: Path, tmp_path: Path) -> None:
-    if sys.platform == "win32":
-        pytest.skip("no alarm there")
     cases = [case for case in accepted() if case[0] != "data"]
     random.Random(int(os.environ.get("HODGEFORMER_ATTACK_SEED", "0"))).shuffle(cases)
     found = [survives(case, folder, tmp_path / str(i)) for i, case in enumerate(cases[:number])]
