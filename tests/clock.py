@@ -1,7 +1,4 @@
-"""A limit of time that only the code under test can break.
-
-It counts the processor's time, because the machine may be busy, and stops while numba compiles, which happens once.
-"""
+"""Limits of time that only the code under test can break, not a busy machine nor numba, which compiles once."""
 
 from __future__ import annotations
 
@@ -12,6 +9,8 @@ from typing import Any
 
 import pytest
 from numba.core import event
+
+PATIENCE = 600  # seconds to wait for what must end or come; only a hang takes longer
 
 
 class TooLongError(BaseException):
@@ -34,6 +33,7 @@ class _Pause(event.Listener):  # type: ignore[misc]
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
+    """Of the processor's time, without that in which numba compiles."""
     if not hasattr(signal, "setitimer"):
         pytest.skip("no alarm there")
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from clock import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -19,6 +21,6 @@ def run_as_script(code: str, folder: Path) -> str:
     script = folder / "script.py"
     script.write_text(code, encoding="utf-8")
     command = [sys.executable, script.name]
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert run.returncode == 0, f"{code}\n{run.stdout}\n{run.stderr}"
     return run.stdout

@@ -16,6 +16,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from clock import PATIENCE
 from pages import ROOT, blocks, run_as_script
 
 DOCS = ROOT / "docs"
@@ -159,7 +160,7 @@ def test_exporting_and_serving_as_the_page_says(tmp_path: Path) -> None:
         port = re.findall(r"http://127.0.0.1:(\d+)", server.stdout.readline())[0]
         try:
             for command in asking.replace("8000", port).splitlines():
-                subprocess.run(shlex.split(command), cwd=tmp_path, capture_output=True, check=True, timeout=100)
+                subprocess.run(shlex.split(command), cwd=tmp_path, capture_output=True, check=True, timeout=PATIENCE)
         finally:
             server.terminate()
     assert server.returncode == 0

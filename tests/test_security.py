@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from house import FILES, SOURCE
 
+from clock import PATIENCE
 from hodgeformer.data.folder import write_folder
 from hodgeformer.data.shards import write_shards
 from hodgeformer.mesh.io import save_mesh
@@ -165,7 +166,7 @@ def asked_for(folder: Path, offline: str, *words: object) -> tuple[str, subproce
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE,
         env={
             **os.environ,
             "OMP_NUM_THREADS": "1",

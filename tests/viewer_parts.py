@@ -14,6 +14,7 @@ import numpy as np
 import uvicorn
 from starlette.testclient import TestClient
 
+from clock import PATIENCE
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import Faces
@@ -65,12 +66,18 @@ def upload(client: TestClient, mesh: Mesh, tmp_path: Path, name: str = "ball.ply
 
 def predicted(client: TestClient, scene: str, model: str = "sided") -> dict[str, Any]:
     assert client.post(f"/api/meshes/{scene}/predict", params={"model": model}).status_code == 202
-    for _ in range(3000):
-        progress: dict[str, Any] = client.get(f"/api/meshes/{scene}/progress").json()
-        if progress["stage"] in ("done", "failed"):
+    return until(client, f"/api/meshes/{scene}/progress", "done", "failed")
+
+
+def until(client: TestClient, path: str, *stages: str) -> dict[str, Any]:
+    """What is told at one of these stages."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        progress: dict[str, Any] = client.get(path).json()
+        if progress["stage"] in stages:
             return progress
+        assert progress["stage"] != "failed" and time.monotonic() < deadline, progress
         time.sleep(0.005)
-    raise AssertionError("the prediction does not end")
 
 
 def annotation(labels: Any, classes: Any = CLASSES, colors: Any = ("#0a141e", "#c86432"), **more: Any) -> bytes:

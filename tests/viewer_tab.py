@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from clock import PATIENCE
+
 PICTURES = Path(__file__).resolve().parents[1] / "artifacts" / "viewer"
 CHROMIUM_OPTIONS = [
     "--no-sandbox", "--disable-gpu", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
@@ -24,7 +26,7 @@ class Tab:
         PICTURES.mkdir(parents=True, exist_ok=True)
         self.context = browser.new_context(**look)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(20_000)
+        self.page.set_default_timeout(1000 * PATIENCE)
         self.complaints: list[str] = []
         self.page.on("console", self._heard)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))

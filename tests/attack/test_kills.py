@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from attack.kills import told_by
+from clock import PATIENCE
 from hodgeformer.mesh.io import save_mesh
 from meshes import icosphere
 from tiny_models import write_tiny
@@ -65,11 +66,10 @@ def content(out: Path) -> dict[str, bytes]:
 
 
 def wait_for_some(out: Path, n: int, process: subprocess.Popen[str]) -> None:
-    for _ in range(3000):
-        if process.poll() is not None or (out.is_dir() and len(content(out)) >= n):
-            return
+    deadline = time.monotonic() + PATIENCE
+    while process.poll() is None and not (out.is_dir() and len(content(out)) >= n):
+        assert time.monotonic() < deadline, "nothing is written"
         time.sleep(0.02)
-    raise AssertionError("nothing is written")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.attack)])
@@ -80,7 +80,7 @@ def test_a_stopped_prediction_keeps_what_is_done_and_goes_on(
     with start(model, meshes, out) as process:
         wait_for_some(out, 4, process)
         os.killpg(process.pid, number)  # as `timeout` and job schedulers do
-        said, told = process.communicate(timeout=120)
+        said, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, told
     assert told.count("\n") == 1 and "run the same command to continue" in told
     done = content(out)
@@ -88,7 +88,7 @@ def test_a_stopped_prediction_keeps_what_is_done_and_goes_on(
     assert 1 <= n_done < N_MESHES and 3 * n_done <= len(done) < 3 * n_done + 3
     assert not list(out.rglob(".*.tmp"))  # no drafts
     with start(model, meshes, out, "--json", pause=0) as again:
-        said, told = again.communicate(timeout=120)
+        said, told = again.communicate(timeout=PATIENCE)
     assert again.returncode == 0, told
     assert len(json.loads(said)["results"]) == N_MESHES - n_done
     assert len(content(out)) == 3 * N_MESHES

@@ -21,6 +21,7 @@ import psutil
 from starlette.testclient import TestClient
 
 from attack.mutate import ALL, SEED
+from clock import PATIENCE
 from hodgeformer.web.server import guard
 from hodgeformer.web.viewer.app import create_app
 from meshes import icosphere
@@ -127,25 +128,25 @@ def test_many_strange_requests_get_an_answer(client: TestClient, tmp_path: Path)
 
 
 def test_half_sent_headers_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "HEADER_PATIENCE", 0.3)
+    monkeypatch.setattr(guard, "HEADER_PATIENCE", 1.0)
     with running(make_viewer(tmp_path / "out"), token="secret") as port:
-        silent, half = (socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(2))
+        silent, half = (socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(2))
         half.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
         for open_one in (silent, half):
             assert open_one.recv(100) == b""  # closed by the server
             open_one.close()
-        assert httpx2.get(f"http://127.0.0.1:{port}/", timeout=10).status_code == 403
+        assert httpx2.get(f"http://127.0.0.1:{port}/", timeout=PATIENCE).status_code == 403
 
 
 def test_only_who_knows_the_token_comes_in(tmp_path: Path) -> None:
     with running(make_viewer(tmp_path / "out"), token="secret") as port:
         root = f"http://127.0.0.1:{port}"
         for path in ("/", "/?token=", "/?token=wrong", "/?token=secre", "/api/session", "/api/session?token=secret"):
-            assert httpx2.get(root + path, timeout=10).status_code == 403, path
+            assert httpx2.get(root + path, timeout=PATIENCE).status_code == 403, path
         for cookie in (f"hodgeformer-{port}=wrong", "token=secret", "\xff", f'hodgeformer-{port}="'):
-            refused = httpx2.get(f"{root}/api/session", headers={"cookie": cookie.encode("latin-1")}, timeout=10)
+            refused = httpx2.get(f"{root}/api/session", headers={"cookie": cookie.encode("latin-1")}, timeout=PATIENCE)
             assert refused.status_code == 403
-        with httpx2.Client(base_url=root, timeout=10) as browser:
+        with httpx2.Client(base_url=root, timeout=PATIENCE) as browser:
             shown = browser.get("/?token=secret")
             assert shown.status_code == 303 and shown.headers["location"] == "/"
             assert "HttpOnly" in shown.headers["set-cookie"] and "SameSite=strict" in shown.headers["set-cookie"]

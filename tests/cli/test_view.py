@@ -17,6 +17,7 @@ pytest.importorskip("httpx2", reason="needs a client for the server: pip install
 import httpx2
 from typer.testing import CliRunner
 
+from clock import PATIENCE
 from hodgeformer.cli import app as command_line
 from hodgeformer.mesh.io import save_mesh
 from meshes import icosphere
@@ -61,12 +62,14 @@ def test_the_command_serves_and_ends_quietly(tmp_path: Path) -> None:
         address = re.findall(r"http://\S+", process.stdout.readline())[0]
         assert str(tmp_path / "out") in process.stdout.readline()
         root = address.partition("?")[0]
-        strangers = [httpx2.get(f"{root}{path}", timeout=20).status_code for path in ("", "?token=no", "api/session")]
-        with httpx2.Client(follow_redirects=True, timeout=20) as browser:
+        strangers = [
+            httpx2.get(f"{root}{path}", timeout=PATIENCE).status_code for path in ("", "?token=no", "api/session")
+        ]
+        with httpx2.Client(follow_redirects=True, timeout=PATIENCE) as browser:
             assert browser.get(address).status_code == 200
             session = browser.get(f"{root}api/session").json()
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=20)
+        _, told = process.communicate(timeout=PATIENCE)
     assert strangers == [403, 403, 403]
     assert session["preferred"] == "tiny"
     assert session["opened"]["name"] == "scan"

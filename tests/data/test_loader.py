@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from clock import PATIENCE
 from deadly_target import KillsItsProcess
 from hodgeformer.base.errors import DataError, MeshFormatError
 from hodgeformer.data import worker
@@ -224,7 +225,7 @@ def test_workers_leave_stopping_to_the_main_process(figures: DataSet, two_epochs
 def test_a_loader_that_is_not_closed_lets_its_process_end(tmp_path: Path) -> None:
     script = tmp_path / "leaving.py"
     script.write_text(ENDLESS.replace('print("batch", flush=True)', "raise SystemExit(7)"))
-    assert subprocess.run([sys.executable, str(script)], timeout=120, check=False).returncode == 7
+    assert subprocess.run([sys.executable, str(script)], timeout=PATIENCE, check=False).returncode == 7
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
@@ -236,7 +237,7 @@ def test_workers_do_not_outlive_a_killed_process(tmp_path: Path) -> None:
         process.stdout.readline()
         process.kill()
         # The pipe ends when the last process that holds it does, and the workers hold it.
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE)
 
 
 def test_finer_meshes_come_at_the_working_resolution_in_new_triangulations(figures: DataSet) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from clock import PATIENCE
 from hodgeformer.base.errors import DataError
 from hodgeformer.data import worker
 from hodgeformer.data.dataset import DataSet
@@ -60,7 +61,13 @@ def test_any_start_of_the_program_will_do_beside_files_named_like_modules(tmp_pa
         (tmp_path / "shadows" / name).write_text("raise SystemExit('imported')")
     words = ["-c", SCRIPT] if how == "command" else ["-"]
     run = subprocess.run(
-        [sys.executable, *words], input=SCRIPT, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, *words],
+        input=SCRIPT,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "[1, 1, 1, 1]\n", "")
 

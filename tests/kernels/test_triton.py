@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from clock import PATIENCE
+
 HERE = Path(__file__).parent
 CASES = ("d=16", "d=24", "d=64", "d_y=8", "dropout", "strided", "bfloat16")
 
@@ -19,7 +21,7 @@ def differences() -> dict[str, float]:
     pytest.importorskip("triton", reason="triton is not installed")
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(HERE.parent)}
     command = [sys.executable, str(HERE / "triton_interpreted.py")]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert run.returncode == 0, run.stderr
     found: dict[str, float] = json.loads(run.stdout.splitlines()[-1])
     return found

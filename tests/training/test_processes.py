@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from clock import PATIENCE
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.folder import open_folder, write_folder
 from hodgeformer.predict.checkpoint import load_checkpoint
@@ -43,7 +44,7 @@ def start(*arguments: str | Path) -> subprocess.Popen[str]:
 
 def wait_for_progress(process: subprocess.Popen[str], state: Path, since: int) -> None:
     """Until this process has saved a state, or ended."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while process.poll() is None and time.monotonic() < deadline:
         if state.exists() and state.stat().st_mtime_ns > since:
             return
@@ -60,7 +61,7 @@ def test_killed_at_five_random_moments_it_ends_with_the_same_weights(folder: Pat
     options = [*SETTINGS, "--set", "train.epochs=60", "--set", "train.save_every=0.002"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     process = start(folder, "--out", whole, *options)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     rng = random.Random(5)
     kills = 0
@@ -77,7 +78,7 @@ def test_killed_at_five_random_moments_it_ends_with_the_same_weights(folder: Pat
                 load_checkpoint(killed / f"{name}.safetensors")
     assert kills == 5
     process = start("--resume", killed)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0 and "going on at epoch" in errors
     for name in ("best.safetensors", "last.safetensors"):
         assert same_weights(whole / name, killed / name)
@@ -95,7 +96,7 @@ def test_an_interrupt_of_the_group_saves_and_says_how_to_go_on(folder: Path, tmp
     first = out.joinpath("state.safetensors").stat().st_mtime_ns
     wait_for_progress(process, out / "state.safetensors", first)  # the end of the first epoch: workers are at it
     os.killpg(process.pid, number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert f"go on with: hodgeformer train --resume {out}" in errors and "Traceback" not in errors
 
@@ -116,7 +117,7 @@ def undisturbed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two processes. Its folder is new each time: a worker may come back to these tests after others."""
     run = tmp_path_factory.mktemp("two") / "run"
     both = torchrun(folder, "--out", run, *SHARED)
-    told, errors = both.communicate(timeout=120)
+    told, errors = both.communicate(timeout=PATIENCE)
     assert both.returncode == 0, errors
     assert told.count("model: ") == 1
     return run
@@ -126,7 +127,7 @@ def undisturbed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_train_as_one(folder: Path, undisturbed: Path, tmp_path: Path) -> None:
     """Same losses to rounding, although meshes are shared out and the head must see the statistics of all."""
     process = start(folder, "--out", tmp_path / "one", *SHARED)
-    assert process.communicate(timeout=120) and process.returncode == 0
+    assert process.communicate(timeout=PATIENCE) and process.returncode == 0
     runs = tmp_path / "one", undisturbed
     for one, two in zip(*(RunFolder(run).rows()[0] for run in runs), strict=True):
         assert float(one["train_loss"]) == pytest.approx(float(two["train_loss"]), rel=2e-4)
@@ -140,7 +141,7 @@ def test_two_processes_calibrate_on_all_validation_meshes(tmp_path: Path) -> Non
     """With three of the six each there would be too few to tell what is familiar."""
     write_folder(parts(n_val=6), tmp_path / "data")
     both = torchrun(tmp_path / "data", "--out", tmp_path / "run", *SETTINGS, "--set", "train.epochs=3")
-    _, errors = both.communicate(timeout=120)
+    _, errors = both.communicate(timeout=PATIENCE)
     assert both.returncode == 0, errors
     chosen = load_checkpoint(tmp_path / "run" / "best.safetensors")
     dataset = open_folder(tmp_path / "data")
@@ -162,7 +163,7 @@ def test_one_of_two_is_killed_and_both_go_on_to_the_same_weights(
     wait_for_progress(both, run / "metrics.csv", 0)  # an epoch lies behind them
     listed = subprocess.run(["pgrep", "-P", str(both.pid)], capture_output=True, text=True, check=True)
     os.kill(min(map(int, listed.stdout.split())), signal.SIGKILL)
-    _, errors = both.communicate(timeout=120)
+    _, errors = both.communicate(timeout=PATIENCE)
     assert both.returncode == 0, errors
     assert "going on at epoch" in errors
     assert same_weights(run / "last.safetensors", undisturbed / "last.safetensors")

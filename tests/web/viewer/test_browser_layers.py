@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("playwright", reason="needs a browser driver: pip install playwright")
 pytest.importorskip("starlette", reason="needs the viewer's server: pip install 'hodgeformer[view]'")
 
+from clock import PATIENCE
 from hodgeformer.base.errors import MeshError
 from hodgeformer.base.palette import UNLABELLED_COLOR, class_colors
 from hodgeformer.mesh.io import save_mesh
@@ -189,7 +190,7 @@ def two_models(browser: Any, tmp_path: Path) -> Iterator[tuple[Tab, threading.Ev
     fail = threading.Event()
 
     def late(mesh: Mesh) -> None:
-        fail.wait(20)
+        fail.wait(PATIENCE)
         raise MeshError("ball: failed late")
 
     offered = {"sided": OfferedModel(SidedModel), "late": OfferedModel(lambda: SidedModel(before=late))}  # type: ignore

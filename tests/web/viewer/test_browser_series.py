@@ -94,7 +94,7 @@ def test_a_folder_from_the_first_correction_to_a_new_model(tab: Tab, folder: Pat
     page.click("#start-learning")
     page.wait_for_selector("#learning:not([hidden])")
     tab.shot("13-learning")
-    page.wait_for_selector(".toast.error, .toast:has-text('Learned from 3 meshes')", timeout=240_000)
+    page.wait_for_selector(".toast.error, .toast:has-text('Learned from 3 meshes')")
     tab.shot("14-learned")
     assert page.input_value("#model") == "scans-1"
     assert (folder / "out" / "runs" / "scans-1" / "report.html").is_file()

@@ -16,6 +16,7 @@ pytest.importorskip("httpx2", reason="needs a client for the server: pip install
 import httpx2
 from starlette.testclient import TestClient
 
+from clock import PATIENCE
 from hodgeformer.mesh.geometry import face_vectors, norms
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import prepare
@@ -92,21 +93,21 @@ def test_slow_layers_block_nobody(out: Path, tmp_path: Path) -> None:
             return ()
 
         def field(self, scene: OpenMesh, chosen: Any, pick: Any) -> ScalarField:
-            go_on.wait(20)
+            go_on.wait(PATIENCE)
             return ScalarField(np.zeros(80, dtype=np.float32), "face", signed=False, note="")
 
     with (
         running(make_viewer(out, sources=(Slow(),))) as port,
-        httpx2.Client(base_url=f"http://127.0.0.1:{port}") as client,
+        httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client,
     ):
         content = file_bytes(icosphere(1), tmp_path)
         scene = client.post("/api/meshes", params={"name": "a.ply"}, content=content).json()["id"]
         field = f"http://127.0.0.1:{port}/api/meshes/{scene}/fields/slow"
-        waiting = [threading.Thread(target=httpx2.get, args=(field,), kwargs={"timeout": 30}) for _ in range(12)]
+        waiting = [threading.Thread(target=httpx2.get, args=(field,), kwargs={"timeout": PATIENCE}) for _ in range(12)]
         for thread in waiting:
             thread.start()
         time.sleep(0.2)
-        assert client.get(f"/api/meshes/{scene}/geometry", timeout=10).status_code == 200
+        assert client.get(f"/api/meshes/{scene}/geometry", timeout=PATIENCE).status_code == 200
         assert all(thread.is_alive() for thread in waiting)
         go_on.set()
         for thread in waiting:

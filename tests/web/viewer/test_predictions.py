@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ pytest.importorskip("httpx2", reason="needs a client for the server: pip install
 
 from starlette.testclient import TestClient
 
+from clock import PATIENCE
 from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.predictor import Predictor
@@ -25,7 +25,7 @@ from hodgeformer.web.viewer.open_meshes import OpenMeshes
 from hodgeformer.web.viewer.outbox import Outbox
 from meshes import icosphere
 from tiny_models import tiny_checkpoint
-from viewer_parts import BASE, CLASSES, COLORS, SidedModel, make_viewer, predicted, upload
+from viewer_parts import BASE, CLASSES, COLORS, SidedModel, make_viewer, predicted, until, upload
 
 
 def test_prediction_arrives_with_classes_and_colors(client: TestClient, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_only_models_on_the_shelf_are_run(client: TestClient, tmp_path: Path, na
 
 
 def test_two_people_get_their_own_results(out: Path, tmp_path: Path) -> None:
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=PATIENCE)
     viewer = make_viewer(out, SidedModel(before=lambda mesh: both.wait() and None))
     balls = [icosphere(1), icosphere(2)]
     with TestClient(create_app(viewer), base_url=BASE) as client:
@@ -57,8 +57,7 @@ def test_two_people_get_their_own_results(out: Path, tmp_path: Path) -> None:
             client.post(f"/api/meshes/{scene}/predict", params={"model": "sided"})
         rows = []
         for scene in scenes:
-            while client.get(f"/api/meshes/{scene}/progress").json()["stage"] != "done":
-                time.sleep(0.01)
+            until(client, f"/api/meshes/{scene}/progress", "done")
             rows.append(decode(client.get(f"/api/meshes/{scene}/prediction").content)[1]["labels"])
     assert [len(row) for row in rows] == [80, 320]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from hodgeformer.web.viewer.data_set_file import held_out
 from hodgeformer.web.viewer.messages import decode
 from meshes import icosphere
 from tiny_models import PARTS
-from viewer_parts import BASE, annotation, predicted
+from viewer_parts import BASE, annotation, predicted, until
 
 NAMES = ("cat_1", "cat_2", "cat_3", "dog_1", "ears_dog_2")
 COLORS = ("#112233", "#223344", "#334455", "#445566")
@@ -58,16 +57,6 @@ def keep(client: TestClient, number: int, labels: Any) -> Any:
     scene = client.post(f"/api/series/{number}").json()["id"]
     content = annotation(labels, PARTS, COLORS, data_set="scans")
     return client.post(f"/api/meshes/{scene}/data-set", content=content)
-
-
-def until(client: TestClient, stage: str) -> dict[str, Any]:
-    for _ in range(1200):
-        progress: dict[str, Any] = client.get("/api/learning").json()
-        if progress["stage"] == stage:
-            return progress
-        assert progress["stage"] != "failed", progress["error"]
-        time.sleep(0.1)
-    raise AssertionError(f"the training stays at {progress}")
 
 
 def test_a_folder_is_gone_through_and_what_is_kept_comes_back(
@@ -137,9 +126,9 @@ def test_learning_needs_some_corrections_goes_on_alone_and_stops(client: TestCli
         keep(client, number, np.arange(80) % 4)
     assert client.post("/api/learning", params=wanted).status_code == 202
     assert client.post("/api/learning", params=wanted).status_code == 409  # one at a time
-    assert 0 <= until(client, "learning")["fraction"] <= 1
+    assert 0 <= until(client, "/api/learning", "learning")["fraction"] <= 1
     assert client.delete("/api/learning").status_code == 202
-    assert "--resume" in until(client, "stopped")["told"]
+    assert "--resume" in until(client, "/api/learning", "stopped")["told"]
 
 
 @pytest.mark.parametrize("query", [{"model": "no"}, {"minutes": "x"}, {"minutes": "nan"}, {"minutes": "1e9"}])
