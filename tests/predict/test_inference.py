@@ -20,13 +20,14 @@ from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.patches import patches
 from hodgeformer.mesh.pose import random_turns
-from hodgeformer.mesh.prepare import PrepareConfig
+from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.mesh.subdivision import subdivided
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
+from hodgeformer.nn.pack import pack
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.forward import Forward
-from hodgeformer.predict.inference import FaceBudget, answers, see
+from hodgeformer.predict.inference import FILL, FaceBudget, answers, see
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.training.evaluate import Evaluator, calibrated
 from meshes import icosphere, open_grid
@@ -136,6 +137,12 @@ def test_room_grows_with_memory_and_no_mesh_takes_more() -> None:
     assert FaceBudget(checkpoint.model, checkpoint.prepare)(mesh) > 0
     with pytest.raises(MeshError, match=r"20,480 faces need about .* GB of memory even in patches"):
         FaceBudget(checkpoint.model, checkpoint.prepare, 1)(mesh)
+
+
+def test_the_estimate_of_memory_covers_an_eliminated_surface() -> None:
+    for mesh in (icosphere(3), icosphere(5), open_grid(100, 100)):
+        entries = len(pack([prepare(mesh)]).topology.surface.factor.rows)
+        assert entries <= FILL * mesh.n_vertices * np.log2(mesh.n_vertices) <= 4 * entries
 
 
 PREDICTING = """

@@ -21,8 +21,6 @@ from hodgeformer.mesh.topology import neighbor_lists
 TIMES = np.geomspace(3e-4, 1.0, 8)
 """Times of the heat steps in units of the whole area: from the ring around a vertex to the whole body."""
 N_TIMES = len(TIMES)
-EXACT = 10_000
-"""Vertices up to which a surface is eliminated: from there on coarser levels take less time."""
 SMALLEST_MASS = 1e-4  # of the mean: a vertex without area keeps what it holds
 STEEPEST = 100.0  # the largest cotangent, where a face has no area
 TINY = 1e-300

@@ -2,7 +2,7 @@
 
 y = (M + t L)^-1 M x, each group of channels for its time. The matrix is symmetric, so the gradient is the same solve:
 x = M (M + t L)^-1 g. Nothing is dense: two passes over the entries of a sparse triangular factor, with channels side by
-side, or, on surfaces too large for one, steps of conjugate gradients.
+side.
 
 The inner product of the 1-forms dy and dz at vertices, and their wedge dy ^ dz, are quadratic in what the layers carry,
 which attention with its weighted sums is not. They are taken channel by channel; a mix of channels before them
@@ -20,7 +20,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hodgeformer.base.errors import BatchError
-from hodgeformer.kernels.multilevel import Multilevel
 from hodgeformer.kernels.rows import (
     TensorFields,
     TensorFunction,
@@ -63,24 +62,7 @@ class Factor(TensorFields):
         return out.view(right.shape).to(right)
 
 
-@dataclass(frozen=True, eq=False)
-class Apart(TensorFields):
-    """Meshes of which at least one is too large to eliminate, one after another, each solved in its own way."""
-
-    masses: Float[Tensor, " n"]
-    sizes: tuple[int, ...]
-    solvers: tuple[Factor | Multilevel, ...]
-
-    @property
-    def n_times(self) -> int:
-        return self.solvers[0].n_times
-
-    def solved(self, right: Float[Tensor, "n times d"]) -> Float[Tensor, "n times d"]:
-        parts = zip(self.solvers, torch.split(right, list(self.sizes)), strict=True)
-        return torch.cat([solver.solved(part) for solver, part in parts])
-
-
-def spread(x: Float[Tensor, "n times d"], factor: Factor | Apart) -> Float[Tensor, "n times d"]:
+def spread(x: Float[Tensor, "n times d"], factor: Factor) -> Float[Tensor, "n times d"]:
     """(M + t L)^-1 M x, x[:, k] with time number k. Solved on the CPU wherever x lies."""
     expected = (factor.masses.shape[0], factor.n_times)
     if x.ndim != 3 or x.shape[:2] != expected:
@@ -90,7 +72,7 @@ def spread(x: Float[Tensor, "n times d"], factor: Factor | Apart) -> Float[Tenso
 
 class _Spread(TensorFunction):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: Factor | Apart) -> Tensor:
+    def forward(ctx: Any, x: Tensor, factor: Factor) -> Tensor:
         ctx.factor = factor
         return factor.solved(x * factor.masses[:, None, None].to(x))
 

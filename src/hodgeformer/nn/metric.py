@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -14,10 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hodgeformer.base.containers import PerElement
-from hodgeformer.kernels.elimination import EXACT, TIMES, Elimination, Laplacian
-from hodgeformer.kernels.multilevel import Multilevel
+from hodgeformer.kernels.elimination import TIMES, Elimination, Laplacian
 from hodgeformer.kernels.rows import TensorFields
-from hodgeformer.kernels.spreading import Apart, Factor, Rings
+from hodgeformer.kernels.spreading import Factor, Rings
 from hodgeformer.mesh.topology import opposite_sides
 
 SMALLEST = 1e-12
@@ -122,7 +120,7 @@ def _whitney(corners: Float[Tensor, "n_f 3 3"], areas: Float[Tensor, " n_f"]) ->
 class Surface(TensorFields):
     """One block-diagonal Laplacian. Meshes are measured and eliminated one by one, so company changes nothing."""
 
-    factor: Factor | Apart
+    factor: Factor
     rings: Rings
 
     @classmethod
@@ -146,14 +144,14 @@ class Surface(TensorFields):
         laplacians = [Laplacian.from_surface(*part) for part in parts]
         corner_offsets, corners = opposite_sides(faces.cpu().numpy(), len(positions))
 
-        def real(arrays: Sequence[NDArray[Any]]) -> Tensor:
-            return torch.from_numpy(np.concatenate(arrays)).to(positions)
+        def real(arrays: list[NDArray[Any]]) -> Tensor:
+            return torch.from_numpy(_joined(arrays)).to(positions)
 
         def whole(array: NDArray[Any]) -> Tensor:
             return torch.from_numpy(array).to(positions.device)
 
         return cls(
-            factor=_factor(laplacians, positions),
+            factor=_eliminated(laplacians, positions),
             rings=Rings(
                 edge_offsets=whole(joined_offsets([laplacian.offsets for laplacian in laplacians])),
                 neighbors=whole(concatenated([laplacian.neighbors for laplacian in laplacians], first.v)),
@@ -165,26 +163,13 @@ class Surface(TensorFields):
         )
 
 
-def _factor(laplacians: list[Laplacian], like: Tensor) -> Factor | Apart:
-    """Eliminated, or solved with coarser levels where a mesh is too large for that."""
-    sizes = tuple(len(laplacian.masses) for laplacian in laplacians)
-    if max(sizes) <= EXACT:
-        return _eliminated(laplacians, like)
-    masses = np.concatenate([laplacian.masses for laplacian in laplacians])
-    solvers = (
-        _eliminated([laplacian], like) if size <= EXACT else _multilevel(laplacian, like)
-        for laplacian, size in zip(laplacians, sizes, strict=True)
-    )
-    return Apart(torch.from_numpy(masses).to(like), sizes, tuple(solvers))
-
-
 def _eliminated(laplacians: list[Laplacian], like: Tensor) -> Factor:
     dtype = np.float64 if like.dtype == torch.float64 else np.float32
     eliminations = [Elimination.of(laplacian, TIMES, dtype) for laplacian in laplacians]
     first = [0, *accumulate(len(laplacian.masses) for laplacian in laplacians)]
 
-    def real(arrays: Sequence[NDArray[Any]]) -> Tensor:
-        return torch.from_numpy(np.concatenate(arrays)).to(like)
+    def real(arrays: list[NDArray[Any]]) -> Tensor:
+        return torch.from_numpy(_joined(arrays)).to(like)
 
     def whole(array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(like.device)
@@ -199,26 +184,15 @@ def _eliminated(laplacians: list[Laplacian], like: Tensor) -> Factor:
     )
 
 
-def _multilevel(laplacian: Laplacian, like: Tensor) -> Multilevel:
-    from hodgeformer.kernels.coarsening import coarsened  # imports what small surfaces have no use for
-
-    levels, coarsest = coarsened(laplacian)
-    last = Elimination.of(coarsest, TIMES, np.float32)
-
-    def tensors(source: Any) -> dict[str, Tensor]:
-        arrays = {field.name: getattr(source, field.name) for field in fields(source)}
-        single = {
-            name: array.astype(np.float32) if array.dtype.kind == "f" else array for name, array in arrays.items()
-        }
-        return {name: torch.from_numpy(array).to(like.device) for name, array in single.items()}
-
-    return Multilevel(times=torch.from_numpy(TIMES).to(like), **tensors(levels), **tensors(last))
-
-
 def _parts(values: Tensor, bounds: list[int], shifts: list[int]) -> list[NDArray[Any]]:
     """The rows of each mesh, counted as if it were alone."""
     array = values.cpu().numpy()
     return [array[start:end] - shift for start, end, shift in zip(bounds, bounds[1:], shifts, strict=False)]
+
+
+def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+    """Arrays one after another; a single one, as of a large mesh, is not copied."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def concatenated(arrays: list[NDArray[Any]], shifts: list[int]) -> NDArray[Any]:
