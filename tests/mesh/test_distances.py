@@ -38,14 +38,11 @@ def test_distances_are_those_of_another_implementation(mesh: Mesh) -> None:
     assert np.allclose(distances, expected[points], rtol=1e-12)
 
 
-@pytest.mark.parametrize("mesh", [*all_kinds(), icosphere(4)], ids=lambda mesh: mesh.name)
-def test_side_by_side_and_one_after_the_other_are_the_same_to_the_bit(
-    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    n_points = min(48, mesh.n_vertices)
-    points, together = graph_of(mesh).spread_points(0, n_points)
-    monkeypatch.setattr(features, "_SIDE_BY_SIDE", 0)
-    again, apart = graph_of(mesh).spread_points(0, n_points)
+def test_neither_other_points_nor_threads_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of(icosphere(4))
+    points, together = graph.spread_points(0, 48)
+    monkeypatch.setattr(features, "_n_threads", lambda n: 48)
+    again, apart = graph.spread_points(0, 48)
     assert np.array_equal(points, again) and np.array_equal(together, apart)
 
 

@@ -31,9 +31,6 @@ SPREAD = np.array([0.2, 0.4, 0.02, 0.05, 0.1, 0.13])
 """Mean and deviation over the vertices of animals and people. Shapes differ by a few hundredths in these columns, which
 a network that reads coordinates of size one beside them would take long to notice."""
 
-_BELT, _MOST_BELTS = 0.25, 1000  # of distances that are settled together, in mean edges; in the longest edge
-_SIDE_BY_SIDE = 4096  # vertices: up to here all points side by side take less time than one after the other
-_NOWHERE = -2
 _WORTH_THREADS = 10_000  # vertices
 
 _WIDTHS: dict[FeatureGroup, PerElement[int]] = {
@@ -107,15 +104,14 @@ class EdgeGraph:
 
         A part of the surface that no point reaches yet is infinitely far and comes next.
         """
-        points, nearest = _spread(self.offsets, self.indices, self.lengths, start, n_points)
-        if len(nearest) <= _SIDE_BY_SIDE:
-            return points, _relaxed(self.offsets, self.indices, self.lengths, points)
-        distances = np.empty((n_points, len(nearest)))
+        points = _spread(self.offsets, self.indices, self.lengths, start, n_points)
+        n = len(self.offsets) - 1
+        distances = np.empty((n_points, n))
 
-        def walk(first: int, last: int) -> None:
-            _walks(self.offsets, self.indices, self.lengths, points[first:last], distances[first:last])
+        def fill(first: int, last: int) -> None:
+            distances[first:last] = _from(self.offsets, self.indices, self.lengths, points[first:last]).T
 
-        for_row_ranges(walk, n_points, n_threads=_n_threads(len(nearest)), min_rows=1)
+        for_row_ranges(fill, n_points, n_threads=_n_threads(n), min_rows=1)
         return points, distances
 
 
@@ -181,52 +177,51 @@ def _summarize(distances: FloatArray, unit: float, weights: FloatArray, radii: F
 
 
 @njit(cache=True, nogil=True)
-def _spread(
-    offsets: IntArray, indices: NDArray[np.int32], lengths: FloatArray, start: int, n_points: int
-) -> tuple[IntArray, FloatArray]:
-    """The points, and the distance of each vertex to the nearest of them.
+def _spread(offsets: IntArray, indices: NDArray[np.int32], lengths: FloatArray, start: int, n_points: int) -> IntArray:
+    """Points, each the farthest from those before it.
 
-    A walk from a point goes only as far as it is the nearest one: behind a vertex that another point is nearer to,
+    What comes near a point goes only as far as it is the nearest one: behind a vertex that another point is nearer to,
     that point is nearer to everything, to the bit.
     """
     n = len(offsets) - 1
-    points, nearest = np.empty(n_points, dtype=np.int64), np.full(n, np.inf)
-    per_belt, first, after, before = _belts(lengths, n)
+    points, nearest, nearer = np.empty(n_points, dtype=np.int64), np.full((n, 1), np.inf), np.zeros(n, np.bool_)
     point = start
     for i in range(n_points):
-        points[i] = point
-        _walk(offsets, indices, lengths, point, per_belt, nearest, first, after, before)
+        points[i], nearest[point, 0], nearer[point] = point, 0.0, True
+        _relax(offsets, indices, lengths, nearest, nearer)
         farthest = -1.0
         for j in range(n):
             # Vertices without a face are no part of the surface.
-            if nearest[j] > farthest and offsets[j] < offsets[j + 1]:
-                farthest, point = nearest[j], j
-    return points, nearest
+            if nearest[j, 0] > farthest and offsets[j] < offsets[j + 1]:
+                farthest, point = nearest[j, 0], j
+    return points
 
 
 @njit(cache=True, nogil=True)
-def _walks(
-    offsets: IntArray, indices: NDArray[np.int32], lengths: FloatArray, points: IntArray, distances: FloatArray
-) -> None:
-    """Distances from each of the points to all vertices."""
-    per_belt, first, after, before = _belts(lengths, len(offsets) - 1)
+def _from(offsets: IntArray, indices: NDArray[np.int32], lengths: FloatArray, points: IntArray) -> FloatArray:
+    """Distances of all vertices from each of the points, (n_v, points)."""
+    n = len(offsets) - 1
+    distances, nearer = np.full((n, len(points)), np.inf), np.zeros(n, np.bool_)
     for i in range(len(points)):
-        distances[i] = np.inf
-        _walk(offsets, indices, lengths, points[i], per_belt, distances[i], first, after, before)
+        distances[points[i], i], nearer[points[i]] = 0.0, True
+    _relax(offsets, indices, lengths, distances, nearer)
+    return distances
 
 
 @njit(cache=True, nogil=True)
-def _relaxed(offsets: IntArray, indices: NDArray[np.int32], lengths: FloatArray, points: IntArray) -> FloatArray:
-    """What `_walks` finds, to the bit, from all points side by side.
+def _relax(
+    offsets: IntArray,
+    indices: NDArray[np.int32],
+    lengths: FloatArray,
+    distances: FloatArray,
+    nearer: NDArray[np.bool_],
+) -> None:
+    """Vertices that have come nearer to some point tell their neighbors, to and fro along the order, until none has.
 
-    Vertices that have come nearer to some point tell their neighbors, to and fro along the order that fills space,
-    until none has. On a small mesh few rounds do, and distances to many points are one vector.
+    What comes out is what Dijkstra's algorithm gives, to the bit, in any order of the vertices. In one that fills space
+    few rounds do, and the distances to many points are one vector.
     """
-    n, n_points = len(offsets) - 1, len(points)
-    distances, nearer = np.full((n, n_points), np.inf), np.zeros(n, np.bool_)
-    for i in range(n_points):
-        distances[points[i], i] = 0.0
-        nearer[points[i]] = True
+    n, n_points = distances.shape
     while nearer.any():
         for to_and_fro in range(2 * n):
             vertex = to_and_fro if to_and_fro < n else 2 * n - 1 - to_and_fro
@@ -240,73 +235,3 @@ def _relaxed(offsets: IntArray, indices: NDArray[np.int32], lengths: FloatArray,
                     came_nearer |= distance < distances[neighbor, i]
                     distances[neighbor, i] = min(distances[neighbor, i], distance)
                 nearer[neighbor] |= came_nearer
-    return distances.T.copy()
-
-
-@njit(cache=True, nogil=True)
-def _belts(lengths: FloatArray, n: int) -> tuple[float, NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """How many belts there are per length, the first vertex in each, and those after and before each vertex."""
-    longest, mean = (lengths.max(), lengths.mean()) if len(lengths) else (0.0, 0.0)
-    belt = max(_BELT * mean, longest / _MOST_BELTS)
-    per_belt = 1 / belt if belt > 0 else 0.0
-    n_belts = 4
-    while n_belts < longest * per_belt + 2:
-        n_belts *= 2
-    return per_belt, np.empty(n_belts, np.int32), np.empty(n, np.int32), np.full(n, _NOWHERE, np.int32)
-
-
-@njit(cache=True, nogil=True)
-def _walk(
-    offsets: IntArray,
-    indices: NDArray[np.int32],
-    lengths: FloatArray,
-    source: int,
-    per_belt: float,
-    out: FloatArray,
-    first: NDArray[np.int32],
-    after: NDArray[np.int32],
-    before: NDArray[np.int32],
-) -> None:
-    """Distances from one vertex, belt by belt, where they are less than what `out` holds.
-
-    The vertices that wait in a belt are a linked list, in any order; whoever comes nearer waits again. The end is what
-    Dijkstra's would be, to the bit, for a third of the time: a heap puts into order what needs none. Lists of belts
-    that are passed serve again.
-    """
-    first[:] = -1
-    out[source] = 0.0
-    first[0], after[source], before[source] = source, -1, -1
-    waiting, belt, mask = 1, 0, len(first) - 1
-    while waiting > 0:
-        while first[belt & mask] >= 0:
-            vertex = first[belt & mask]
-            _leave(vertex, belt & mask, first, after, before)
-            waiting -= 1
-            reached = out[vertex]
-            for k in range(offsets[vertex], offsets[vertex + 1]):
-                distance, neighbor = reached + lengths[k], indices[k]
-                if distance < out[neighbor]:
-                    if before[neighbor] != _NOWHERE:
-                        _leave(neighbor, int(out[neighbor] * per_belt) & mask, first, after, before)
-                        waiting -= 1
-                    out[neighbor] = distance
-                    to = int(distance * per_belt) & mask
-                    after[neighbor], before[neighbor] = first[to], -1
-                    if first[to] >= 0:
-                        before[first[to]] = neighbor
-                    first[to] = neighbor
-                    waiting += 1
-        belt += 1
-
-
-@njit(cache=True, nogil=True)
-def _leave(
-    vertex: int, belt: int, first: NDArray[np.int32], after: NDArray[np.int32], before: NDArray[np.int32]
-) -> None:
-    if before[vertex] >= 0:
-        after[before[vertex]] = after[vertex]
-    else:
-        first[belt] = after[vertex]
-    if after[vertex] >= 0:
-        before[after[vertex]] = before[vertex]
-    before[vertex] = _NOWHERE
