@@ -6,13 +6,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import uvicorn
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp
 
 from clock import PATIENCE
 from hodgeformer.mesh.io import save_mesh
@@ -85,11 +86,14 @@ def annotation(labels: Any, classes: Any = CLASSES, colors: Any = ("#0a141e", "#
     return encode(header, {"labels": np.asarray(labels, dtype=np.int32)})
 
 
-@contextmanager
-def running(viewer: Viewer, token: str | None = None) -> Iterator[int]:
+def running(viewer: Viewer, token: str | None = None) -> AbstractContextManager[int]:
     """A real server on a free port."""
+    return answering(create_app(viewer, token=token))
+
+
+@contextmanager
+def answering(app: ASGIApp) -> Iterator[int]:
     listening = socket.create_server(("127.0.0.1", 0))
-    app = create_app(viewer, token=token)
     server = uvicorn.Server(uvicorn.Config(app, http=PatientProtocol, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import socket
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,7 @@ from clock import PATIENCE
 from hodgeformer.web.server import guard
 from hodgeformer.web.viewer.app import create_app
 from meshes import icosphere
-from viewer_parts import BASE, annotation, file_bytes, make_viewer, predicted, running, upload
+from viewer_parts import BASE, annotation, answering, file_bytes, make_viewer, predicted, running, upload
 
 ROUTES = (
     ("GET", "session"), ("POST", "meshes"), ("GET", "meshes/{}/geometry"), ("POST", "meshes/{}/predict"),
@@ -50,6 +52,7 @@ WORDS = (
     "ball.obj",
     "l.npy",
 )
+LARGE = 32 * 2**20  # bytes, more than the system keeps for a connection
 
 
 @pytest.fixture
@@ -136,6 +139,40 @@ def test_half_sent_headers_are_given_up(tmp_path: Path, monkeypatch: pytest.Monk
             assert open_one.recv(100) == b""  # closed by the server
             open_one.close()
         assert httpx2.get(f"http://127.0.0.1:{port}/", timeout=PATIENCE).status_code == 403
+
+
+async def large_answer(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % LARGE)]})
+        await send({"type": "http.response.body", "body": bytes(LARGE)})
+
+
+def test_an_answer_that_nobody_reads_is_given_up_and_a_slow_reader_gets_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "HEADER_PATIENCE", 0.5)
+
+    def asking(port: int) -> socket.socket:
+        stream = socket.socket()
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
+        stream.settimeout(20)
+        stream.connect(("127.0.0.1", port))
+        stream.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        return stream
+
+    def taken(stream: socket.socket, pause: float) -> int:
+        n = 0
+        with stream, contextlib.suppress(ConnectionResetError):
+            while n < LARGE and (got := stream.recv(2**19)):
+                n += len(got)
+                time.sleep(pause)
+        return n
+
+    with answering(large_answer) as port:
+        deaf, slow = asking(port), asking(port)
+        assert taken(slow, 0.01) >= LARGE  # takes longer than the deaf one is waited for
+        time.sleep(1.5)
+        assert taken(deaf, 0) < LARGE // 2
+        monkeypatch.setattr(guard, "MOST_LOOKS", 2)
+        assert taken(asking(port), 0.1) < LARGE  # steadily, but for ever
 
 
 def test_only_who_knows_the_token_comes_in(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,9 +32,11 @@ N_CLIENTS = 8
 
 
 @contextmanager
-def serving(model: str | Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def serving(
+    model: str | Path, *options: str, before: Sequence[str] = ()
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A server of its own on a free port; its address."""
-    words = [sys.executable, "-m", "hodgeformer", "serve", str(model), "--port", "0", *options]
+    words = [*before, sys.executable, "-m", "hodgeformer", "serve", str(model), "--port", "0", *options]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -162,6 +165,27 @@ def test_strangers_hurt_nobody_and_what_has_begun_ends(tmp_path: Path) -> None:
     with serving(model, "--max-upload", "4", "--upload-seconds", "1") as (root, process):
         load(root, answers, 2, 64 * 2**20)
         end_in_the_middle(root, process, paths[0])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no ulimit there")
+def test_half_sent_headers_keep_nobody_out_and_fill_no_log(tmp_path: Path) -> None:
+    """More connections than the server may have open files."""
+    few = ("sh", "-c", 'ulimit -n 512 && exec "$@"', "sh")
+    with serving(write_tiny(tmp_path), before=few) as (root, process), contextlib.ExitStack() as held:
+        host, port = root.removeprefix("http://").split(":")
+        for _ in range(700):
+            stream = held.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            stream.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
+        for _ in range(3):
+            assert httpx2.get(f"{root}/health", timeout=10).status_code == 200
+        for _ in range(100):
+            with socket.create_connection((host, int(port)), timeout=20) as stream:
+                stream.sendall(b"nonsense\r\n\r\n")
+                assert b" 400 " in stream.recv(100)
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    assert said.count("out of system resource") <= 1 and said.count("Invalid HTTP request") == 1
+    assert len(said) < 4000
 
 
 @pytest.mark.attack

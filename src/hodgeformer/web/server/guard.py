@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import secrets
+import sys
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -20,7 +22,9 @@ from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-HEADER_PATIENCE = 30.0  # seconds for the headers of a request
+HEADER_PATIENCE = 30.0  # seconds for the headers of a request, and for a client to take some of its answer
+MOST_LOOKS = 20  # at an answer that a client takes too slowly
+MOST_CONNECTIONS = 1000
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HEADERS = {
@@ -116,20 +120,53 @@ class Guard:
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP that gives a connection up on which no request begins, or goes on after its first half."""
+    """HTTP that gives up connections without a request, with half of one, or with an answer that nobody reads.
+
+    Where there are too many, the oldest that waits for a request makes room: whoever sends half a header and stops
+    keeps no one out, and the process has files left to open.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.loop.call_later(HEADER_PATIENCE, self._look, None)
+        self._made = self.loop.time()
+        self._seen: tuple[Any, int, int] = (None, 0, 0)  # at the last look: the request, bytes unread, looks at those
+        self._timer = self.loop.call_later(HEADER_PATIENCE, self._look)
+        if len(self.connections) > most_connections():
+            others: Any = self.connections
+            min(others, key=lambda one: (one.is_busy, one.n_unread > 0, one._made)).transport.abort()
 
-    def _look(self, before: Any) -> None:
-        busy = self.cycle is not None and not self.cycle.response_complete
-        if self.transport.is_closing():
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    @property
+    def is_busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def n_unread(self) -> int:
+        """Bytes of answers that the client has not taken."""
+        return int(self.transport.get_write_buffer_size())
+
+    def _look(self) -> None:
+        before, unread_before, looks = self._seen
+        unread, same = self.n_unread, self.cycle is before
+        looks = looks + 1 if unread and same else 0
+        if same and (looks > MOST_LOOKS or (0 < unread_before <= unread) or not (unread or self.is_busy)):
+            self.transport.abort()  # closing would wait for the client to read
             return
-        if not busy and self.cycle is before:
-            self.transport.close()
-        else:
-            self.loop.call_later(HEADER_PATIENCE, self._look, self.cycle)
+        self._seen = (self.cycle, unread, looks)
+        self._timer = self.loop.call_later(HEADER_PATIENCE, self._look)
+
+
+def most_connections() -> int:
+    """A quarter of the files that this process may open: those that are being accepted or closed count as well."""
+    if sys.platform == "win32":
+        return MOST_CONNECTIONS
+    import resource
+
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST_CONNECTIONS if allowed == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, allowed // 4)
 
 
 def is_local(host: str) -> bool:
@@ -151,9 +188,7 @@ def is_same(given: str, token: str) -> bool:
 
 
 def _without_port(header: str) -> str:
-    if header.startswith("["):
-        return header.partition("]")[0] + "]"
-    return header.partition(":")[0]
+    return re.sub(r":\d*\Z", "", header)
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

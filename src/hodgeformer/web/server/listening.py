@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import sys
+import time
 from collections.abc import Sequence
 
 import uvicorn
@@ -12,6 +14,9 @@ from starlette.types import ASGIApp
 
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.web.server.guard import PatientProtocol
+
+_BACKLOG = 64  # connections that are accepted in one go
+_ONCE_IN = 60.0  # seconds
 
 
 def listen(host: str, ports: Sequence[int]) -> socket.socket:
@@ -31,7 +36,7 @@ def listen(host: str, ports: Sequence[int]) -> socket.socket:
             if number == ports[-1]:
                 raise ConfigError(f"{host}:{number} cannot be used ({error.strerror}); try another --port") from None
             continue
-        listening.listen(128)
+        listening.listen(_BACKLOG)
         return listening
     raise AssertionError("the last port ends the loop")
 
@@ -47,9 +52,27 @@ def serve(app: ASGIApp, listening: socket.socket, *, farewell: float) -> None:
     config = uvicorn.Config(
         app,
         http=PatientProtocol,
+        ws="none",
+        backlog=_BACKLOG,
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=int(farewell),
     )
+    for name in ("asyncio", "uvicorn.error"):
+        logging.getLogger(name).addFilter(_Once())
     with contextlib.suppress(KeyboardInterrupt):  # the usual way to end it
         uvicorn.Server(config).run(sockets=[listening])
+
+
+class _Once(logging.Filter):
+    """Lets the same line through once a minute: what strangers cause as often as they like must not fill a disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        line, now = record.getMessage().partition("\n")[0][:200], time.monotonic()
+        recent = {known: at for known, at in self._last.items() if now - at < _ONCE_IN}
+        self._last = {line: now, **recent}
+        return line not in recent
