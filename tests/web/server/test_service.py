@@ -160,6 +160,26 @@ def test_what_cannot_be_answered_is_one_sentence(client: TestClient, files: list
     told(client.get("/nothing"), 404)
 
 
+def test_a_form_that_is_cut_off_is_refused_as_a_whole(client: TestClient, files: list[Path]) -> None:
+    """Wherever it is cut: half a mesh is a mesh in many formats, and a file that is missing would go unnoticed."""
+    whole = client.build_request("POST", "/batch", files=form(*files))
+    content, sent = whole.read(), {"Content-Type": whole.headers["Content-Type"]}
+    second = content.index(b"grid.obj")
+    assert client.post("/batch", content=content, headers=sent).status_code == 200
+    for cut in (second - 10, second + 3, second + 400, len(content) - 8):
+        answer = client.post("/batch", content=content[:cut], headers=sent)
+        assert "cut off after 1 complete files" in told(answer, 400), cut
+
+
+@pytest.mark.parametrize("name", ["\u6f22" * 100 + ".stl", "\U00020000" * 100 + ".stl", "a" * 300 + ".stl"])
+def test_long_names_in_any_script_are_answered(client: TestClient, files: list[Path], name: str) -> None:
+    content = files[0].read_bytes()
+    one = client.post("/predict", params={"name": name}, content=content)
+    assert one.status_code == 200 and one.json()["file"].endswith(".stl")
+    many = client.post("/batch", files=[("mesh", (name, content))])
+    assert many.status_code == 200 and not many.json()["failed"]
+
+
 @pytest.mark.parametrize("kind", ["announced", "chunked", "form"])
 def test_what_is_too_large_is_refused(client: TestClient, kind: str) -> None:
     content = b"x" * (2**20 + 1)
@@ -213,7 +233,10 @@ def test_only_who_knows_the_token_is_answered(predictor: Predictor, files: list[
 
 def test_without_a_token_no_page_of_a_browser_is_answered(client: TestClient) -> None:
     assert "other web sites" in told(client.post("/predict", headers={"Origin": "http://evil.example"}), 403)
-    assert "does not answer as" in told(client.get("/model", headers={"Host": "evil.example"}), 403)
+    for host in ("evil.example", "[::1].evil.example", "[::1]evil.example:80", "127.0.0.1:80.evil.example", "[::1", ""):
+        assert "does not answer as" in told(client.get("/model", headers={"Host": host}), 403)
+    for host in ("[::1]", "[::1]:8000", "127.0.0.1", "localhost:8000"):
+        assert client.get("/model", headers={"Host": host}).status_code == 200
 
 
 def test_numbers_for_prometheus(client: TestClient, files: list[Path]) -> None:

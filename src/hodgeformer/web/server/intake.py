@@ -30,6 +30,7 @@ MAX_FILES = 256  # of a form
 PATIENCE = 30.0  # seconds without a single byte before an upload is given up
 LONGEST_UPLOAD = 600.0  # seconds, however steadily it drips
 _RETRY_AFTER = "5"  # seconds
+_LONGEST_NAME = 200  # bytes: file systems allow 255, and answers and drafts have longer names
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\.|$)")
 
 _log = logging.getLogger("hodgeformer.web.server")
@@ -103,7 +104,19 @@ class Uploads:
     async def _write_form(self, request: Request, folder: Path) -> list[Path]:
         from starlette.formparsers import MultiPartException, MultiPartParser
 
-        parser = MultiPartParser(request.headers, self._chunks(request), max_files=MAX_FILES, max_fields=0)
+        class Whole(MultiPartParser):
+            ended = False
+
+            def on_end(self) -> None:
+                self.ended = True
+
+        async def chunks() -> AsyncGenerator[bytes, None]:
+            async for chunk in self._chunks(request):
+                yield chunk
+            if not parser.ended:
+                raise MultiPartException(f"it is cut off after {len(parser.items)} complete files; send it again.")
+
+        parser = Whole(request.headers, chunks(), max_files=MAX_FILES, max_fields=0)
         try:
             form = await parser.parse()
         except MultiPartException as error:
@@ -163,10 +176,15 @@ def safe_file_name(name: str) -> str:
     last = re.split(r"[/\\]", name)[-1]
     kept = re.sub(r"[^\w.\- ]", "_", last).strip(". ")
     kept = f"_{kept}" if _RESERVED.match(kept) else kept
-    if len(kept) > 100:
+    if len(kept) > 100 or len(kept.encode()) > _LONGEST_NAME:
         stem, dot, suffix = kept.rpartition(".")
-        kept = f"{stem[:80]}{dot}{suffix[-16:]}" if stem else kept[:100]
+        stem, suffix = (stem, suffix[-16:]) if stem else (kept, "")
+        kept = f"{_cut(stem[:80], _LONGEST_NAME - len(f'{dot}{suffix}'.encode()))}{dot}{suffix}"
     return kept or "mesh"
+
+
+def _cut(text: str, n_bytes: int) -> str:
+    return text.encode()[:n_bytes].decode(errors="ignore")
 
 
 async def _explain(request: Request, error: Exception) -> Response:
