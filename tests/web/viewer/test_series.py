@@ -84,6 +84,26 @@ def test_a_folder_is_gone_through_and_what_is_kept_comes_back(
     assert [client.post(f"/api/series/{number}").status_code for number in (5, 99)] == [404, 404]
 
 
+def test_meshes_whose_names_become_the_same_are_all_listed_and_kept_apart(
+    tiny: Path, out: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "scans"
+    (folder / "x").mkdir(parents=True)
+    names = ("x+y", "x/y", "x_y", "x_y_2", "x&y", "z" * 120 + "1", "z" * 120 + "2")
+    for number, name in enumerate(names):
+        save_mesh(ball(number), folder / f"{name}.ply")
+    for client in _client(folder, tiny, out):
+        meshes = client.get("/api/session").json()["series"]["meshes"]
+        assert len({mesh["name"] for mesh in meshes}) == len(meshes) == len(names)
+        for number in range(len(names)):
+            assert keep(client, number, np.full(80, number % 4)).status_code == 200
+    for client in _client(folder, tiny, out):  # another sitting
+        for number in range(len(names)):
+            scene = client.post(f"/api/series/{number}").json()
+            _, arrays = decode(client.get(f"/api/meshes/{scene['id']}/geometry").content)
+            np.testing.assert_array_equal(arrays["labels"], number % 4)
+
+
 def test_a_mesh_that_cannot_be_read_spoils_no_other(client: TestClient, scans: Path) -> None:
     (scans / "cat_2.ply").write_text("nonsense")
     assert client.post("/api/series/1").status_code == 422

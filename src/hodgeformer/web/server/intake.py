@@ -178,12 +178,12 @@ def safe_file_name(name: str) -> str:
     kept = f"_{kept}" if _RESERVED.match(kept) else kept
     if len(kept) > 100 or len(kept.encode()) > _LONGEST_NAME:
         stem, dot, suffix = kept.rpartition(".")
-        stem, suffix = (stem, suffix[-16:]) if stem else (kept, "")
-        kept = f"{_cut(stem[:80], _LONGEST_NAME - len(f'{dot}{suffix}'.encode()))}{dot}{suffix}"
+        stem, suffix = (stem[:80], f"{dot}{suffix[-16:]}") if stem else (kept[:100], "")
+        kept = cut(stem, _LONGEST_NAME - len(suffix.encode())) + suffix
     return kept or "mesh"
 
 
-def _cut(text: str, n_bytes: int) -> str:
+def cut(text: str, n_bytes: int) -> str:
     return text.encode()[:n_bytes].decode(errors="ignore")
 
 

@@ -17,7 +17,7 @@ from hodgeformer.data.folder_spec import FILE_NAME
 from hodgeformer.mesh.elements import UNLABELLED
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
-from hodgeformer.web.server.intake import Refusal, safe_file_name
+from hodgeformer.web.server.intake import Refusal, cut, safe_file_name
 from hodgeformer.web.viewer.data_set_file import with_member
 from hodgeformer.web.viewer.open_meshes import OpenMesh
 
@@ -120,17 +120,19 @@ def write_text(path: Path, text: str) -> None:
 
 def _free_stem(folder: Path, name: str) -> str:
     taken = {path.stem for path in folder.iterdir()}
-    return next(stem for stem in _numbered(name) if stem not in taken)
+    return next(stem for stem in numbered(name) if stem not in taken)
 
 
-def _numbered(name: str) -> Iterator[str]:
+def numbered(name: str) -> Iterator[str]:
+    """The name, then with 2, 3 and so on after it: these are names that `safe_file_name` leaves as they are."""
     yield name
-    yield from (f"{name}_{number}" for number in itertools.count(2))
+    short = cut(name[:90], 190)
+    yield from (f"{short}_{number}" for number in itertools.count(2))
 
 
 def _stem_in_data_set(meshes: Path, mesh: Mesh) -> str:
     """The name the same mesh has there already, so that new labels replace old ones; else a free name."""
-    for stem in _numbered(safe_file_name(mesh.name)):
+    for stem in numbered(safe_file_name(mesh.name)):
         path = meshes / f"{stem}.ply"
         if not path.exists():
             return stem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.web.server.intake import Refusal, safe_file_name
 from hodgeformer.web.viewer.data_set_file import held_out
 from hodgeformer.web.viewer.open_meshes import OpenMesh, OpenMeshes
+from hodgeformer.web.viewer.outbox import numbered
 
 
 @dataclass(eq=False)
@@ -35,8 +37,7 @@ class Series:
     @classmethod
     def of(cls, folder: Path, out: Path) -> Series:
         """The meshes of the folder and below; what is saved is no part of them."""
-        found = find_meshes(folder, ".").items()
-        files = {safe_file_name(name.replace("/", "_")): p for name, p in found if not _is_below(p, out)}
+        files = _by_own_names({n: p for n, p in find_meshes(folder, ".").items() if not _is_below(p, out)})
         if not files:
             raise DataError(f"{folder}: no meshes found beside what was saved from them")
         name = safe_file_name(folder.resolve().name)
@@ -81,6 +82,17 @@ class Series:
             return LabelFile(path, "f", "f", Codes.counted_from(0, n_classes)).read(mesh)
         except HodgeFormerError:
             return None
+
+
+def _by_own_names(found: Mapping[str, Path]) -> dict[str, Path]:
+    """The files by names that fit a data set; of those that would share one, the others than the first are numbered."""
+    clean = {name: safe_file_name(name.replace("/", "_")) for name in found}
+    free, taken, own = set(clean.values()), set(clean.values()), dict[str, str]()
+    for name in sorted(found, key=lambda name: clean[name] != name):  # what fits as it is stays as it is
+        own[name] = next(one for one in numbered(clean[name]) if one not in taken or one in free & {clean[name]})
+        free.discard(own[name])
+        taken.add(own[name])
+    return {own[name]: path for name, path in found.items()}
 
 
 def _is_below(path: Path, folder: Path) -> bool:
