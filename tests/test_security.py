@@ -200,7 +200,7 @@ def test_offline_forbids_every_way_out(case: str, tmp_path: Path) -> None:
         "out": ["predict", model, ball, "--out", ADDRESS],
         "place": ["load_mesh", f"{ADDRESS}/a.ply"],
         "check": ["check", f"{ADDRESS}/a.ply"],
-        "shards": ["train", tmp_path / "packed", *learning],
+        "shards": ["train", tmp_path / "packed", *learning, "--allow-remote"],
         "hub": ["from_pretrained", "someone/bodies"],
         "wandb": ["train", tmp_path / "folder", *learning, "--set", "train.track=wandb"],
         "ray": ["predict", model, ball, "--out", out, "--engine", "ray", "--address", "example.org:6379"],

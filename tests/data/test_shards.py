@@ -66,7 +66,12 @@ def test_shards_may_lie_at_an_address(tmp_path: Path) -> None:
     at = "memory://shards-of-eggs"
     write_shards(parts(), tmp_path, shards=at, most_bytes=SMALL)
     assert not (tmp_path / "shards").exists() and len(list(place(at).iterdir())) > 1
-    dataset = open_dataset(tmp_path)
+    with pytest.raises(DataError, match="at memory://shards-of-eggs, and a data set chooses no URL by itself"):
+        open_dataset(tmp_path)
+    words = ["check", str(tmp_path), "--quiet"]
+    assert [CliRunner().invoke(app, [*words, *more]).exit_code for more in ([], ["--allow-remote"])] == [2, 0]
+    assert open_dataset(DataConfig(path=tmp_path, allow_remote=True)).samples
+    dataset = open_dataset(tmp_path, allow_remote=True)
     samples = dataset.split("train")
     mesh, target = dataset.load(samples[1])
     np.testing.assert_array_equal(mesh.vertices, parts().load(parts().split("train")[1])[0].vertices)
@@ -82,6 +87,94 @@ def test_a_mesh_that_cannot_be_used_is_left_out_and_named(tmp_path: Path) -> Non
     assert "train_2" not in {sample.name for sample in open_dataset(tmp_path / "packed").samples}
     again = CliRunner().invoke(app, ["shard", str(tmp_path / "folder"), "--out", str(tmp_path / "packed")])
     assert again.exit_code == 2 and "already holds a data set" in again.output
+
+
+def test_shards_of_shards_are_the_same(tmp_path: Path) -> None:
+    write_shards(parts(), tmp_path / "one", most_bytes=SMALL)
+    write_shards(open_dataset(tmp_path / "one"), tmp_path / "two", most_bytes=SMALL)
+    one, two = ((tmp_path / name / "shards" / "00001.tar").read_bytes() for name in ("one", "two"))
+    assert one == two
+
+
+def written_again(root: Path, change: Callable[[dict[str, np.ndarray]], None]) -> None:
+    """The index with a lie in it."""
+    with np.load(root / "index.npz") as stored:
+        columns = {key: stored[key].copy() for key in stored}
+    change(columns)
+    np.savez_compressed(root / "index.npz", **columns)
+
+
+def swapped(columns: dict[str, np.ndarray]) -> None:
+    """The first two meshes, with all that is stated of them, have each other's place."""
+    columns["place"][[0, 1]] = columns["place"][[1, 0]]
+
+
+def renamed(columns: dict[str, np.ndarray]) -> None:
+    columns["name"] = np.frombuffer(columns["name"].tobytes().replace(b"train_0", b"train_X"), dtype=np.uint8)
+
+
+def other_label(columns: dict[str, np.ndarray]) -> None:
+    columns["labels"][0] = np.roll(columns["labels"][0], 1)
+
+
+def more_faces(columns: dict[str, np.ndarray]) -> None:
+    columns["n"][0, 2] += 1
+
+
+def beyond(columns: dict[str, np.ndarray]) -> None:
+    columns["place"][0, 2] = 1 << 47
+
+
+@pytest.mark.parametrize("make", [parts, shapes, heights])
+@pytest.mark.parametrize("lie", [swapped, renamed, other_label, more_faces, beyond])
+def test_check_reads_the_archives_and_tells_where_the_index_lies(
+    make: Callable[[], DataSet], lie: Callable[[dict[str, np.ndarray]], None], tmp_path: Path
+) -> None:
+    write_shards(make(), tmp_path, most_bytes=SMALL)
+    words = ["check", str(tmp_path), "--quiet"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    written_again(tmp_path, lie)
+    told = CliRunner().invoke(app, words)
+    assert told.exit_code == 1, told.output
+    assert "write the shards again" in told.stderr and "unexpected" not in told.stderr
+
+
+def test_check_tells_of_an_archive_that_was_written_since_or_is_cut(tmp_path: Path) -> None:
+    write_shards(parts(), tmp_path / "one", most_bytes=SMALL)
+    write_shards(shapes(), tmp_path / "two", most_bytes=SMALL)
+    first, archive = tmp_path / "one" / "shards" / "00000.tar", tmp_path / "one" / "shards" / "00001.tar"
+    shutil.copy(tmp_path / "two" / "shards" / "00000.tar", first)
+    archive.write_bytes(archive.read_bytes()[:2000])
+    told = CliRunner().invoke(app, ["check", str(tmp_path / "one"), "--quiet"])
+    assert told.exit_code == 1
+    for name in ("00000.tar: train_0", "00001.tar"):
+        assert f"{name}" in told.stderr, told.stderr
+    assert "unexpected" not in told.stderr
+
+
+LIES: dict[str, Callable[[dict[str, np.ndarray]], None]] = {
+    "split": lambda columns: columns["split"].__setitem__(0, -1),
+    "splits": lambda columns: columns["split"].__setitem__(0, 3),
+    "before": lambda columns: columns["place"].__setitem__((0, 1), 0),
+    "far": lambda columns: columns["place"].__setitem__((0, 1), 1 << 62),
+    "nan": lambda columns: columns["radius"].__setitem__(0, np.nan),
+    "rows": lambda columns: columns.update(n=columns["n"][:-1]),
+    "classes": lambda columns: columns.update(labels=columns["labels"][:, :-1]),
+    "kind": lambda columns: columns.update(place=columns["place"].astype(float)),
+    "words": lambda columns: columns.update(shape=columns["n"][:, 0]),
+    "names": lambda columns: columns.update(name=np.zeros(10**6, dtype=np.uint8)),
+    "text": lambda columns: columns["name"].__setitem__(0, 255),
+    "none": lambda columns: columns.update({key: column[:0] for key, column in columns.items()}),
+    "packed": lambda columns: columns.update(place=np.zeros((10**6, 5), dtype=np.int64)),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_an_index_with_nonsense_in_it_is_refused(lie: str, tmp_path: Path) -> None:
+    write_shards(parts(), tmp_path)
+    written_again(tmp_path, LIES[lie])
+    with pytest.raises(DataError, match=r"index.npz: the index of the shards cannot be read"):
+        open_dataset(tmp_path)
 
 
 def folds_of(path: Path, n: int) -> list[list[str]]:

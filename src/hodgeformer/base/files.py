@@ -108,7 +108,7 @@ def read_range(path: Path, offset: int, size: int) -> bytes:
         return cast(bytes, path.fs.cat_file(path.path, offset, offset + size))
     with path.open("rb") as stream:
         stream.seek(offset)
-        return stream.read(size)
+        return stream.read(min(size, path.stat().st_size))  # a size that is made up would be asked of memory
 
 
 def stamp(path: Path) -> str:

@@ -13,6 +13,7 @@ import typer
 from hodgeformer.base.files import place
 from hodgeformer.cli.results import (
     AddressOption,
+    AllowRemoteOption,
     EngineOption,
     JsonOption,
     QuietOption,
@@ -45,6 +46,7 @@ def check(
     engine: EngineOption = "local",
     workers: WorkersOption = None,
     address: AddressOption = None,
+    allow_remote: AllowRemoteOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -58,7 +60,7 @@ def check(
     path = place(text)
     cluster = chosen_cluster(engine, workers, address, [path])
     if (path / "dataset.toml").is_file() or (not path.exists() and _is_data_name(path)):
-        _check_data(text, cluster, quiet=quiet, as_json=as_json)
+        _check_data(text, cluster, allow_remote, quiet=quiet, as_json=as_json)
         return
     found = _inspect(mesh_files(path) if path.is_dir() else [path], cluster, quiet=quiet)
     errors = {file: error for file, error in found.items() if isinstance(error, Exception)}
@@ -84,14 +86,14 @@ def _is_data_name(path: Path) -> bool:
     return str(path) in get_args(DataName)
 
 
-def _check_data(spec: str, cluster: Cluster | None, *, quiet: bool, as_json: bool) -> None:
+def _check_data(spec: str, cluster: Cluster | None, allow_remote: bool, *, quiet: bool, as_json: bool) -> None:
     """Exit code 1: some meshes cannot be used, or a shape is in several splits."""
     from hodgeformer.data.census import take_census
     from hodgeformer.data.open import open_dataset
 
-    dataset = open_dataset(spec)
+    dataset = open_dataset(spec, allow_remote=allow_remote)
     with bar("checking", quiet=quiet) as told:
-        census = take_census(dataset, progress=told, over=cluster.over if cluster else None)
+        census = take_census(dataset, progress=told, again=True, over=cluster.over if cluster else None)
     if as_json:
         print(json.dumps(census.to_dict(), indent=2))
     else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hodgeformer.cli.results import (
+    AllowRemoteOption,
     DeviceOption,
     FacesOption,
     JsonOption,
@@ -51,6 +52,7 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
+    allow_remote: AllowRemoteOption = False,
     device: DeviceOption = "auto",
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -71,7 +73,7 @@ def evaluate(
     if path is not None and path in (bundled.path for bundled in bundled_models().values()):
         raise ConfigError(f"'{model}' belongs to the package; copy {path.name} and calibrate the copy")
     predictor = Predictor.load(model, device)
-    dataset = fitting(open_dataset(data), predictor.info)
+    dataset = fitting(open_dataset(data, allow_remote=allow_remote), predictor.info)
     samples, prepare = dataset.split(split), predictor.info.at(faces)
     if path is not None:
         checkpoint = load_checkpoint(path)

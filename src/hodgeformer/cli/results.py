@@ -53,6 +53,9 @@ UpOption = Annotated[
 EngineOption = Annotated[
     Literal["local", "ray"], typer.Option("--engine", help="Work in this process, or on a Ray cluster.")
 ]
+AllowRemoteOption = Annotated[
+    bool, typer.Option("--allow-remote", help="Read shards at the URL that the dataset.toml names.")
+]
 WorkersOption = Annotated[
     int | None,
     typer.Option("--workers", min=1, help="Processes for --engine ray; by default one per core.", show_default=False),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hodgeformer.cli.results import DataArgument, QuietOption, bar
+from hodgeformer.cli.results import AllowRemoteOption, DataArgument, QuietOption, bar
 
 
 def shard(
@@ -19,6 +19,7 @@ def shard(
         typer.Option("--shards", help="The folder of the archives, below --out, or a URL such as s3://bucket/x."),
     ] = "shards",
     megabytes: Annotated[int, typer.Option("--megabytes", min=1, help="The approximate size of an archive.")] = 256,
+    allow_remote: AllowRemoteOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Write a data set as tar files, to train on more meshes than a file system handles well.
@@ -30,11 +31,12 @@ def shard(
     from hodgeformer.data.open import open_dataset
     from hodgeformer.data.shards import write_shards
 
-    dataset = open_dataset(data)
+    dataset = open_dataset(data, allow_remote=allow_remote)
     with bar("writing", quiet=quiet) as told:
         census = write_shards(dataset, out, shards=shards, most_bytes=megabytes << 20, progress=told)
     for problem in census.problems:
         print(f"hodgeformer: left out: {problem.message}", file=sys.stderr)
-    print(f"{len(census.meshes)} meshes: {out}\nnext: hodgeformer train {out}")
+    word = " --allow-remote" if "://" in shards else ""
+    print(f"{len(census.meshes)} meshes: {out}\nnext: hodgeformer train {out}{word}")
     if census.problems:
         raise typer.Exit(1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hodgeformer.base.errors import ConfigError, HodgeFormerError
-from hodgeformer.cli.results import DeviceOption, QuietOption, SettingsOption, one_line
+from hodgeformer.cli.results import AllowRemoteOption, DeviceOption, QuietOption, SettingsOption, one_line
 
 if TYPE_CHECKING:
     from hodgeformer.training.distributed import Processes
@@ -57,6 +57,7 @@ def train(
         bool, typer.Option("--self-test", help="Test whether the model can memorize one batch.")
     ] = False,
     device: DeviceOption = "auto",
+    allow_remote: AllowRemoteOption = False,
     quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only events as JSON, one object per line.")] = False,
 ) -> None:
@@ -77,10 +78,11 @@ def train(
     overrides = [*(settings or []), *(["train.skip_bad=true"] if skip_bad else [])]
     overrides += [f"prepare.faces={faces}"] if faces else []
     overrides += [f"train.device={device}"] if device != "auto" else []
+    overrides += ["data.allow_remote=true"] if allow_remote else []
     if resume is not None and (overrides or start or out or folds):
         raise ConfigError(
             "--resume goes on with the settings of the run; leave --set, --faces, --from, --out, --folds, "
-            "--device and --skip-bad out"
+            "--device, --skip-bad and --allow-remote out"
         )
     folder = resume or out or Path("runs") / Path(source or "").stem
     trial = _show_plan if dry_run else _self_test if self_test else None

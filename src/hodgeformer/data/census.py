@@ -166,18 +166,19 @@ def take_census(
     collect: Callable[[Found], list[Found]] = lambda found: [found],
     seen: Callable[[Sample, Mesh, NDArray[Any]], None] | None = None,
     over: Over | None = None,
+    again: bool = False,
 ) -> Census:
     """Read every mesh and its target once, but for those that the data set has counted already.
 
     `progress(done, total)` is called after each mesh, `seen` with every one that can be used. Where several processes
     work together, `share` gives this one its part, and `collect` what all of them found. `over` looks at the meshes
-    elsewhere than here, in any order.
+    elsewhere than here, in any order. `again` reads those that are counted as well, and compares.
     """
     places = [(split, sample) for split, samples in dataset.splits.items() for sample in samples]
     known: Found = {
         sample.name: replace(dataset.counted[sample.name], split=split)
         for split, sample in places
-        if sample.name in dataset.counted
+        if sample.name in dataset.counted and not (again or seen)
     }
     mine = share([place for place in places if place[1].name not in known])
     look = partial(_looked_at, dataset, seen)
@@ -199,11 +200,24 @@ def _looked_at(
     try:
         mesh, target = dataset.load(sample)
         counted = _counted(dataset, sample, split, mesh, target)
+        _compare(counted, dataset.counted.get(sample.name))
         if seen is not None:
             seen(sample, mesh, target)
         return counted
     except Exception as error:  # it is told with its mesh, and the others are looked at
         return _problem(place, error)
+
+
+def _compare(found: CountedMesh, stated: CountedMesh | None) -> None:
+    """Where an index states what is in a mesh, it has to be true."""
+    for key in ("n", "labels", "n_unlabelled", "shape") if stated else ():
+        one, other = getattr(found, key), getattr(stated, key)
+        if not np.array_equal(np.asarray(one), np.asarray(other)):
+            what = {"n": "vertices, edges and faces", "n_unlabelled": "unlabelled elements"}.get(key, key)
+            raise DataError(
+                f"{found.name}: the index of the shards states other {what} than the archive has ({other}, not {one}); "
+                "write the shards again"
+            )
 
 
 def _problem(place: Place, error: Exception) -> Problem:

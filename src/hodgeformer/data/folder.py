@@ -24,11 +24,11 @@ from hodgeformer.data.splits import by_rules, with_validation
 from hodgeformer.mesh.io import MESH_SUFFIXES, save_mesh
 
 
-def open_folder(root: Path) -> DataSet:
-    """The data set described by `root/dataset.toml`."""
+def open_folder(root: Path, *, allow_remote: bool = False) -> DataSet:
+    """The data set described by `root/dataset.toml`; shards at a URL only where that is allowed."""
     spec = read_spec(root)
     try:
-        return _described(root, spec) if spec.shards is None else open_shards(root, spec)
+        return _described(root, spec) if spec.shards is None else open_shards(root, spec, allow_remote=allow_remote)
     except DataError as error:
         raise (error if str(root) in str(error) else DataError(f"{root / FILE_NAME}: {error}")) from None
 

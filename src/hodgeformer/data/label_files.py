@@ -253,11 +253,11 @@ def _arrays(path: Path, name: str, *others: str) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def check_unpacked(members: Sequence[ZipInfo], path: Path) -> None:
+def check_unpacked(members: Sequence[ZipInfo], path: Path, most: int = _MOST_UNPACKED) -> None:
     """A small file may unpack to a thousand times its size."""
     unpacked = sum(member.file_size for member in members)
     packed = path.stat().st_size
-    if unpacked > _MOST_UNPACKED + _TIMES_PACKED * packed:
+    if unpacked > most + _TIMES_PACKED * packed:
         raise DataError(
             f"{path}: {unpacked:,} bytes when unpacked are too many for {packed:,} packed ones; save arrays as .npy"
         )

@@ -119,6 +119,10 @@ class DataConfig(Settings):
     n_faces: int | tuple[int, int] | None = Field(
         default=None, description="The number of faces of synthetic meshes, or the lowest and highest number."
     )
+    allow_remote: bool = Field(
+        default=False,
+        description="Read shards at the URL that the dataset.toml names; otherwise a data set never chooses one.",
+    )
     folds: int | None = Field(
         default=None,
         ge=2,
@@ -133,7 +137,7 @@ class DataConfig(Settings):
     @property
     def options(self) -> dict[str, Any]:
         """The keys that were given and that not every data set knows."""
-        common = ("name", "path", "seed", "folds", "fold")
+        common = ("name", "path", "seed", "folds", "fold", "allow_remote")
         values = {key: getattr(self, key) for key in type(self).model_fields if key not in common}
         return {key: value for key, value in values.items() if value is not None}
 
@@ -154,13 +158,16 @@ _OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
 }
 
 
-def open_dataset(spec: DataConfig | str | Path | Pairs, **described: Unpack[Description]) -> DataSet:
+def open_dataset(
+    spec: DataConfig | str | Path | Pairs, *, allow_remote: bool = False, **described: Unpack[Description]
+) -> DataSet:
     """A data set from settings, from a name ("shrec11", "human", ...), from a folder, or from the table [data] of a
     configuration; or from pairs (mesh, labels) in memory, which may be `described`.
 
     A folder is described by its dataset.toml; one without is recognized if it is laid out as a benchmark is. Meshes are
     whatever `as_mesh` takes. Labels are an array with a class number or name for each face, one for the whole mesh, or
     real numbers for a regression. Pairs are divided by `split`, or come divided: {"train": [...], "test": [...]}.
+    `allow_remote` reads shards at the URL that a dataset.toml names.
     """
     if not isinstance(spec, DataConfig | str | Path):
         return from_pairs(spec, **described)
@@ -169,6 +176,7 @@ def open_dataset(spec: DataConfig | str | Path | Pairs, **described: Unpack[Desc
             f"'{next(iter(described))}' describes pairs of meshes and labels; a folder has its {FILE_NAME}"
         )
     config = spec if isinstance(spec, DataConfig) else _config_of(spec)
+    config = config.replace(allow_remote=True) if allow_remote else config
     known = _as_recognized(config)
     dataset = _distributed(known)
     if (config.folds, config.fold) != (None, None):
@@ -264,7 +272,7 @@ def _open_path(config: DataConfig) -> DataSet:
         raise DataError(f"a data set is a folder with meshes, labels and a {FILE_NAME}; {where}")
     if config.options and (path / FILE_NAME).is_file():
         raise ConfigError(f"data.{next(iter(config.options))} belongs in {path / FILE_NAME}")
-    return open_folder(path)
+    return open_folder(path, allow_remote=config.allow_remote)
 
 
 def _as_recognized(config: DataConfig) -> DataConfig:

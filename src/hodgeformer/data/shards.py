@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
@@ -20,17 +20,20 @@ from numpy.typing import NDArray
 from hodgeformer.base.containers import PerElement
 from hodgeformer.base.errors import DataError
 from hodgeformer.base.files import place, read_range, write_atomically
-from hodgeformer.data.census import Census, take_census
+from hodgeformer.data.census import QUANTILES, Census, take_census
 from hodgeformer.data.dataset import SPLITS, CountedMesh, DataSet, Sample
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, described
 from hodgeformer.data.label_files import check_unpacked
-from hodgeformer.data.labels import Target, WholeMesh
+from hodgeformer.data.labels import WholeMesh
 from hodgeformer.mesh.elements import UNLABELLED
 from hodgeformer.mesh.formats.ply import ply_bytes
 from hodgeformer.mesh.mesh import Mesh
 
 _INDEX = "index.npz"
+_MOST_UNPACKED = 4 << 20  # bytes, and some for each byte on disk: numbers of meshes hardly shrink
 _COUNTED = ("n", "labels", "n_unlabelled", "shares", "radius", "edge_lengths", "asymmetry", "shape")
+_FARTHEST = 1 << 48  # bytes in an archive, or elements of a mesh
+_HEADER = (slice(0, 100), slice(124, 136), slice(345, 500))  # of a tar file: name, size, and the name's first part
 _NO_GROUPS = (
     "the index of the shards has no groups, as older versions wrote it: folds may divide meshes of one source, and the "
     "scores are then too optimistic; write the shards again"
@@ -55,7 +58,14 @@ class Part:
         return PurePosixPath(self.name).stem
 
     def read_bytes(self) -> bytes:
-        return read_range(self.shard, self.offset, self.size)
+        """Its bytes, if the archive has it there: an index may lie, and an archive may have been written since."""
+        held = read_range(self.shard, self.offset - tarfile.BLOCKSIZE, tarfile.BLOCKSIZE + self.size)
+        about = tarfile.TarInfo(self.name)
+        about.size = self.size
+        header = about.tobuf()[-tarfile.BLOCKSIZE :]
+        if len(held) != tarfile.BLOCKSIZE + self.size or any(held[part] != header[part] for part in _HEADER):
+            raise DataError(f"{self}: the archive has another file there than its index states; write the shards again")
+        return held[tarfile.BLOCKSIZE :]
 
     def __str__(self) -> str:
         return f"{self.shard}: {self.name}"
@@ -71,8 +81,18 @@ class StoredTarget:
         try:
             target: NDArray[Any] = np.load(io.BytesIO(self.part.read_bytes()), allow_pickle=False)
         except Exception as error:  # of the place, or of NumPy, which has many kinds for damaged files
-            raise DataError(f"{self.part}: the target cannot be read ({error}); write the shards anew") from None
+            raise DataError(f"{self.part}: the target cannot be read ({error}); write the shards again") from None
         return target
+
+
+@dataclass(frozen=True)
+class StoredClass(WholeMesh):
+    """The class that the index states, by which folds are balanced; what is learned is that in the archive."""
+
+    part: Part
+
+    def read(self, mesh: Mesh) -> NDArray[Any]:
+        return StoredTarget(self.part).read(mesh)
 
 
 class _Writer:
@@ -151,13 +171,19 @@ def write_shards(
     return census
 
 
-def open_shards(root: Path, spec: FolderSpec) -> DataSet:
+def open_shards(root: Path, spec: FolderSpec, *, allow_remote: bool = False) -> DataSet:
     """The data set whose `dataset.toml` names shards. Nothing but its index is read."""
+    shards = str(spec.shards)
+    if "://" in shards and not allow_remote:
+        raise DataError(
+            f"the shards are at {shards}, and a data set chooses no URL by itself; add --allow-remote, or set "
+            "data.allow_remote=true, if you trust it"
+        )
     said = spec.model_fields_set & {"meshes", "labels", "groups", "split", "first_label"}
     if said:
         raise DataError(f"`{min(said)}` has no meaning beside `shards`, which hold meshes, labels, groups and splits")
-    columns = _read_index(root / _INDEX)
-    folder = _folder(root, str(spec.shards))
+    columns = _read_index(root / _INDEX, spec)
+    folder = _folder(root, shards)
     paths = {number: folder / _shard_name(number) for number in np.unique(columns["place"][:, 0]).tolist()}
     splits: dict[str, list[Sample]] = {}
     counted: dict[str, CountedMesh] = {}
@@ -166,10 +192,10 @@ def open_shards(root: Path, spec: FolderSpec) -> DataSet:
     for i, (name, group) in enumerate(zip(names, groups, strict=True)):
         number, *places = columns["place"][i].tolist()
         mesh = cast(Path, Part(paths[number], f"{name}.ply", *places[:2]))
-        target: Target = StoredTarget(Part(paths[number], f"{name}.npy", *places[2:]))
-        if spec.task == "classification":  # folds are balanced by class, and nothing but the index is read for it
+        target: StoredTarget | StoredClass = StoredTarget(Part(paths[number], f"{name}.npy", *places[2:]))
+        if spec.task == "classification":
             counts = columns["labels"][i]
-            target = WholeMesh(int(counts.argmax()) if counts.any() else UNLABELLED)
+            target = StoredClass(int(counts.argmax()) if counts.any() else UNLABELLED, target.part)
         split = SPLITS[columns["split"][i]]
         splits.setdefault(split, []).append(Sample(name, mesh, target, group))
         counted[name] = CountedMesh(
@@ -198,15 +224,47 @@ def open_shards(root: Path, spec: FolderSpec) -> DataSet:
     )
 
 
-def _read_index(path: Path) -> dict[str, NDArray[Any]]:
+def _read_index(path: Path, spec: FolderSpec) -> dict[str, NDArray[Any]]:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            check_unpacked(stored.zip.infolist(), path)
+            check_unpacked(stored.zip.infolist(), path, most=_MOST_UNPACKED)
             needed = (*_COUNTED, "split", "place", "name", *(key for key in stored if key == "group"))
             columns = {key: stored[key] for key in needed}
+        _check_index(columns, spec)
     except Exception as error:  # NumPy answers damaged files with errors of many kinds
-        raise DataError(f"{path}: the index of the shards cannot be read ({error}); write the shards anew") from None
+        raise DataError(f"{path}: the index of the shards cannot be read ({error}); write the shards again") from None
     return columns
+
+
+def _check_index(columns: Mapping[str, NDArray[Any]], spec: FolderSpec) -> None:
+    """Every column has a row for each mesh, of the kind and within the range that reading relies on."""
+    n, is_regression = len(columns["split"]), spec.task == "regression"
+    n_classes = len(spec.classes)
+    shapes: dict[str, tuple[int, ...]] = {"n": (3,), "place": (5,), "edge_lengths": (len(QUANTILES),)}
+    shapes["labels"] = columns["labels"].shape[1:] if is_regression else (n_classes,)
+    shapes["shares"] = (n_classes,) if spec.task == "segmentation" else (1,)
+    for key, column in columns.items():
+        kinds, is_signed = "f", key == "labels" and is_regression
+        if key in ("name", "group"):
+            if column.dtype != np.uint8 or column.ndim != 1 or np.count_nonzero(column == 0) != n - 1:
+                raise DataError(f"'{key}' does not name {n} meshes")
+            _divided(column)
+            continue
+        if key == "shape":
+            kinds = "S"
+        elif key in ("n", "place", "split", "n_unlabelled") or (key == "labels" and not is_regression):
+            kinds = "iu"
+        if column.shape != (n, *shapes.get(key, ())) or column.dtype.kind not in kinds:
+            raise DataError(f"'{key}' is {column.dtype} of shape {column.shape}, for {n} meshes")
+        if kinds != "S" and not (np.isfinite(column).all() and (is_signed or (column >= 0).all())):
+            raise DataError(f"'{key}' has negative values, or some that are not finite")
+    if is_regression and (len(shapes["labels"]) != 2 or shapes["labels"][0] != 3):
+        raise DataError(f"'labels' has the shape {columns['labels'].shape}, for {n} meshes")
+    place = columns["place"]
+    if n == 0 or columns["split"].max() >= len(SPLITS) or place[:, (1, 3)].min() < tarfile.BLOCKSIZE:
+        raise DataError("'split' or 'place' is out of range")
+    if max(place.max(), columns["n"].max()) >= _FARTHEST:
+        raise DataError("'place' or 'n' is out of range")
 
 
 def _joined(words: Iterable[str]) -> NDArray[np.uint8]:
