@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from hodgeformer.base.containers import KINDS, PerElement
 from hodgeformer.kernels.rows import normalized
-from hodgeformer.mesh.prepare import prepare
+from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.blocks import LinearAttention, TransformerBlock
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.heads import ElementHead, MeshHead
 from hodgeformer.nn.laplacians import LAPLACIANS
 from hodgeformer.nn.metric import inverse
-from hodgeformer.nn.model import Encoder, NeighborEmbedding, PlainEmbedding
+from hodgeformer.nn.model import Encoder, HodgeFormer, NeighborEmbedding, PlainEmbedding
 from hodgeformer.nn.pack import Batch, pack
 from meshes import all_kinds, icosphere, open_grid
 
@@ -131,3 +133,30 @@ def test_a_finer_mesh_has_no_larger_classical_laplacian():
         operator = metric.star0.rsqrt()[:, None] * topology.d0_t(metric.galerkin_star1(columns))
         largest.append(float(torch.linalg.eigvalsh(operator * metric.star0.rsqrt()).max()))
     assert max(largest) < 2 * min(largest)
+
+
+@pytest.mark.parametrize("updates", ["v", "f", "vf"])
+def test_signed_stars_do_not_see_which_way_edges_point(updates: str) -> None:
+    """Half of all edges reversed: signs of the faces that walk them, and their columns, follow; the answer stays."""
+    prepare_config = PrepareConfig(n_neighbors=12, features=("coords", "normals", "areas", "distances"))
+    batch = pack([prepare(mesh, prepare_config) for mesh in (icosphere(2), open_grid())]).to(dtype=torch.float64)
+    config = ModelConfig(
+        task="segmentation", n_classes=3, blocks="HT", updates=updates, d_model=16, d_hidden=16, n_heads=2,
+        in_features=dict(prepare_config.widths.items()), signed_stars=True, edge_reversal=prepare_config.edge_reversal,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    signed = HodgeFormer(config).double().eval()
+    torch.manual_seed(0)
+    unsigned = HodgeFormer(config.model_copy(update={"signed_stars": False})).double().eval()
+    turned = torch.arange(batch.n.e) % 2 == 0
+    topology = replace(
+        batch.topology,
+        edges=torch.where(turned[:, None], batch.topology.edges.flip(1), batch.topology.edges),
+        face_signs=torch.where(
+            turned[batch.topology.face_edges.long()], -batch.topology.face_signs, batch.topology.face_signs
+        ),
+    )
+    columns = torch.where(turned[:, None], batch.x_in.e[:, list(prepare_config.edge_reversal)], batch.x_in.e)
+    reversed_batch = replace(batch, topology=topology, x_in=batch.x_in.replace(e=columns))
+    torch.testing.assert_close(signed(reversed_batch), signed(batch), rtol=1e-9, atol=1e-9)
+    assert (unsigned(reversed_batch) - unsigned(batch)).abs().max() > 1e-3

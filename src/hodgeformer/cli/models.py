@@ -76,7 +76,7 @@ def _facts(member: Member) -> dict[str, Any]:
         **({} if checkpoint is None else {"parameters": sum(part.numel() for part in checkpoint.weights.values())}),
         "pose": prepare.pose,
         "size": prepare.size,
-        **({"n_neighbors": prepare.n_neighbors} if model.learns_stars else {}),
+        **({"n_neighbors": prepare.n_neighbors} if model.attends else {}),
         "features": list(prepare.features),
         "seed": prepare.seed,
         "metrics": dict(info.metrics),

@@ -1,7 +1,9 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, no-any-return, untyped-decorator"
-"""D blocks on the CPU as vector code: the solve of spreading, and bounded products of derivatives with all gradients.
+"""D blocks on the CPU as vector code: elimination and the solve of spreading, bounded products of derivatives, and all
+gradients, those of the stars among them.
 
-Addresses and byte steps are arguments, widths and precision constants, as in `_numba_ir`.
+Addresses and byte steps are arguments, widths and precision constants, as in `_numba_ir`. Channel c belongs to time
+group c // (width // times), so a vector of channels may reach over several groups.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+import numpy as np
 from llvmlite import ir
 
 from hodgeformer.base.compiled import njit
@@ -22,8 +25,10 @@ from hodgeformer.kernels._numba_ir import (
     loop,
     pieces,
     real_of,
+    shuffle,
     splat,
     store,
+    sum_lanes_of_group,
     tanh,
     vector_code,
 )
@@ -45,11 +50,6 @@ def _side(builder, sides, t):
 def _less(builder, a, b, c):
     """a - b c."""
     return builder.fsub(a, builder.fmul(b, c, flags=FUSE), flags=FUSE)
-
-
-def _more(builder, a, b, c):
-    """a + b c."""
-    return builder.fadd(a, builder.fmul(b, c, flags=FUSE), flags=FUSE)
 
 
 @vector_code
@@ -121,121 +121,291 @@ def solve(n_times: int, width: int, bits: int) -> Callable[..., None]:
 
 
 @vector_code
-def _multiply(builder, i, neighbors, weights, begin, end, sides, begin_f, end_f, half, scale, y, y_step, p, q, z_step,
-              out, out_bounded, change, lanes, bits):  # fmt: skip
-    """out = y_i and out_bounded = tanh(scale change), where change is half of
+def _eliminate_row(builder, i, last_row, neighbors, edges, position, begin, end, masses, weights, times, columns,
+                   places, begin_q, end_q, starts, rows, values, pivots, work, n_times, bits):  # fmt: skip
+    """Row i of the triangle and its pivot; `work` is zero before and after, its row `last_row` takes what is not used.
 
-    sum of w (y_j - y_i) (p_j - p_i) + 1/3 sum of (y_a - y_i) (q_b - q_i) - (y_b - y_i) (q_a - q_i).
+    The entries in the row's columns k: minus t w to begin with, then less what the columns before them take away.
     """
-    vector = ir.VectorType(real_of(bits), lanes)
+    vector = ir.VectorType(real_of(bits), n_times)
 
-    def at(base, step, row):
-        return load(builder, builder.add(base, builder.mul(row, I64(step))), I64(0), vector)
+    def row(array, i):
+        return builder.add(array, builder.mul(i, I64(n_times * bits // 8)))
 
-    mine_y, mine_p, mine_q = at(y, y_step, i), at(p, z_step, i), at(q, z_step, i)
+    def at(array, i):
+        return load(builder, row(array, i), I64(0), vector)
 
-    def edge(t, sums):
-        j = builder.zext(load(builder, neighbors, t, I32), I64)
-        weight = splat(builder, load(builder, weights, t, vector.element), lanes)
-        change = builder.fmul(weight, builder.fsub(at(y, y_step, j), mine_y))
-        return [_more(builder, sums[0], change, builder.fsub(at(p, z_step, j), mine_p))]
-
-    def face(t, sums):
-        a, b = _side(builder, sides, t)
-        (y_a, q_a), (y_b, q_b) = (
-            (builder.fsub(at(y, y_step, j), mine_y), builder.fsub(at(q, z_step, j), mine_q)) for j in (a, b)
-        )
-        return [_more(builder, _less(builder, sums[0], y_b, q_a), y_a, q_b)]
-
-    zero = ir.Constant(vector, None)
-    (inner,) = loop(builder, (begin, end), 1, [zero], edge)
-    (wedge,) = loop(builder, (begin_f, end_f), 1, [zero], face)
-    total = _more(builder, inner, wedge, constant(vector, 1 / 3))
-    total = builder.fmul(total, splat(builder, load(builder, half, I64(0), vector.element), lanes))
-    bounded = tanh(builder, builder.fmul(total, load(builder, scale, I64(0), vector)))
-    for value, to in ((mine_y, out), (bounded, out_bounded), (total, change)):
-        store(builder, value, to, I64(0))
-
-
-@vector_code
-def _multiply_back(builder, i, neighbors, weights, begin, end, sides, begin_f, end_f, grad, y, y_step, p, q, z_step,
-                   own, grad_y, grad_p, grad_q, lanes, bits):  # fmt: skip
-    """Gradients of y, p and q at vertex i: `grad`, in rows like those of y, is that of the sums, `own` that of y_i."""
-    vector = ir.VectorType(real_of(bits), lanes)
-
-    def at(base, step, row):
-        return load(builder, builder.add(base, builder.mul(row, I64(step))), I64(0), vector)
-
-    mine_y, mine_p, mine = at(y, y_step, i), at(p, z_step, i), at(grad, y_step, i)
+    def put(value, array, i):
+        store(builder, value, row(array, i), I64(0))
 
     def edge(t, sums):
-        j = builder.zext(load(builder, neighbors, t, I32), I64)
-        weight = splat(builder, load(builder, weights, t, vector.element), lanes)
-        both = builder.fmul(weight, builder.fadd(mine, at(grad, y_step, j)))
-        return [
-            _more(builder, sums[0], both, builder.fsub(mine_p, at(p, z_step, j))),
-            _more(builder, sums[1], both, builder.fsub(mine_y, at(y, y_step, j))),
-        ]
+        weight = builder.fmul(load(builder, times, I64(0), vector), at(weights, _number(builder, edges, t)))
+        k = _number(builder, position, _number(builder, neighbors, t))
+        k = builder.select(builder.icmp_signed("<", k, i), k, last_row)
+        put(builder.fsub(at(work, k), weight), work, k)
+        return [builder.fadd(sums[0], weight)]
 
-    def face(t, sums):
-        a, b = _side(builder, sides, t)
-        all_three = builder.fadd(builder.fadd(mine, at(grad, y_step, a)), at(grad, y_step, b))
-        return [
-            _more(builder, sums[0], all_three, builder.fsub(at(q, z_step, a), at(q, z_step, b))),
-            _more(builder, sums[1], all_three, builder.fsub(at(y, y_step, b), at(y, y_step, a))),
-        ]
+    def entry(q, diagonal):
+        k, p = _number(builder, columns, q), _number(builder, places, q)
+        mine = at(work, k)
 
-    zero, third = ir.Constant(vector, None), constant(vector, 1 / 3)
-    along_p, along_y = loop(builder, (begin, end), 1, [zero, zero], edge)
-    along_q, across_y = loop(builder, (begin_f, end_f), 1, [zero, zero], face)
-    total = builder.fadd(_more(builder, along_p, along_q, third), load(builder, own, I64(0), vector))
-    store(builder, total, grad_y, I64(0))
-    store(builder, along_y, grad_p, I64(0))
-    store(builder, builder.fmul(across_y, third), grad_q, I64(0))
+        def above(other, _):
+            to = _number(builder, rows, other)
+            put(_less(builder, at(work, to), at(values, other), mine), work, to)
+            return []
+
+        loop(builder, (load(builder, starts, k, I64), p), 1, [], above)
+        value = builder.fmul(mine, at(pivots, k))
+        put(value, values, p)
+        put(ir.Constant(vector, None), work, k)
+        return [_less(builder, diagonal[0], mine, value)]
+
+    diagonal = loop(builder, (begin, end), 1, [load(builder, masses, I64(0), vector)], edge)
+    (total,) = loop(builder, (begin_q, end_q), 1, diagonal, entry)
+    put(builder.fdiv(constant(vector, 1.0), total), pivots, i)
 
 
 @lru_cache
-def multiply(width: int, bits: int) -> Callable[..., None]:
+def eliminate(n_times: int, bits: int) -> Callable[..., None]:
+    """The triangle and the pivots of meshes first <= mesh < last, on the places that are known."""
+    step = n_times * bits // 8
+
+    @_compiled
+    def eliminate(first, last, bounds, order, position, starts, rows, row_starts, columns, places, ring_offsets,
+                  neighbors, edges, times, masses, weights, work, values, pivots):  # fmt: skip
+        for i in range(bounds[first], bounds[last]):
+            v = order[i]
+            _eliminate_row(i, len(order), neighbors.ctypes.data, edges.ctypes.data, position.ctypes.data,
+                           ring_offsets[v], ring_offsets[v + 1], masses.ctypes.data + v * step, weights.ctypes.data,
+                           times.ctypes.data, columns.ctypes.data, places.ctypes.data, row_starts[i], row_starts[i + 1],
+                           starts.ctypes.data, rows.ctypes.data, values.ctypes.data, pivots.ctypes.data,
+                           work.ctypes.data, n_times, bits)  # fmt: skip
+
+    return eliminate
+
+
+@vector_code
+def _across_edge(builder, tail, head, a, b, step_b, gain, out, width, n_times, bits, weighted):
+    """out[k] = sum over the channels of group k of (a_head - a_tail) (b_head - b_tail), if weighted times the sum of
+    gain at both ends."""
+    real, group = real_of(bits), width // n_times
+
+    def vectors(k):
+        return ((k * group + start, ir.VectorType(real, lanes)) for start, lanes in pieces(group, bits))
+
+    def at(rows, step, row, channel, vector):
+        return load(builder, builder.add(rows, builder.mul(row, step)), I64(channel), vector)
+
+    step = I64(width * bits // 8)
+
+    def term(channel, vector):
+        change_a, change_b = (
+            builder.fsub(at(rows, by, head, channel, vector), at(rows, by, tail, channel, vector))
+            for rows, by in ((a, step), (b, step_b))
+        )
+        value = builder.fmul(change_a, change_b)
+        if weighted:
+            both = builder.fadd(at(gain, step, head, channel, vector), at(gain, step, tail, channel, vector))
+            value = builder.fmul(value, both)
+        return value
+
+    def of_group(k):
+        """The terms of a group, folded into as few lanes as its last vector has."""
+        terms = [term(*place) for place in vectors(k)]
+        total = terms[0]
+        for value in terms[1:]:
+            while total.type.count > value.type.count:
+                half = total.type.count // 2
+                total = builder.fadd(*(shuffle(builder, total, total, range(s, s + half)) for s in (0, half)))
+            total = builder.fadd(total, value)
+        return total
+
+    sums = [of_group(k) for k in range(n_times)]
+    lanes = sums[0].type.count
+    together = min(lanes, n_times)
+    for start in range(0, n_times, together):
+        part = sum_lanes_of_group(builder, sums[start : start + together].__getitem__, together, lanes)
+        store(builder, part, out, I64(start))
+
+
+@lru_cache
+def across_edges(width: int, n_times: int, bits: int, weighted: int) -> Callable[..., None]:
+    """For edges first <= e < last: out[e, k], the sum of products of differences over the channels of group k."""
+    step = n_times * bits // 8
+
+    @_compiled
+    def across_edges(first, last, edges, a, b, gain, out):
+        for e in range(first, last):
+            tail, head = np.int64(edges[e, 0]), np.int64(edges[e, 1])
+            _across_edge(tail, head, a.ctypes.data, b.ctypes.data, b.strides[0], gain.ctypes.data,
+                         out.ctypes.data + e * step, width, n_times, bits, weighted)  # fmt: skip
+
+    return across_edges
+
+
+class _Columns:
+    """Some of the channels, as vectors that are worked on side by side: as many as registers hold sums of."""
+
+    def __init__(self, builder, starts, lanes, width, n_times, bits):
+        self.builder, self.starts, self.width, self.n_times, self.bits = builder, starts, width, n_times, bits
+        self.vector = ir.VectorType(real_of(bits), lanes)
+        self.zeros = [ir.Constant(self.vector, None)] * len(starts)
+
+    @classmethod
+    def all(cls, builder, width, n_times, bits, most):
+        lanes = min(8 * VECTOR_BYTES // bits, width & -width)
+        starts = range(0, width, lanes)
+        for first in range(0, len(starts), most):
+            yield cls(builder, starts[first : first + most], lanes, width, n_times, bits)
+
+    def at(self, rows, row, step=None):
+        """The vectors of a row, `step` bytes apart from the next."""
+        step = I64(self.width * self.bits // 8 if step is None else step)
+        return self.load(self.builder.add(rows, self.builder.mul(row, step)))
+
+    def load(self, address):
+        return [load(self.builder, address, I64(start), self.vector) for start in self.starts]
+
+    def store(self, values, address):
+        for start, value in zip(self.starts, values, strict=True):
+            store(self.builder, value, address, I64(start))
+
+    def weights(self, stars, edge):
+        """The star of an edge, each channel with that of its time group."""
+        each = ir.VectorType(self.vector.element, self.n_times)
+        star = load(self.builder, stars, self.builder.mul(edge, I64(self.n_times)), each)
+        lanes = range(self.vector.count)
+        groups = ([(start + lane) * self.n_times // self.width for lane in lanes] for start in self.starts)
+        return [shuffle(self.builder, star, star, group) for group in groups]
+
+    def less(self, a, b):
+        return [self.builder.fsub(x, y) for x, y in zip(a, b, strict=True)]
+
+    def sum(self, *rows):
+        total = rows[0]
+        for row in rows[1:]:
+            total = [self.builder.fadd(x, y) for x, y in zip(total, row, strict=True)]
+        return total
+
+    def times(self, a, b):
+        return [self.builder.fmul(x, y) for x, y in zip(a, b, strict=True)]
+
+    def more(self, a, b, c):
+        """a + b c."""
+        return [_more(self.builder, *terms) for terms in zip(a, b, c, strict=True)]
+
+
+def _more(builder, a, b, c):
+    return builder.fadd(a, builder.fmul(b, c, flags=FUSE), flags=FUSE)
+
+
+def _number(builder, indices, t):
+    return builder.zext(load(builder, indices, t, I32), I64)
+
+
+@vector_code
+def _multiply(builder, i, neighbors, edges, stars, begin, end, sides, begin_f, end_f, half, scale, y, p, q, z_step,
+              out, bounded, change, width, n_times, bits):  # fmt: skip
+    """out = y_i and bounded = tanh(scale change), where change is half of
+
+    sum of w (y_j - y_i) (p_j - p_i) + 1/3 sum of (y_a - y_i) (q_b - q_i) - (y_b - y_i) (q_a - q_i).
+    """
+    for columns in _Columns.all(builder, width, n_times, bits, 6):
+        at, less, more = columns.at, columns.less, columns.more
+
+        def edge(t, sums, columns=columns, at=at, less=less, more=more):
+            j = _number(builder, neighbors, t)
+            weights = columns.weights(stars, _number(builder, edges, t))
+            changed = columns.times(weights, less(at(y, j), at(y, i)))
+            return more(sums, changed, less(at(p, j, z_step), at(p, i, z_step)))
+
+        def face(t, sums, at=at, less=less, more=more):
+            a, b = _side(builder, sides, t)
+            (y_a, q_a), (y_b, q_b) = (
+                (less(at(y, j), at(y, i)), less(at(q, j, z_step), at(q, i, z_step))) for j in (a, b)
+            )
+            return more(more(sums, y_a, q_b), y_b, [builder.fneg(value) for value in q_a])
+
+        inner = loop(builder, (begin, end), 1, columns.zeros, edge)
+        wedge = loop(builder, (begin_f, end_f), 1, columns.zeros, face)
+        vector = columns.vector
+        share = splat(builder, load(builder, half, I64(0), vector.element), vector.count)
+        total = more(inner, wedge, [constant(vector, 1 / 3)] * len(inner))
+        total = [builder.fmul(value, share) for value in total]
+        columns.store(at(y, i), out)
+        columns.store([tanh(builder, value) for value in columns.times(total, columns.load(scale))], bounded)
+        columns.store(total, change)
+
+
+@vector_code
+def _multiply_back(builder, i, neighbors, edges, stars, begin, end, sides, begin_f, end_f, grad, y, p, q, z_step,
+                   own, grad_y, grad_p, grad_q, width, n_times, bits):  # fmt: skip
+    """Gradients of y, p and q at vertex i: `grad`, in rows like those of y, is that of the sums, `own` that of y_i."""
+    for columns in _Columns.all(builder, width, n_times, bits, 6):
+        at, less, more, n = columns.at, columns.less, columns.more, len(columns.starts)
+
+        def edge(t, sums, columns=columns, at=at, less=less, more=more, n=n):
+            j = _number(builder, neighbors, t)
+            weights = columns.weights(stars, _number(builder, edges, t))
+            both = columns.times(weights, columns.sum(at(grad, i), at(grad, j)))
+            along_p = more(sums[:n], both, less(at(p, i, z_step), at(p, j, z_step)))
+            return along_p + more(sums[n:], both, less(at(y, i), at(y, j)))
+
+        def face(t, sums, columns=columns, at=at, less=less, more=more, n=n):
+            a, b = _side(builder, sides, t)
+            all_three = columns.sum(at(grad, i), at(grad, a), at(grad, b))
+            along_q = more(sums[:n], all_three, less(at(q, a, z_step), at(q, b, z_step)))
+            return along_q + more(sums[n:], all_three, less(at(y, b), at(y, a)))
+
+        along = loop(builder, (begin, end), 1, columns.zeros * 2, edge)
+        across = loop(builder, (begin_f, end_f), 1, columns.zeros * 2, face)
+        thirds = [constant(columns.vector, 1 / 3)] * n
+        columns.store(columns.sum(more(along[:n], across[:n], thirds), columns.load(own)), grad_y)
+        columns.store(along[n:], grad_p)
+        columns.store(columns.times(across[n:], thirds), grad_q)
+
+
+@lru_cache
+def multiply(width: int, n_times: int, bits: int) -> Callable[..., None]:
     """[y, tanh(scale change)] with change = <dy, dp> + dy ^ dq at the vertices first <= i < last.
 
     p and q are the two halves of a row of z. Where `change` has one row only, nobody will read it.
     """
-    size, lanes = bits // 8, min(8 * VECTOR_BYTES // bits, width & -width)
+    size = bits // 8
     step, twice = width * size, 2 * width * size
 
     @_compiled
-    def multiply(first, last, edge_offsets, neighbors, weights, face_offsets, sides, half, scale, y, z, out, change):
-        near, at_weights, at_sides = neighbors.ctypes.data, weights.ctypes.data, sides.ctypes.data
-        change_step = 0 if len(change) == 1 else step
+    def multiply(
+        first, last, edge_offsets, neighbors, edges, face_offsets, sides, stars, half, scale, y, z, out, change
+    ):
+        at_p, change_step = z.ctypes.data, 0 if len(change) == 1 else step
         for i in range(first, last):
-            begin, end, begin_f, end_f = edge_offsets[i], edge_offsets[i + 1], face_offsets[i], face_offsets[i + 1]
-            for c in range(0, step, lanes * size):
-                at_y, at_p, to = y.ctypes.data + c, z.ctypes.data + c, out.ctypes.data + i * twice + c
-                _multiply(i, near, at_weights, begin, end, at_sides, begin_f, end_f, half.ctypes.data + i * size,
-                          scale.ctypes.data + c, at_y, step, at_p, at_p + step, twice, to, to + step,
-                          change.ctypes.data + i * change_step + c, lanes, bits)  # fmt: skip
+            to = out.ctypes.data + i * twice
+            _multiply(i, neighbors.ctypes.data, edges.ctypes.data, stars.ctypes.data, edge_offsets[i],
+                      edge_offsets[i + 1], sides.ctypes.data, face_offsets[i], face_offsets[i + 1],
+                      half.ctypes.data + i * size, scale.ctypes.data, y.ctypes.data, at_p, at_p + step, twice,
+                      to, to + step, change.ctypes.data + i * change_step, width, n_times, bits)  # fmt: skip
 
     return multiply
 
 
 @lru_cache
-def multiply_back(width: int, bits: int) -> Callable[..., None]:
+def multiply_back(width: int, n_times: int, bits: int) -> Callable[..., None]:
     """The gradients of y and z; that of the sums is `inner`, that of [y, ...] is `grad`."""
-    size, lanes = bits // 8, min(8 * VECTOR_BYTES // bits, width & -width)
+    size = bits // 8
     step, twice = width * size, 2 * width * size
 
     @_compiled
     def multiply_back(
-        first, last, edge_offsets, neighbors, weights, face_offsets, sides, inner, y, z, grad, grad_y, grad_z
+        first, last, edge_offsets, neighbors, edges, face_offsets, sides, stars, inner, y, z, grad, grad_y, grad_z
     ):
-        near, at_weights, at_sides = neighbors.ctypes.data, weights.ctypes.data, sides.ctypes.data
+        at_p = z.ctypes.data
         for i in range(first, last):
-            begin, end, begin_f, end_f = edge_offsets[i], edge_offsets[i + 1], face_offsets[i], face_offsets[i + 1]
-            for c in range(0, step, lanes * size):
-                at_inner, at_y, at_p = inner.ctypes.data + c, y.ctypes.data + c, z.ctypes.data + c
-                own, to_y = grad.ctypes.data + i * twice + c, grad_y.ctypes.data + i * step + c
-                to_p = grad_z.ctypes.data + i * twice + c
-                _multiply_back(i, near, at_weights, begin, end, at_sides, begin_f, end_f, at_inner, at_y, step,
-                               at_p, at_p + step, twice, own, to_y, to_p, to_p + step, lanes, bits)  # fmt: skip
+            to_p = grad_z.ctypes.data + i * twice
+            _multiply_back(i, neighbors.ctypes.data, edges.ctypes.data, stars.ctypes.data, edge_offsets[i],
+                           edge_offsets[i + 1], sides.ctypes.data, face_offsets[i], face_offsets[i + 1],
+                           inner.ctypes.data, y.ctypes.data, at_p, at_p + step, twice,
+                           grad.ctypes.data + i * twice, grad_y.ctypes.data + i * step, to_p, to_p + step,
+                           width, n_times, bits)  # fmt: skip
 
     return multiply_back

@@ -1,4 +1,4 @@
-"""L D L^T of M + t L for several times t at once, L the cotangent Laplacian: what spreading over a surface solves with.
+"""L D L^T of M + t L for several times t at once, L a Laplacian on edges: what spreading over a surface solves with.
 
 Weights are cotangents without the negative ones, so every matrix is symmetric, positive definite, and an M-matrix: its
 elimination subtracts nothing and cannot break down, whatever the soup.
@@ -7,10 +7,9 @@ elimination subtracts nothing and cannot break down, whatever the soup.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
 from hodgeformer.kernels.sparse_order import sparse_order
@@ -30,14 +29,14 @@ TINY = 1e-300
 class Laplacian:
     """Areas of vertices, and the neighbors of each with their weights, in the unit that makes the whole area one.
 
-    (L x)_i = sum over neighbors j of w_ij (x_i - x_j). `edge_weights` are the same weights edge by edge.
+    (L x)_i = sum over neighbors j of w_ij (x_i - x_j), w_ij = edge_weights[e] with `edges` the e of each neighbor.
     """
 
     masses: FloatArray
     edge_weights: FloatArray
     offsets: IntArray
     neighbors: NDArray[np.int32]
-    weights: FloatArray
+    edges: NDArray[np.int32]
 
     @classmethod
     def from_surface(cls, vertices: FloatArray, faces: IntArray, edges: IntArray, face_edges: IntArray) -> Laplacian:
@@ -45,33 +44,49 @@ class Laplacian:
         area = double_areas.sum() / 2
         masses = np.maximum(masses / area if area > 0 else 0 * masses, SMALLEST_MASS / len(vertices))
         weights = _cotangents(vertices, faces, face_edges, len(edges))
-        return cls(masses, weights, *neighbor_lists(edges, weights, len(vertices)))
+        return cls(masses, weights, *neighbor_lists(edges, len(vertices)))
 
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """Column j of L, strictly below the diagonal: rows[offsets[j]:offsets[j + 1]], with one value per time.
+    """Where the triangle L of M + t L has entries: known from the edges alone, so any stars can be eliminated on it.
 
-    `order[i]` is the vertex that is eliminated as number i; `pivots` are one over D.
+    `order[i]` is the vertex that is eliminated as number i, `position` the way back. Column j, strictly below the
+    diagonal: rows[offsets[j]:offsets[j + 1]]. Row i: the entries places[row_offsets[i]:row_offsets[i + 1]], in their
+    `columns`, none before those that it depends on.
     """
 
     order: IntArray
+    position: NDArray[np.int32]
     offsets: IntArray
     rows: NDArray[np.int32]
-    values: NDArray[Any]
-    pivots: FloatArray
+    row_offsets: IntArray
+    columns: NDArray[np.int32]
+    places: NDArray[np.int32]
 
     @classmethod
-    def of(cls, laplacian: Laplacian, times: FloatArray, dtype: DTypeLike = np.float64) -> Elimination:
-        """In float32 the factor takes half the memory; sums are taken in float64 all the same."""
+    def of(cls, laplacian: Laplacian) -> Elimination:
         order = sparse_order(laplacian.offsets, laplacian.neighbors)
-        position = np.empty_like(order)
-        position[order] = np.arange(len(order))
+        position = np.empty(len(order), dtype=np.int32)
+        position[order] = np.arange(len(order), dtype=np.int32)
         graph = (order, position, laplacian.offsets, laplacian.neighbors)
-        parent, offsets = _tree(*graph)
-        rows, values = np.empty(offsets[-1], dtype=np.int32), np.empty((offsets[-1], len(times)), dtype)
-        pivots = _eliminate(*graph, laplacian.weights, laplacian.masses, times, parent, offsets, rows, values)
-        return cls(order, offsets, rows, values, pivots)
+        parent, offsets, row_offsets = _tree(*graph)
+        rows, columns, places = (np.empty(offsets[-1], dtype=np.int32) for _ in range(3))
+        _fill(*graph, parent, offsets, row_offsets, rows, columns, places)
+        return cls(order, position, offsets, rows, row_offsets, columns, places)
+
+    def factor(self, laplacian: Laplacian, times: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The values of L and one over D, a column for each time, with the stars of the Laplacian."""
+        from hodgeformer.kernels._numba_spreading import eliminate  # slow to import
+
+        n, n_times = len(self.order), len(times)
+        values, pivots = np.empty((len(self.rows), n_times)), np.empty((n, n_times))
+        stars = [np.repeat(star[:, None], n_times, axis=1) for star in (laplacian.masses, laplacian.edge_weights)]
+        rings = laplacian.offsets, laplacian.neighbors, laplacian.edges
+        pattern = self.order, self.position, self.offsets, self.rows, self.row_offsets, self.columns, self.places
+        eliminate(n_times, 64)(0, 1, np.array([0, n]), *pattern, *rings, times, *stars, np.zeros((n + 1, n_times)),
+                               values, pivots)  # fmt: skip
+        return values, pivots
 
 
 @njit(cache=True, nogil=True)
@@ -92,59 +107,50 @@ def _cotangents(vertices: FloatArray, faces: IntArray, face_edges: IntArray, n_e
 
 @njit(cache=True, nogil=True)
 def _tree(
-    order: IntArray, position: IntArray, offsets: IntArray, neighbors: NDArray[np.int32]
-) -> tuple[IntArray, IntArray]:
-    """The elimination tree (the first row below the diagonal of each column) and where the columns of L begin."""
+    order: IntArray, position: NDArray[np.int32], offsets: IntArray, neighbors: NDArray[np.int32]
+) -> tuple[IntArray, IntArray, IntArray]:
+    """The elimination tree (the first row below the diagonal of each column), and where columns and rows of L begin."""
     n = len(order)
-    parent, mark, starts = np.full(n, -1), np.full(n, -1), np.zeros(n + 1, dtype=np.int64)
+    parent, mark = np.full(n, -1), np.full(n, -1)
+    starts, row_starts = np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1, dtype=np.int64)
     for i in range(n):
         mark[i] = i
         for t in range(offsets[order[i]], offsets[order[i] + 1]):
-            k = position[neighbors[t]]
+            k = np.int64(position[neighbors[t]])
             while k < i and mark[k] != i:
                 if parent[k] < 0:
                     parent[k] = i
                 starts[k + 1] += 1
+                row_starts[i + 1] += 1
                 mark[k] = i
                 k = parent[k]
-    return parent, np.cumsum(starts)
+    return parent, np.cumsum(starts), np.cumsum(row_starts)
 
 
 @njit(cache=True, nogil=True)
-def _eliminate(
+def _fill(
     order: IntArray,
-    position: IntArray,
+    position: NDArray[np.int32],
     offsets: IntArray,
     neighbors: NDArray[np.int32],
-    weights: FloatArray,
-    masses: FloatArray,
-    times: FloatArray,
     parent: IntArray,
     starts: IntArray,
+    row_starts: IntArray,
     rows: NDArray[np.int32],
-    values: NDArray[Any],
-) -> FloatArray:
-    """Fill L row by row, and give the pivots: row i solves with the rows above it.
-
-    Its entries lie on the paths of the tree that end at i.
-    """
-    n, n_times = len(order), len(times)
-    pivots = np.empty((n, n_times))
-    filled = starts[:-1].copy()
-    work, mark = np.zeros((n, n_times)), np.full(n, -1)
+    columns: NDArray[np.int32],
+    places: NDArray[np.int32],
+) -> None:
+    """The entries row by row: those of row i lie on the paths of the tree that end at i."""
+    n = len(order)
+    filled, mark = starts[:-1].copy(), np.full(n, -1)
     path, stack = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    diagonal = np.empty(n_times)
     for i in range(n):
         mark[i] = i
         top = n
-        total = 0.0
         for t in range(offsets[order[i]], offsets[order[i] + 1]):
-            total += weights[t]
-            k = position[neighbors[t]]
+            k = np.int64(position[neighbors[t]])
             if k > i:
                 continue
-            for s in range(n_times):
-                work[k, s] -= times[s] * weights[t]
             length = 0
             while mark[k] != i:
                 path[length] = k
@@ -155,21 +161,7 @@ def _eliminate(
                 length -= 1
                 top -= 1
                 stack[top] = path[length]
-        for s in range(n_times):
-            diagonal[s] = masses[order[i]] + times[s] * total
         for place in range(top, n):
-            k = stack[place]
-            for p in range(starts[k], filled[k]):
-                row = rows[p]
-                for s in range(n_times):
-                    work[row, s] -= values[p, s] * work[k, s]
-            p = filled[k]
+            k, q = stack[place], row_starts[i] + place - top
+            rows[filled[k]], columns[q], places[q] = i, k, filled[k]
             filled[k] += 1
-            rows[p] = i
-            for s in range(n_times):
-                values[p, s] = work[k, s] * pivots[k, s]
-                diagonal[s] -= work[k, s] * values[p, s]
-                work[k, s] = 0.0
-        for s in range(n_times):
-            pivots[i, s] = 1.0 / diagonal[s]
-    return pivots

@@ -1,8 +1,12 @@
 """What D blocks compute over a surface: values spread by an implicit step of heat, and products of derivatives.
 
-y = (M + t L)^-1 M x, each group of channels for its time. The matrix is symmetric, so the gradient is the same solve:
-x = M (M + t L)^-1 g. Nothing is dense: two passes over the entries of a sparse triangular factor, with channels side by
-side.
+y = (star0 + t d0^T star1 d0)^-1 star0 x with diagonal stars, each group of channels for its time and with stars of its
+own. The matrix K is symmetric, so one more solve gives all gradients: with g the gradient of y and s = K^-1 g,
+
+    x: star0 s    star1: -t sum of (d0 s) (d0 y)    star0: sum of s (x - y), sums over the channels of a group.
+
+Nothing is dense: K is eliminated on places that the edges alone decide, then come two passes over the entries of the
+triangle, with channels side by side. Elimination subtracts nothing, whatever the stars, so float32 is enough.
 
 The inner product of the 1-forms dy and dz at vertices, and their wedge dy ^ dz, are quadratic in what the layers carry,
 which attention with its weighted sums is not. They are taken channel by channel; a mix of channels before them
@@ -11,8 +15,11 @@ commutes with d.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -20,6 +27,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hodgeformer.base.errors import BatchError
+from hodgeformer.kernels.elimination import N_TIMES, TIMES
 from hodgeformer.kernels.rows import (
     TensorFields,
     TensorFunction,
@@ -31,96 +39,202 @@ from hodgeformer.kernels.rows import (
 
 
 @dataclass(frozen=True, eq=False)
+class Rings(TensorFields):
+    """What surrounds each vertex: neighbors over its edges, and the far sides of its faces.
+
+    Neighbors of vertex i: neighbors[edge_offsets[i]:edge_offsets[i + 1]], over the edges of these numbers. A face
+    (i, a, b), in its winding, is the row (a, b) of `sides`, among face_offsets[i]:face_offsets[i + 1].
+    """
+
+    edge_offsets: Int[Tensor, " n_and_one"]
+    neighbors: Int[Tensor, " ends"]
+    edge_numbers: Int[Tensor, " ends"]
+    face_offsets: Int[Tensor, " n_and_one"]
+    sides: Int[Tensor, "corners 2"]
+
+
+@dataclass(frozen=True, eq=False)
+class Surface(TensorFields):
+    """The textbook's diagonal stars of all meshes of a batch, and where the elimination of K has its entries.
+
+    Mesh b has the vertices bounds[b]:bounds[b + 1] and sizes[b] = (vertices, edges). `elimination` are the fields of
+    `kernels.elimination.Elimination` for all of them.
+    """
+
+    star0: Float[Tensor, " n_v"]
+    star1: Float[Tensor, " n_e"]
+    edges: Int[Tensor, "n_e 2"]
+    bounds: Int[Tensor, " meshes_and_one"]
+    sizes: tuple[tuple[int, int], ...]
+    rings: Rings
+    elimination: tuple[Tensor, ...]
+
+    @property
+    def stars(self) -> DiagonalStars:
+        """The textbook's for every time."""
+        star0, star1 = (star[:, None].expand(-1, N_TIMES) for star in (self.star0, self.star1))
+        return DiagonalStars(star0, star1, self, self.textbook_factor)
+
+    @cached_property
+    def textbook_factor(self) -> Factor:
+        """Eliminated once, on first use."""
+        star0, star1 = (star[:, None].expand(-1, N_TIMES) for star in (self.star0, self.star1))
+        return self.eliminated(star0, star1)
+
+    def eliminated(self, star0: Float[Tensor, "n_v times"], star1: Float[Tensor, "n_e times"]) -> Factor:
+        """L D L^T of star0 + t d0^T star1 d0 for every time."""
+        star0, star1 = (star.detach().contiguous() for star in (star0, star1))
+        values, pivots = star0.new_empty(len(self.elimination[3]), N_TIMES), torch.empty_like(star0)
+        work = star0.new_zeros(len(star0) + 1, N_TIMES)
+        lists = self.rings.edge_offsets, self.rings.neighbors, self.rings.edge_numbers
+        numbers = times_like(star0), star0, star1, work, values, pivots
+        kernel = kernels("spreading").eliminate(N_TIMES, 8 * star0.element_size())
+        run_compiled(
+            kernel, len(self.sizes), self.bounds, *self.elimination, *lists, *numbers, numbers=8 * values.numel()
+        )
+        order, _, offsets, rows, *_ = self.elimination
+        return Factor(order, offsets, rows, values, pivots)
+
+
+class DiagonalStars(NamedTuple):
+    """One pair of positive diagonal stars for each time; the factor is made from them where it is not known."""
+
+    star0: Float[Tensor, "n_v times"]
+    star1: Float[Tensor, "n_e times"]
+    surface: Surface
+    factor: Factor | None = None
+
+
+def times_like(x: Tensor) -> Float[Tensor, " times"]:
+    return torch.from_numpy(TIMES).to(x)
+
+
+@dataclass(frozen=True, eq=False)
 class Factor(TensorFields):
-    """M and the L D L^T of M + t L for every time, in the order of elimination.
+    """The L D L^T of K for every time, in the order of elimination.
 
     `order[i]` is the row of x that is eliminated as number i. Column j of the triangle, below its diagonal of ones:
     rows[offsets[j]:offsets[j + 1]] with one value per time; `pivots` are one over D.
     """
 
-    masses: Float[Tensor, " n"]
     order: Int[Tensor, " n"]
     offsets: Int[Tensor, " n_and_one"]
     rows: Int[Tensor, " nnz"]
     values: Float[Tensor, "nnz times"]
     pivots: Float[Tensor, "n times"]
 
-    @property
-    def n_times(self) -> int:
-        return self.pivots.shape[1]
-
-    def solved(self, right: Float[Tensor, "n times d"]) -> Float[Tensor, "n times d"]:
-        """(M + t L)^-1 right, in float32 or float64."""
-        dtype = torch.float64 if right.dtype == torch.float64 else torch.float32
-        given = right.detach().to("cpu", dtype).flatten(1).contiguous()
-        out, work = torch.empty_like(given), torch.empty_like(given)
-        lists = [tensor.cpu() for tensor in (self.order, self.offsets, self.rows)]
-        reals = [tensor.to("cpu", dtype).contiguous() for tensor in (self.values, self.pivots)]
-        kernel = kernels("spreading").solve(self.n_times, right.shape[2], 8 * given.element_size())
-        numbers = 2 * self.values.numel() * right.shape[2]
-        run_compiled(kernel, self.n_times, *lists, *reals, given, work, out, numbers=numbers)
-        return out.view(right.shape).to(right)
+    def solved(self, right: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """K^-1 right."""
+        right = right.contiguous()
+        out, work = torch.empty_like(right), torch.empty_like(right)
+        width = right.shape[1] // N_TIMES
+        kernel = kernels("spreading").solve(N_TIMES, width, 8 * right.element_size())
+        given = self.order, self.offsets, self.rows, self.values, self.pivots, right
+        run_compiled(kernel, N_TIMES, *given, work, out, numbers=2 * self.values.numel() * width)
+        return out
 
 
-def spread(x: Float[Tensor, "n times d"], factor: Factor) -> Float[Tensor, "n times d"]:
-    """(M + t L)^-1 M x, x[:, k] with time number k. Solved on the CPU wherever x lies."""
-    expected = (factor.masses.shape[0], factor.n_times)
-    if x.ndim != 3 or x.shape[:2] != expected:
-        raise BatchError(f"spreading needs (n, times, channels) = {expected} + (d,), got {x.shape}")
-    return _Spread.of(x, factor)
+def spread(x: Float[Tensor, "n d"], stars: DiagonalStars) -> Float[Tensor, "n d"]:
+    """(star0 + t d0^T star1 d0)^-1 star0 x; each of equal groups of channels has its time and its pair of stars."""
+    n = len(stars.star0)
+    if x.ndim != 2 or len(x) != n or x.shape[1] % N_TIMES:
+        raise BatchError(f"spreading needs ({n}, a multiple of {N_TIMES}) numbers, got {tuple(x.shape)}")
+    if not compiled_for(x):
+        return dense_spread(x, stars)
+    return _Spread.of(x, stars.star0, stars.star1, stars)
 
 
 class _Spread(TensorFunction):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: Factor) -> Tensor:
-        ctx.factor = factor
-        return factor.solved(x * factor.masses[:, None, None].to(x))
+    def forward(ctx: Any, x: Tensor, star0: Tensor, star1: Tensor, stars: DiagonalStars) -> Tensor:
+        factor = stars.factor or stars.surface.eliminated(star0, star1)
+        y = factor.solved((x.view(len(x), N_TIMES, -1) * star0[:, :, None]).flatten(1))
+        ctx.factor, ctx.edges = factor, stars.surface.edges
+        ctx.learned = any(ctx.needs_input_grad[1:3])
+        ctx.save_for_backward(star0, *((x, y) if ctx.learned else ()))
+        return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return ctx.factor.solved(grad) * ctx.factor.masses[:, None, None].to(grad), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        star0, *values = ctx.saved_tensors
+        s = ctx.factor.solved(grad)
+        grad_x = (s.view(len(s), N_TIMES, -1) * star0[:, :, None]).flatten(1)
+        if not ctx.learned:
+            return grad_x, None, None, None
+        x, y = values
+        grad_star0 = (s * (x - y)).view(len(s), N_TIMES, -1).sum(2)
+        return grad_x, grad_star0, -times_like(s) * _across_edges(s, y, None, ctx.edges), None
 
 
-@dataclass(frozen=True, eq=False)
-class Rings(TensorFields):
-    """What surrounds each vertex: neighbors over its edges with their weights, and the far sides of its faces.
+def _across_edges(a: Tensor, b: Tensor, gain: Tensor | None, edges: Tensor) -> Tensor:
+    """Sums over the channels of each group of (d0 a) (d0 b), times the sum of gain over both ends."""
+    out = a.new_empty(len(edges), N_TIMES)
+    kernel = kernels("spreading").across_edges(a.shape[1], N_TIMES, 8 * a.element_size(), int(gain is not None))
+    numbers = (4 if gain is None else 6) * len(edges) * a.shape[1]
+    run_compiled(kernel, len(edges), edges, a, b, a if gain is None else gain, out, numbers=numbers)
+    return out
 
-    Neighbors of vertex i: neighbors[edge_offsets[i]:edge_offsets[i + 1]]. A face (i, a, b), in its winding, is the row
-    (a, b) of `sides`, among face_offsets[i]:face_offsets[i + 1]. `inverse_masses` are one over the areas of vertices.
-    """
 
-    edge_offsets: Int[Tensor, " n_and_one"]
-    neighbors: Int[Tensor, " ends"]
-    weights: Float[Tensor, " ends"]
-    face_offsets: Int[Tensor, " n_and_one"]
-    sides: Int[Tensor, "corners 2"]
-    inverse_masses: Float[Tensor, " n"]
+def dense_spread(x: Float[Tensor, "n d"], stars: DiagonalStars) -> Float[Tensor, "n d"]:
+    """The same by Cholesky of the matrices written out, mesh by mesh, on any device: short, and slow for large ones."""
+    times = times_like(stars.star0)
+    x = x.view(len(x), N_TIMES, -1)
+    solved = []
+    for values, star0, star1, edges, first in _by_mesh(x, stars):
+        tail, head = (edges.long() - first).unbind(1)
+        weights = times[:, None] * star1.t()
+        off = weights.new_zeros(N_TIMES, len(star0) ** 2).index_add(1, tail * len(star0) + head, weights)
+        off = off.view(N_TIMES, len(star0), -1)
+        off = off + off.mT
+        k = torch.diag_embed(star0.t() + off.sum(2)) - off
+        right = (star0[:, :, None] * values).transpose(0, 1)
+        solved.append(torch.cholesky_solve(right, torch.linalg.cholesky(k)).transpose(0, 1))
+    return torch.cat(solved).flatten(1)
+
+
+def _by_mesh(x: Tensor, stars: DiagonalStars) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor, int]]:
+    """Values, stars, edges and the number of the first vertex of every mesh."""
+    sizes, edge_sizes = (list(numbers) for numbers in zip(*stars.surface.sizes, strict=True))
+    firsts = accumulate(sizes, initial=0)
+    return zip(
+        torch.split(x, sizes),
+        torch.split(stars.star0, sizes),
+        torch.split(stars.star1, edge_sizes),
+        torch.split(stars.surface.edges, edge_sizes),
+        firsts,
+        strict=False,
+    )
 
 
 def with_products(
-    y: Float[Tensor, "n d"], z: Float[Tensor, "n 2 d"], scale: Float[Tensor, " d"], rings: Rings
+    y: Float[Tensor, "n d"],
+    z: Float[Tensor, "n 2 d"],
+    scale: Float[Tensor, " d"],
+    star1: Float[Tensor, "n_e times"],
+    surface: Surface,
 ) -> Float[Tensor, "n 2*d"]:
     """[y, tanh(scale (<dy, dp> + dy ^ dq))] at vertices, with p = z[:, 0] and q = z[:, 1].
 
-    The inner product at vertex i is 1 / (2 m_i) times the sum over neighbors j of w_ij (y_j - y_i) (p_j - p_i). The
-    wedge is 1 / (6 m_i) times the sum over faces (i, a, b) of det(y_a - y_i, q_b - q_i; ...): half the determinant is
-    the integral over a face, of which a vertex gets a third. It turns with the winding.
+    The inner product at vertex i is 1 / (2 m_i) times the sum over neighbors j of w_ij (y_j - y_i) (p_j - p_i), w the
+    star of the channel's group. The wedge is 1 / (6 m_i) times the sum over faces (i, a, b) of
+    det(y_a - y_i, q_b - q_i; ...): half the determinant is the integral over a face, of which a vertex gets a third.
+    It turns with the winding. m are the textbook's areas.
     """
     if not compiled_for(y):
-        return torch.cat([y, torch.tanh(scale * reference_derivative_product(y, z, rings))], dim=1)
-    lists = (rings.edge_offsets, rings.neighbors, rings.weights.to(y), rings.face_offsets, rings.sides)
-    return _WithProducts.of(y, z, scale, rings.inverse_masses.to(y) / 2, lists)
+        return torch.cat([y, torch.tanh(scale * reference_derivative_product(y, z, star1, surface))], dim=1)
+    return _WithProducts.of(y, z, scale, star1.to(y), surface)
 
 
-def reference_derivative_product(y: Tensor, z: Tensor, rings: Rings) -> Tensor:
-    p, q = z.unbind(1)
-    i, j = _owners(rings.edge_offsets, rings.neighbors.shape[0]), rings.neighbors.long()
-    inner = rings.weights.to(y)[:, None] * (y[j] - y[i]) * (p[j] - p[i])
-    total = torch.zeros_like(y).index_add(0, i, inner)
+def reference_derivative_product(y: Tensor, z: Tensor, star1: Tensor, surface: Surface) -> Tensor:
+    (p, q), (tail, head) = z.unbind(1), surface.edges.long().unbind(1)
+    weights = star1.to(y).repeat_interleave(y.shape[1] // N_TIMES, dim=1)
+    inner = weights * (y[head] - y[tail]) * (p[head] - p[tail])
+    total = torch.zeros_like(y).index_add(0, tail, inner).index_add(0, head, inner)
+    rings = surface.rings
     i, (a, b) = _owners(rings.face_offsets, rings.sides.shape[0]), rings.sides.long().unbind(1)
     wedge = (y[a] - y[i]) * (q[b] - q[i]) - (y[b] - y[i]) * (q[a] - q[i])
-    return total.index_add(0, i, wedge / 3) * (rings.inverse_masses.to(y) / 2)[:, None]
+    return total.index_add(0, i, wedge / 3) / (2 * surface.star0.to(y))[:, None]
 
 
 def _owners(offsets: Tensor, total: int) -> Tensor:
@@ -130,26 +244,31 @@ def _owners(offsets: Tensor, total: int) -> Tensor:
 
 class _WithProducts(TensorFunction):
     @staticmethod
-    def forward(ctx: Any, y: Tensor, z: Tensor, scale: Tensor, half: Tensor, lists: tuple[Tensor, ...]) -> Tensor:
-        y, z = y.contiguous(), z.contiguous()
+    def forward(ctx: Any, y: Tensor, z: Tensor, scale: Tensor, star1: Tensor, surface: Surface) -> Tensor:
+        y, z, star1, half = y.contiguous(), z.contiguous(), star1.contiguous(), 0.5 / surface.star0.to(y)
         (n, d), kept = y.shape, any(ctx.needs_input_grad)
         out, change = y.new_empty(n, 2 * d), y.new_empty(n if kept else 1, d)
-        kernel = kernels("spreading").multiply(d, 8 * y.element_size())
-        run_compiled(kernel, n, *lists, half, scale, y, z, out, change, numbers=_numbers(lists, d))
-        ctx.save_for_backward(y, z, scale, half, out, change)
-        ctx.lists = lists
+        ctx.lists, ctx.edges = _lists(surface.rings), surface.edges
+        kernel = kernels("spreading").multiply(d, N_TIMES, 8 * y.element_size())
+        run_compiled(kernel, n, *ctx.lists, star1, half, scale, y, z, out, change, numbers=_numbers(ctx.lists, d))
+        ctx.save_for_backward(y, z, scale, star1, half, out, change)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        y, z, scale, half, out, change = ctx.saved_tensors
+        y, z, scale, star1, half, out, change = ctx.saved_tensors
         grad, d = grad.contiguous(), y.shape[1]
         inner, grad_scale, grad_y, grad_z = *(torch.empty_like(y) for _ in range(3)), torch.empty_like(z)
         run_rows(_through_tanh, len(y), grad, out, change, half, scale, inner, grad_scale, numbers=y.numel())
-        kernel = kernels("spreading").multiply_back(d, 8 * y.element_size())
-        run_compiled(kernel, len(y), *ctx.lists, inner, y, z, grad, grad_y, grad_z, numbers=2 * _numbers(ctx.lists, d))
-        return grad_y, grad_z, grad_scale.sum(0), None, None
+        kernel, numbers = kernels("spreading").multiply_back(d, N_TIMES, 8 * y.element_size()), _numbers(ctx.lists, d)
+        run_compiled(kernel, len(y), *ctx.lists, star1, inner, y, z, grad, grad_y, grad_z, numbers=2 * numbers)
+        grad_star1 = _across_edges(y, z, inner, ctx.edges) if ctx.needs_input_grad[3] else None
+        return grad_y, grad_z, grad_scale.sum(0), grad_star1, None
+
+
+def _lists(rings: Rings) -> tuple[Tensor, ...]:
+    return rings.edge_offsets, rings.neighbors, rings.edge_numbers, rings.face_offsets, rings.sides
 
 
 def _numbers(lists: tuple[Tensor, ...], d: int) -> int:

@@ -54,14 +54,14 @@ class Sweep:
         return cls(row[starts].astype(np.int32), row_offsets, indices, table, entry_offsets)
 
 
-def sweeps(elimination: Elimination) -> tuple[Sweep, Sweep]:
+def sweeps(elimination: Elimination, values: FloatArray) -> tuple[Sweep, Sweep]:
     """Down the triangle and up again, on values in the order of the vertices: A^-1 x = up(pivots down(x)).
 
     Pivots are in the order of elimination.
     """
     offsets, rows, order = elimination.offsets, elimination.rows, elimination.order
     last = _chains(offsets, rows)
-    values = _joined(offsets, rows, last, elimination.values.astype(np.float64))
+    values = _joined(offsets, rows, last, values)
     step = np.repeat(_heights(offsets, rows, last)[last], np.diff(offsets))
     row, column = order[rows], np.repeat(order, np.diff(offsets))
     return Sweep.of(step, row, column, values), Sweep.of(step.max(initial=0) - step, column, row, values)

@@ -46,6 +46,23 @@ def feature_widths(groups: tuple[FeatureGroup, ...]) -> PerElement[int]:
     return PerElement.build(lambda kind: sum(_WIDTHS[group][kind] for group in groups))
 
 
+def reversed_edge_columns(groups: tuple[FeatureGroup, ...]) -> list[int]:
+    """The columns of x_in of an edge in the order that they have once its direction is reversed.
+
+    Tail and head change places, and so do left and right, in the coordinates and in the distances between them.
+    """
+    ends = {
+        "coords": [3, 4, 5, 0, 1, 2, 9, 10, 11, 6, 7, 8],
+        "areas": [0, 4, 3, 2, 1, 5],
+    }
+    columns: list[int] = []
+    for group in GROUPS:
+        if group in groups:
+            first = len(columns)
+            columns += [first + at for at in ends.get(group, range(_WIDTHS[group].e))]
+    return columns
+
+
 def input_features(
     vertices: FloatArray,
     topology: MeshComplex,
@@ -97,7 +114,8 @@ class EdgeGraph:
     def from_edges(cls, vertices: FloatArray, edges: IntArray) -> EdgeGraph:
         """Edges are pairs of vertices, in any direction; it does no harm to name one twice."""
         lengths = norms(vertices[edges[:, 1]] - vertices[edges[:, 0]])
-        return cls(*neighbor_lists(edges, lengths, len(vertices)))
+        offsets, neighbors, numbers = neighbor_lists(edges, len(vertices))
+        return cls(offsets, neighbors, lengths[numbers])
 
     def spread_points(self, start: int, n_points: int) -> tuple[IntArray, FloatArray]:
         """Points as far from each other as can be, beginning with `start`, and the distances from each, (n, n_v).

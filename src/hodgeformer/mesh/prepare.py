@@ -14,7 +14,14 @@ from hodgeformer.base.containers import KINDS, ElementKind, PerElement, Sparsity
 from hodgeformer.base.errors import BatchError, MeshError
 from hodgeformer.base.settings import Settings
 from hodgeformer.base.threads import thread_count
-from hodgeformer.mesh.features import GROUPS, PAPER_GROUPS, FeatureGroup, feature_widths, input_features
+from hodgeformer.mesh.features import (
+    GROUPS,
+    PAPER_GROUPS,
+    FeatureGroup,
+    feature_widths,
+    input_features,
+    reversed_edge_columns,
+)
 from hodgeformer.mesh.geometry import face_centers, to_disk_area, to_unit_sphere
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
@@ -112,6 +119,11 @@ class PrepareConfig(Settings):
     def widths(self) -> PerElement[int]:
         """Columns of x_in without extra ones."""
         return feature_widths(self.features)
+
+    @property
+    def edge_reversal(self) -> tuple[int, ...]:
+        """The order of the columns of an edge once its direction is reversed."""
+        return tuple(reversed_edge_columns(self.features))
 
     def row_sizes(self, n: PerElement[int]) -> PerElement[tuple[int, int]]:
         """(local, random) entries per row of the patterns of a mesh with n elements."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import PerElement
 from hodgeformer.base.errors import MeshError
-from hodgeformer.mesh.mesh import FloatArray, IntArray
+from hodgeformer.mesh.mesh import IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -133,23 +133,21 @@ def unique_edges(faces: IntArray, n_vertices: int) -> IntArray:
 
 
 @njit(cache=True, nogil=True)
-def neighbor_lists(
-    edges: IntArray, weights: FloatArray, n_vertices: int
-) -> tuple[IntArray, NDArray[np.int32], FloatArray]:
-    """Neighbors of vertex i, edge by edge: neighbors[offsets[i]:offsets[i + 1]], and the weights of these edges."""
+def neighbor_lists(edges: IntArray, n_vertices: int) -> tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]:
+    """Neighbors of vertex i, edge by edge: neighbors[offsets[i]:offsets[i + 1]], and the numbers of these edges."""
     offsets = np.zeros(n_vertices + 1, dtype=np.int64)
     for e in range(len(edges)):
         offsets[edges[e, 0] + 1] += 1
         offsets[edges[e, 1] + 1] += 1
     offsets = np.cumsum(offsets)
     free = offsets[:-1].copy()
-    neighbors, sorted_weights = np.empty(2 * len(edges), dtype=np.int32), np.empty(2 * len(edges))
+    neighbors, numbers = np.empty(2 * len(edges), dtype=np.int32), np.empty(2 * len(edges), dtype=np.int32)
     for e in range(len(edges)):
         for side in range(2):
             place = free[edges[e, side]]
-            neighbors[place], sorted_weights[place] = edges[e, 1 - side], weights[e]
+            neighbors[place], numbers[place] = edges[e, 1 - side], e
             free[edges[e, side]] += 1
-    return offsets, neighbors, sorted_weights
+    return offsets, neighbors, numbers
 
 
 def incidence_lists(members: IntArray, n_targets: int) -> tuple[IntArray, NDArray[Any]]:

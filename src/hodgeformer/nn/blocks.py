@@ -13,7 +13,7 @@ from hodgeformer.kernels.elimination import N_TIMES, TIMES
 from hodgeformer.kernels.linear import FeedForward, by_chunks, linear, product
 from hodgeformer.kernels.linear_attention import linear_attention
 from hodgeformer.kernels.rows import normalized
-from hodgeformer.kernels.spreading import spread, with_products
+from hodgeformer.kernels.spreading import DiagonalStars, spread, with_products
 from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.laplacians import LAPLACIANS
@@ -60,11 +60,14 @@ class LinearAttention(nn.Module):
 
 
 class Spreading(nn.Module):
-    """A_D(x_v) = W_O [y, tanh(c t (<dy, d(y W_P)> + dy ^ d(y W_Q)))] with y = (M + t L)^-1 M x_v W_V.
+    """A_D(x_v) = W_O [y, tanh(c t (<dy, d(y W_P)> + dy ^ d(y W_Q)))], y = (star0 + t d0^T star1 d0)^-1 star0 x_v W_V.
 
     The product of dy with a mix of all derivatives, turned and scaled by W_P and W_Q: <.,.> is its symmetric part and
     ^ its antisymmetric one. Each group of channels has its time t. Over a length of sqrt(t) what was spread changes by
     about its size, so times t the product is of that size too; c is learned, one number for each channel.
+
+    Learned stars are the textbook's times factors between exp(-r) and exp(r), r the bound, one pair for each time:
+    for a vertex from its own features, for an edge from those of both ends. They begin as the textbook's.
     """
 
     times: Tensor
@@ -76,14 +79,29 @@ class Spreading(nn.Module):
         self.inner, self.wedge = linear(d, d, bias=False), linear(d, d, bias=False)
         self.log_scale = nn.Parameter(torch.zeros(d))
         self.out = linear(2 * d, d, bias=False)
+        self.bound = config.diffusion_bound
+        if self.bound:
+            self.stars = linear(d, 2 * N_TIMES)
+            nn.init.zeros_(self.stars.weight)
         times = torch.from_numpy(TIMES).float().repeat_interleave(d // N_TIMES)
         self.register_buffer("times", times, persistent=False)
 
     def forward(self, x: PerElement[Tensor], topology: PackedComplex) -> dict[str, Tensor]:
-        surface = topology.surface
-        y = spread(self.value(x.v).view(x.v.shape[0], N_TIMES, -1), surface.factor).flatten(1)
+        stars = self.diagonal_stars(x.v, topology) if self.bound else topology.surface.stars
+        y = spread(self.value(x.v), stars)
         mixed = product(y, self.inner.weight, self.wedge.weight).view(y.shape[0], 2, -1)
-        return {"v": self.out(with_products(y, mixed, self.times * self.log_scale.exp(), surface.rings))}
+        scale = self.times * self.log_scale.exp()
+        return {"v": self.out(with_products(y, mixed, scale, stars.star1, topology.surface))}
+
+    def diagonal_stars(self, x: Float[Tensor, "n_v d"], topology: PackedComplex) -> DiagonalStars:
+        surface = topology.surface
+        of_vertex, of_ends = self.stars(x).to(surface.star0).chunk(2, dim=1)
+        of_edge = topology.edge_ends.apply(of_ends)
+        star0, star1 = (
+            star[:, None] * torch.exp(self.bound * torch.tanh(change / self.bound))
+            for star, change in ((surface.star0, of_vertex), (surface.star1, of_edge))
+        )
+        return DiagonalStars(star0, star1, surface)
 
 
 class Block(nn.Module):

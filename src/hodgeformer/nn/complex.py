@@ -8,11 +8,13 @@ from functools import cached_property
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 from hodgeformer.base.containers import KINDS, ElementKind, PerElement, SparsityPattern
 from hodgeformer.kernels.incidence import Incidence, curl, gradient
 from hodgeformer.kernels.rows import TensorFields
-from hodgeformer.nn.metric import Metric, Surface
+from hodgeformer.kernels.spreading import Surface
+from hodgeformer.nn.metric import Metric, measured_surface
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +107,18 @@ class PackedComplex(TensorFields):
         return total / count.clamp(min=1)
 
     @cached_property
+    def edge_directions(self) -> Float[Tensor, "n_e 3"]:
+        """From tail to head, of length one; zero where an edge has no length."""
+        ends = self.positions[self.edges.long()]
+        return functional.normalize(ends[:, 1] - ends[:, 0], dim=1)
+
+    @cached_property
+    def face_normals(self) -> Float[Tensor, "n_f 3"]:
+        """Of length one, by the winding; zero where a face has no area."""
+        a, b, c = self.positions[self.faces.long()].unbind(1)
+        return functional.normalize(torch.linalg.cross(b - a, c - a), dim=1)
+
+    @cached_property
     def metric(self) -> Metric:
         """Lengths and areas of these positions; computed once, on first use."""
         return Metric.measure(
@@ -119,7 +133,7 @@ class PackedComplex(TensorFields):
     @cached_property
     def surface(self) -> Surface:
         """What D blocks read of these positions; computed once, on first use."""
-        return Surface.measure(
+        return measured_surface(
             self.positions,
             edges=self.edges,
             faces=self.faces,

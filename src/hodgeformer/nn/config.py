@@ -67,6 +67,22 @@ class ModelConfig(Settings):
         default="learned",
         description="Learn the Hodge stars, or use fixed ones of discrete exterior calculus for comparison.",
     )
+    star_bound: float = Field(
+        default=3.0,
+        ge=0.0,
+        le=10.0,
+        description="Learned stars of D blocks are the cotangent ones times at most exp(star_bound), and at least one "
+        "over that; 0 keeps the cotangent ones.",
+    )
+    signed_stars: bool = Field(
+        default=False,
+        description="Multiply the entries of learned stars between edges (faces) by the cosine of the angle between "
+        "their directions (normals), so that the answer does not depend on which way edges point; false is the paper's "
+        "formula.",
+    )
+    edge_reversal: tuple[int, ...] = Field(
+        default=(), description="The order of the columns of an edge once it is reversed; set with signed_stars."
+    )
     checkpoint_activations: bool = Field(
         default=False,
         description="Use less memory in training by computing each block twice; set it if training runs out of memory.",
@@ -116,6 +132,10 @@ class ModelConfig(Settings):
                 f"D blocks diffuse vertex features over {N_TIMES} times: updates must include v, and d_model must be "
                 f"divisible by {N_TIMES}, got '{self.updates}' and {self.d_model}"
             )
+        if self.signed_stars and "e" in self.updates:
+            raise ValueError("signed_stars needs blocks that do not update edges: set updates to v, f or vf")
+        if self.edge_reversal and sorted(self.edge_reversal) != list(range(self.in_features["e"])):
+            raise ValueError(f"edge_reversal must be an order of the {self.in_features['e']} columns of edges")
         if self.task == "classification" and self.element != "mesh":
             raise ValueError(
                 f"classification labels whole meshes; to label each {self.element} use task 'segmentation'"
@@ -130,17 +150,31 @@ class ModelConfig(Settings):
         kinds = {
             "H": "HodgeFormer: attention as a learned Hodge star",
             "T": "Transformer: linear attention",
-            "D": "diffusion: heat spread over the surface and products of derivatives",
+            "D": "diffusion with learned diagonal Hodge stars: heat spread over the surface, products of derivatives",
         }
         if self.stars != "learned":
             kinds["H"] = f"Hodge Laplacian with fixed {self.stars} stars"
+        elif self.signed_stars:
+            kinds["H"] = "HodgeFormer: attention as a learned Hodge star with signs"
+        if not self.diffusion_bound:
+            kinds["D"] = "diffusion with the cotangent stars: heat spread over the surface, products of derivatives"
         counts = {letter: self.blocks.count(letter) for letter in kinds}
         parts = [f"{counts[letter]} {letter} ({what})" for letter, what in kinds.items() if counts[letter]]
         return "; ".join(parts) + ("" if self.learns_stars else "; no learned star")
 
     @property
     def learns_stars(self) -> bool:
+        return self.attends or ("D" in self.blocks and self.diffusion_bound > 0)
+
+    @property
+    def attends(self) -> bool:
+        """Whether some star is attention between elements."""
         return "H" in self.blocks and self.stars == "learned"
+
+    @property
+    def diffusion_bound(self) -> float:
+        """The bound of the learned stars in D blocks; zero where they are fixed."""
+        return self.star_bound if self.stars == "learned" else 0.0
 
     @property
     def d_head(self) -> int:
@@ -168,7 +202,7 @@ class ModelConfig(Settings):
     def patterned(self) -> tuple[ElementKind, ...]:
         """The kinds whose patterns learned stars read."""
         stars = {STAR_KIND[star] for kind in self.updated for star in OPERATOR_STARS[kind]}
-        return tuple(kind for kind in KINDS if kind in stars and self.learns_stars)
+        return tuple(kind for kind in KINDS if kind in stars and self.attends)
 
     @property
     def target_kind(self) -> ElementKind | None:

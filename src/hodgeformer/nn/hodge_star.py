@@ -14,10 +14,11 @@ from hodgeformer.nn.metric import Metric, inverse
 
 
 class HodgeStar(nn.Module):
-    """star(x) y: for each head, row softmax of q k^T / sqrt(d_head) over S_i, applied to y.
+    """star(x) y: for each head, row softmax p of q k^T / sqrt(d_head) over S_i, applied to y.
 
     q = LN(x W_Q), k = LN(x W_K), LayerNorm over d_head. The same class serves the inverse stars, each with
-    W_Q and W_K of its own.
+    W_Q and W_K of its own. A signed star has the entries p_ij (u_i . u_j), u the directions of edges or the normals of
+    faces, so that no answer depends on which way an edge points: y_j u_j goes through the star, then meets u_i.
     """
 
     def __init__(self, config: ModelConfig, name: StarName) -> None:
@@ -26,21 +27,28 @@ class HodgeStar(nn.Module):
         self.key = linear(config.d_model, config.d_model, bias=False)
         self.kind, self.n_heads = STAR_KIND[name], config.n_heads
         self.dropout, self.backend = config.dropout, config.backend
+        self.signed = config.signed_stars and self.kind != "v"
 
     def forward(
         self, x: Float[Tensor, "n d"], y: Float[Tensor, "n d"], topology: PackedComplex
     ) -> Float[Tensor, "n d"]:
         dropout = self.dropout if self.training else 0.0
         q, k = self.queries_and_keys(x)
+        y = y.view(y.shape[0], self.n_heads, -1)
+        if self.signed:
+            u = (topology.edge_directions if self.kind == "e" else topology.face_normals).to(y)[:, None, None]
+            y = (y[..., None] * u).flatten(2)
         out = star_attention(
             q=q,
             k=k,
-            y=y.view(y.shape[0], self.n_heads, -1),
+            y=y,
             pattern=topology.patterns[self.kind],
             dropout=dropout,
             seed=drawn_seed() if dropout else 0,
             backend=self.backend,
         )
+        if self.signed:
+            out = (out.view(*y.shape[:2], -1, 3) * u).sum(3)
         return out.flatten(1)
 
     def queries_and_keys(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n h d_head"], ...]:

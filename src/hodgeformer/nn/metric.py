@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -13,9 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hodgeformer.base.containers import PerElement
-from hodgeformer.kernels.elimination import TIMES, Elimination, Laplacian
-from hodgeformer.kernels.rows import TensorFields
-from hodgeformer.kernels.spreading import Factor, Rings
+from hodgeformer.kernels.elimination import Elimination, Laplacian
+from hodgeformer.kernels.spreading import Rings, Surface
 from hodgeformer.mesh.topology import opposite_sides
 
 SMALLEST = 1e-12
@@ -116,71 +116,62 @@ def _whitney(corners: Float[Tensor, "n_f 3 3"], areas: Float[Tensor, " n_f"]) ->
     )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class Surface(TensorFields):
-    """One block-diagonal Laplacian. Meshes are measured and eliminated one by one, so company changes nothing."""
+def measured_surface(
+    positions: Float[Tensor, "n_v 3"],
+    *,
+    edges: Int[Tensor, "n_e 2"],
+    faces: Int[Tensor, "n_f 3"],
+    face_edges: Int[Tensor, "n_f 3"],
+    offsets: PerElement[Int[Tensor, " meshes_and_one"]],
+) -> Surface:
+    """What D blocks read. Meshes are measured and ordered one by one, so company changes nothing."""
+    first = offsets.map(lambda numbers: numbers.tolist())
+    parts = zip(
+        _parts(positions.double(), first.v, [0] * len(first.v)),
+        _parts(faces.long(), first.f, first.v),
+        _parts(edges.long(), first.e, first.v),
+        _parts(face_edges.long(), first.f, first.e),
+        strict=True,
+    )
+    laplacians = [Laplacian.from_surface(*part) for part in parts]
+    eliminations = [Elimination.of(laplacian) for laplacian in laplacians]
+    corner_offsets, corners = opposite_sides(faces.cpu().numpy(), len(positions))
 
-    factor: Factor
-    rings: Rings
-
-    @classmethod
-    def measure(
-        cls,
-        positions: Float[Tensor, "n_v 3"],
-        *,
-        edges: Int[Tensor, "n_e 2"],
-        faces: Int[Tensor, "n_f 3"],
-        face_edges: Int[Tensor, "n_f 3"],
-        offsets: PerElement[Int[Tensor, " meshes_and_one"]],
-    ) -> Surface:
-        first = offsets.map(lambda numbers: numbers.tolist())
-        parts = zip(
-            _parts(positions.double(), first.v, [0] * len(first.v)),
-            _parts(faces.long(), first.f, first.v),
-            _parts(edges.long(), first.e, first.v),
-            _parts(face_edges.long(), first.f, first.e),
-            strict=True,
-        )
-        laplacians = [Laplacian.from_surface(*part) for part in parts]
-        corner_offsets, corners = opposite_sides(faces.cpu().numpy(), len(positions))
-
-        def real(arrays: list[NDArray[Any]]) -> Tensor:
-            return torch.from_numpy(_joined(arrays)).to(positions)
-
-        def whole(array: NDArray[Any]) -> Tensor:
-            return torch.from_numpy(array).to(positions.device)
-
-        return cls(
-            factor=_eliminated(laplacians, positions),
-            rings=Rings(
-                edge_offsets=whole(joined_offsets([laplacian.offsets for laplacian in laplacians])),
-                neighbors=whole(concatenated([laplacian.neighbors for laplacian in laplacians], first.v)),
-                weights=real([laplacian.weights for laplacian in laplacians]),
-                face_offsets=whole(corner_offsets),
-                sides=whole(corners),
-                inverse_masses=real([1 / laplacian.masses for laplacian in laplacians]),
-            ),
-        )
-
-
-def _eliminated(laplacians: list[Laplacian], like: Tensor) -> Factor:
-    dtype = np.float64 if like.dtype == torch.float64 else np.float32
-    eliminations = [Elimination.of(laplacian, TIMES, dtype) for laplacian in laplacians]
-    first = [0, *accumulate(len(laplacian.masses) for laplacian in laplacians)]
-
-    def real(arrays: list[NDArray[Any]]) -> Tensor:
-        return torch.from_numpy(_joined(arrays)).to(like)
+    def real(arrays: Sequence[NDArray[Any]]) -> Tensor:
+        return torch.from_numpy(np.concatenate(arrays)).to(positions)
 
     def whole(array: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(like.device)
+        return torch.from_numpy(array).to(positions.device)
 
-    return Factor(
-        masses=real([laplacian.masses for laplacian in laplacians]),
-        order=whole(concatenated([e.order for e in eliminations], first)),
-        offsets=whole(joined_offsets([e.offsets for e in eliminations])),
-        rows=whole(concatenated([e.rows for e in eliminations], first)),
-        values=real([e.values for e in eliminations]),
-        pivots=real([e.pivots for e in eliminations]),
+    def shifted(arrays: Iterable[NDArray[Any]], shifts: list[int]) -> Tensor:
+        return whole(concatenated(list(arrays), shifts))
+
+    def joined(offsets: Iterable[NDArray[Any]]) -> Tensor:
+        return whole(joined_offsets(list(offsets)))
+
+    entries = [0, *accumulate(len(elimination.rows) for elimination in eliminations)]
+    return Surface(
+        star0=real([laplacian.masses for laplacian in laplacians]),
+        star1=real([laplacian.edge_weights for laplacian in laplacians]),
+        edges=edges,
+        bounds=offsets.v,
+        sizes=tuple(zip(np.diff(first.v).tolist(), np.diff(first.e).tolist(), strict=True)),
+        rings=Rings(
+            edge_offsets=joined(laplacian.offsets for laplacian in laplacians),
+            neighbors=shifted((laplacian.neighbors for laplacian in laplacians), first.v),
+            edge_numbers=shifted((laplacian.edges for laplacian in laplacians), first.e),
+            face_offsets=whole(corner_offsets),
+            sides=whole(corners),
+        ),
+        elimination=(
+            shifted((elimination.order for elimination in eliminations), first.v),
+            shifted((elimination.position for elimination in eliminations), first.v),
+            joined(elimination.offsets for elimination in eliminations),
+            shifted((elimination.rows for elimination in eliminations), first.v),
+            joined(elimination.row_offsets for elimination in eliminations),
+            shifted((elimination.columns for elimination in eliminations), first.v),
+            shifted((elimination.places for elimination in eliminations), entries),
+        ),
     )
 
 
@@ -188,11 +179,6 @@ def _parts(values: Tensor, bounds: list[int], shifts: list[int]) -> list[NDArray
     """The rows of each mesh, counted as if it were alone."""
     array = values.cpu().numpy()
     return [array[start:end] - shift for start, end, shift in zip(bounds, bounds[1:], shifts, strict=False)]
-
-
-def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
-    """Arrays one after another; a single one, as of a large mesh, is not copied."""
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def concatenated(arrays: list[NDArray[Any]], shifts: list[int]) -> NDArray[Any]:

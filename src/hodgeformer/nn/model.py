@@ -24,24 +24,31 @@ class PlainEmbedding(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        self.edge_reversal = list(config.edge_reversal) if config.signed_stars else []
         self.mlp = nn.ModuleDict(
             {kind: FeedForward(config.widths[kind], config.d_hidden, config.d_model) for kind in config.embedded}
         )
 
     def forward(self, x_in: PerElement[Tensor], topology: PackedComplex) -> PerElement[Tensor | None]:
-        return PerElement(
-            *(self.mlp[kind](self.gathered(x_in[kind], kind, topology)) if kind in self.mlp else None for kind in KINDS)
-        )
+        return PerElement(*(self.embedded(x_in[kind], kind, topology) if kind in self.mlp else None for kind in KINDS))
 
-    def gathered(self, x_in: Tensor, kind: ElementKind, topology: PackedComplex) -> Tensor:
-        return x_in
+    def embedded(self, x_in: Tensor, kind: ElementKind, topology: PackedComplex) -> Tensor:
+        """With signed stars an edge is embedded in both directions, and the mean does not depend on either."""
+        if kind != "e" or not self.edge_reversal:
+            return cast(Tensor, self.mlp[kind](x_in + self.around(x_in, kind, topology)))
+        ways = x_in, x_in[:, self.edge_reversal]
+        around = self.around((ways[0] + ways[1]) / 2, kind, topology)
+        return cast(Tensor, (self.mlp[kind](ways[0] + around) + self.mlp[kind](ways[1] + around)) / 2)
+
+    def around(self, x_in: Tensor, kind: ElementKind, topology: PackedComplex) -> Tensor | float:
+        return 0.0
 
 
 class NeighborEmbedding(PlainEmbedding):
     """x = MLP(x_in + A x_in), A x_in the mean over adjacent elements."""
 
-    def gathered(self, x_in: Tensor, kind: ElementKind, topology: PackedComplex) -> Tensor:
-        return x_in + topology.neighbor_mean(x_in, kind)
+    def around(self, x_in: Tensor, kind: ElementKind, topology: PackedComplex) -> Tensor | float:
+        return topology.neighbor_mean(x_in, kind)
 
 
 class Encoder(nn.Module):

@@ -129,11 +129,12 @@ class GraphInputs(Mapping[str, Array]):
 
     @property
     def _elimination(self) -> dict[str, Array]:
-        elimination = Elimination.of(self._laplacian, TIMES)
-        pivots = np.empty_like(elimination.pivots)
-        pivots[elimination.order] = elimination.pivots
+        elimination = Elimination.of(self._laplacian)
+        values, in_order = elimination.factor(self._laplacian, TIMES)
+        pivots = np.empty_like(in_order)
+        pivots[elimination.order] = in_order
         made = {"pivots": pivots.T}
-        for way, sweep in zip(("down", "up"), sweeps(elimination), strict=True):
+        for way, sweep in zip(("down", "up"), sweeps(elimination, values), strict=True):
             made |= {f"{way}_{name}": getattr(sweep, name) for name in SWEEP} | {f"{way}_values": sweep.values.T}
         return made
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from hodgeformer.base.settings import Settings
 from hodgeformer.mesh.mesh import FloatArray
@@ -47,6 +47,12 @@ class ModelInfo(Settings):
     training: dict[str, Any] = Field(default_factory=dict, description="The resolved configuration of the run.")
     versions: dict[str, str] = Field(default_factory=dict, description="Versions of the software that wrote the file.")
     path: Path | None = Field(default=None, exclude=True, description="The file that the model was loaded from.")
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _stars_of_old_files(cls, model: Any) -> Any:
+        """Files from before D blocks learned their stars have the cotangent ones."""
+        return {"star_bound": 0.0, **model} if isinstance(model, dict) else model
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

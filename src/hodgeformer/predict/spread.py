@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.kernels.elimination import TIMES
+from hodgeformer.kernels.elimination import N_TIMES, TIMES
 from hodgeformer.kernels.spreading import spread
 from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.prepare import PreparedMesh
@@ -50,12 +50,12 @@ def spread_from(model: HodgeFormer, prepared: PreparedMesh, picked: int) -> Spre
         raise ConfigError(f"the model's blocks '{model.config.blocks}' have no D, so it spreads nothing")
     if not 0 <= picked < prepared.n.v:
         raise ConfigError(f"the mesh has vertices 0 to {prepared.n.v - 1}, got {picked}")
-    factor = pack([prepared]).topology.surface.factor
+    surface = pack([prepared]).topology.surface
     here = int(np.flatnonzero(prepared.order.v == picked)[0])
-    source = torch.zeros(prepared.n.v, factor.n_times, 1)
-    source[here] = 1 / factor.masses[here]
-    density = spread(source, factor)[:, :, 0].double().numpy()
-    masses = factor.masses.double().numpy()
+    source = torch.zeros(prepared.n.v, N_TIMES)
+    source[here] = 1 / surface.star0[here]
+    density = spread(source, surface.stars).double().numpy()
+    masses = surface.star0.double().numpy()
     weights = masses[:, None] * density
     away = np.linalg.norm(prepared.positions - prepared.positions[here], axis=1)
     return Spread(

@@ -28,7 +28,7 @@ Source = Path | str | Mapping[str, Table]
 Overrides = Sequence[str] | Mapping[str, Mapping[str, Any]]
 """Settings that go before those of a source: as on the command line, "train.lr=3e-4", or tables of them."""
 
-FROM_DATA = ("task", "n_classes", "element", "in_features")
+FROM_DATA = ("task", "n_classes", "element", "in_features", "edge_reversal")
 
 
 class TrainConfig(Settings):
@@ -169,6 +169,7 @@ class RunConfig(Settings):
             element=dataset.element,
             n_classes=dataset.n_outputs,
             in_features=dict(self.prepare.widths.items()),
+            edge_reversal=self.prepare.edge_reversal if self.model.get("signed_stars") else (),
             **self.model,
         )
 
