@@ -77,9 +77,11 @@ class Surface(TensorFields):
 
     @cached_property
     def textbook_factor(self) -> Factor:
-        """Eliminated once, on first use."""
-        star0, star1 = (star[:, None].expand(-1, N_TIMES) for star in (self.star0, self.star1))
-        return self.eliminated(star0, star1)
+        """Eliminated once, on first use, and so in double precision."""
+        star0, star1 = (star.double()[:, None].expand(-1, N_TIMES) for star in (self.star0, self.star1))
+        return self.eliminated(star0, star1).map(
+            lambda tensor: tensor.to(self.star0.dtype) if tensor.is_floating_point() else tensor
+        )
 
     def eliminated(self, star0: Float[Tensor, "n_v times"], star1: Float[Tensor, "n_e times"]) -> Factor:
         """L D L^T of star0 + t d0^T star1 d0 for every time."""
