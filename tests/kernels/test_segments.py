@@ -9,7 +9,7 @@ from torch.nn.functional import elu
 from hodgeformer.base.errors import BatchError
 from hodgeformer.kernels.linear_attention import linear_attention, segment_mean
 
-OFFSETS = torch.tensor([0, 3, 4, 11])
+OFFSETS = [0, 3, 4, 11]
 
 
 def test_means_of_slices() -> None:
@@ -23,7 +23,7 @@ def test_offsets_that_do_not_cover_the_rows() -> None:
     with pytest.raises(BatchError, match="rise from 0 to the 12 rows"):
         segment_mean(torch.zeros(12, 2), OFFSETS)
     with pytest.raises(BatchError, match="segment 1 is empty"):
-        segment_mean(torch.zeros(4, 2), torch.tensor([0, 2, 2, 4]))
+        segment_mean(torch.zeros(4, 2), [0, 2, 2, 4])
 
 
 def test_linear_attention_equals_its_quadratic_form() -> None:
@@ -39,14 +39,14 @@ def test_linear_attention_equals_its_quadratic_form() -> None:
 
 def test_a_mesh_alone_and_in_company_is_the_same_to_the_bit() -> None:
     q, k, v = (torch.randn(300, 4, 16) for _ in range(3))
-    packed = linear_attention(q=q, k=k, v=v, offsets=torch.tensor([0, 90, 300]))
-    alone = linear_attention(q=q[90:], k=k[90:], v=v[90:], offsets=torch.tensor([0, 210]))
+    packed = linear_attention(q=q, k=k, v=v, offsets=[0, 90, 300])
+    alone = linear_attention(q=q[90:], k=k[90:], v=v[90:], offsets=[0, 210])
     assert torch.equal(packed[90:], alone)
 
 
 def test_features_that_underflow_give_zero_and_no_nan() -> None:
     q = torch.full((4, 1, 8), -200.0, requires_grad=True)
-    out = linear_attention(q=q, k=q, v=torch.ones(4, 1, 8), offsets=torch.tensor([0, 4]))
+    out = linear_attention(q=q, k=q, v=torch.ones(4, 1, 8), offsets=[0, 4])
     assert torch.equal(out, torch.zeros(4, 1, 8))
     assert torch.isfinite(torch.autograd.grad(1e6 * out.sum(), q)[0]).all()
 

@@ -76,7 +76,11 @@ class BatchSource:
     def packed(self, meshes: list[PreparedMesh]) -> Batch:
         """With what the model will ask for: in a worker it costs the model no time."""
         batch = pack(meshes, transpose=True)
-        read = {"surface": self._spreads, "gradient": "e" in self._embedded, "curl": "f" in self._embedded}
+        read = {
+            "surface": self._spreads,
+            "gradient": self._spreads or "e" in self._embedded,
+            "curl": "f" in self._embedded,
+        }
         read["face_corners"] = self._dataset.kind == "f"
         for name in (name for name, is_read in read.items() if is_read):
             getattr(batch.topology, name)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import elu
@@ -21,7 +21,7 @@ def linear_attention(
     q: Float[Tensor, "n h d_head"],
     k: Float[Tensor, "n h d_head"],
     v: Float[Tensor, "n h d_v"],
-    offsets: Int[Tensor, " m_and_one"],
+    offsets: Sequence[int],
 ) -> Float[Tensor, "n h d_v"]:
     """out_i = phi(q_i)^T sum_j phi(k_j) v_j^T / phi(q_i)^T sum_j phi(k_j), phi = elu + 1, j in i's mesh.
 
@@ -36,7 +36,7 @@ def linear_attention(
     return _LinearAttention.of(q, k, v, _lengths(q, offsets))
 
 
-def segment_mean(x: Float[Tensor, "n ..."], offsets: Int[Tensor, " m_and_one"]) -> Float[Tensor, "m ..."]:
+def segment_mean(x: Float[Tensor, "n ..."], offsets: Sequence[int]) -> Float[Tensor, "m ..."]:
     """out_i = mean of x[offsets[i]:offsets[i + 1]]; no segment may be empty."""
     lengths = _lengths(x, offsets)
     if 0 in lengths:
@@ -44,12 +44,11 @@ def segment_mean(x: Float[Tensor, "n ..."], offsets: Int[Tensor, " m_and_one"]) 
     return torch.stack([part.mean(0) for part in torch.split(x, lengths)])
 
 
-def _lengths(x: Tensor, offsets: Tensor) -> list[int]:
+def _lengths(x: Tensor, offsets: Sequence[int]) -> list[int]:
     """Rows per segment, checked to cover x."""
-    bounds: list[int] = offsets.tolist()
-    lengths = [last - first for first, last in pairwise(bounds)]
-    if not lengths or bounds[0] != 0 or bounds[-1] != len(x) or min(lengths) < 0:
-        raise BatchError(f"offsets must rise from 0 to the {len(x)} rows of x, got {bounds[:4]} ... {bounds[-1:]}")
+    lengths = [last - first for first, last in pairwise(offsets)]
+    if not lengths or offsets[0] != 0 or offsets[-1] != len(x) or min(lengths) < 0:
+        raise BatchError(f"offsets must rise from 0 to the {len(x)} rows of x, got {offsets[:4]} ... {offsets[-1:]}")
     return lengths
 
 

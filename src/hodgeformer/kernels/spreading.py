@@ -37,6 +37,9 @@ from hodgeformer.kernels.rows import (
     run_rows,
 )
 
+DENSE_UP_TO = 4000
+"""Vertices of a mesh up to which a GPU solves with dense matrices; larger ones are eliminated by the processor."""
+
 
 @dataclass(frozen=True, eq=False)
 class Rings(TensorFields):
@@ -73,7 +76,7 @@ class Surface(TensorFields):
     def stars(self) -> DiagonalStars:
         """The textbook's for every time."""
         star0, star1 = (star[:, None].expand(-1, N_TIMES) for star in (self.star0, self.star1))
-        return DiagonalStars(star0, star1, self, self.textbook_factor)
+        return DiagonalStars(star0, star1, self, learned=False)
 
     @cached_property
     def textbook_factor(self) -> Factor:
@@ -99,12 +102,12 @@ class Surface(TensorFields):
 
 
 class DiagonalStars(NamedTuple):
-    """One pair of positive diagonal stars for each time; the factor is made from them where it is not known."""
+    """One pair of positive diagonal stars for each time; the textbook's are eliminated once for all blocks."""
 
     star0: Float[Tensor, "n_v times"]
     star1: Float[Tensor, "n_e times"]
     surface: Surface
-    factor: Factor | None = None
+    learned: bool = True
 
 
 def times_like(x: Tensor) -> Float[Tensor, " times"]:
@@ -141,17 +144,21 @@ def spread(x: Float[Tensor, "n d"], stars: DiagonalStars) -> Float[Tensor, "n d"
     n = len(stars.star0)
     if x.ndim != 2 or len(x) != n or x.shape[1] % N_TIMES:
         raise BatchError(f"spreading needs ({n}, a multiple of {N_TIMES}) numbers, got {tuple(x.shape)}")
-    if not compiled_for(x):
+    if compiled_for(x):
+        return _Spread.of(x, stars.star0, stars.star1, stars)
+    if max(stars.surface.sizes)[0] <= DENSE_UP_TO:
         return dense_spread(x, stars)
-    return _Spread.of(x, stars.star0, stars.star1, stars)
+    near = DiagonalStars(stars.star0.cpu(), stars.star1.cpu(), stars.surface.map(Tensor.cpu), stars.learned)
+    return _Spread.of(x.to(near.star0), near.star0, near.star1, near).to(x)
 
 
 class _Spread(TensorFunction):
     @staticmethod
     def forward(ctx: Any, x: Tensor, star0: Tensor, star1: Tensor, stars: DiagonalStars) -> Tensor:
-        factor = stars.factor or stars.surface.eliminated(star0, star1)
+        surface = stars.surface
+        factor = surface.eliminated(star0, star1) if stars.learned else surface.textbook_factor
         y = factor.solved((x.view(len(x), N_TIMES, -1) * star0[:, :, None]).flatten(1))
-        ctx.factor, ctx.edges = factor, stars.surface.edges
+        ctx.factor, ctx.edges = factor, surface.edges
         ctx.learned = any(ctx.needs_input_grad[1:3])
         ctx.save_for_backward(star0, *((x, y) if ctx.learned else ()))
         return y
@@ -179,7 +186,7 @@ def _across_edges(a: Tensor, b: Tensor, gain: Tensor | None, edges: Tensor) -> T
 
 
 def dense_spread(x: Float[Tensor, "n d"], stars: DiagonalStars) -> Float[Tensor, "n d"]:
-    """The same by Cholesky of the matrices written out, mesh by mesh, on any device: short, and slow for large ones."""
+    """The same by Cholesky of the matrices written out, mesh by mesh, on any device and with torch's own gradients."""
     times = times_like(stars.star0)
     x = x.view(len(x), N_TIMES, -1)
     solved = []
@@ -192,7 +199,7 @@ def dense_spread(x: Float[Tensor, "n d"], stars: DiagonalStars) -> Float[Tensor,
         k = torch.diag_embed(star0.t() + off.sum(2)) - off
         right = (star0[:, :, None] * values).transpose(0, 1)
         solved.append(torch.cholesky_solve(right, torch.linalg.cholesky(k)).transpose(0, 1))
-    return torch.cat(solved).flatten(1)
+    return torch.cat(solved).flatten(1).to(x.dtype)
 
 
 def _by_mesh(x: Tensor, stars: DiagonalStars) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor, int]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from hodgeformer.base.containers import ElementKind, PerElement
@@ -53,7 +53,7 @@ class LinearAttention(nn.Module):
         self.out = linear(config.d_model, config.d_model, bias=False)
         self.n_heads = config.n_heads
 
-    def forward(self, x: Float[Tensor, "n d"], offsets: Int[Tensor, " meshes_and_one"]) -> Float[Tensor, "n d"]:
+    def forward(self, x: Float[Tensor, "n d"], offsets: Sequence[int]) -> Float[Tensor, "n d"]:
         all_three = product(x, self.query.weight, self.key.weight, self.value.weight)
         q, k, value = all_three.view(x.shape[0], 3, self.n_heads, -1).unbind(1)
         return self.out(linear_attention(q=q, k=k, v=value, offsets=offsets).flatten(1))

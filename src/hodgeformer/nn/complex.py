@@ -27,7 +27,7 @@ class PackedComplex(TensorFields):
     """
 
     n: PerElement[int]
-    offsets: PerElement[Int[Tensor, " meshes_and_one"]]
+    offsets: PerElement[tuple[int, ...]]
     patterns: PerElement[SparsityPattern[Tensor]]
     positions: Float[Tensor, "n_v 3"]
     edges: Int[Tensor, "n_e 2"]
@@ -143,7 +143,7 @@ class PackedComplex(TensorFields):
 
     def mesh_of(self, kind: ElementKind) -> Int[Tensor, " n"]:
         """The number, within the batch, of the mesh that each element belongs to."""
-        offsets = self.offsets[kind]
+        offsets = torch.tensor(self.offsets[kind], device=self.edges.device)
         meshes = torch.arange(len(offsets) - 1, device=offsets.device)
         return torch.repeat_interleave(meshes, offsets.diff(), output_size=self.n[kind])
 

@@ -122,10 +122,10 @@ def measured_surface(
     edges: Int[Tensor, "n_e 2"],
     faces: Int[Tensor, "n_f 3"],
     face_edges: Int[Tensor, "n_f 3"],
-    offsets: PerElement[Int[Tensor, " meshes_and_one"]],
+    offsets: PerElement[tuple[int, ...]],
 ) -> Surface:
     """What D blocks read. Meshes are measured and ordered one by one, so company changes nothing."""
-    first = offsets.map(lambda numbers: numbers.tolist())
+    first = offsets.map(list)
     parts = zip(
         _parts(positions.double(), first.v, [0] * len(first.v)),
         _parts(faces.long(), first.f, first.v),
@@ -154,7 +154,7 @@ def measured_surface(
         star0=real([laplacian.masses for laplacian in laplacians]),
         star1=real([laplacian.edge_weights for laplacian in laplacians]),
         edges=edges,
-        bounds=offsets.v,
+        bounds=whole(np.array(offsets.v)),
         sizes=tuple(zip(np.diff(first.v).tolist(), np.diff(first.e).tolist(), strict=True)),
         rings=Rings(
             edge_offsets=joined(laplacian.offsets for laplacian in laplacians),

@@ -118,7 +118,7 @@ class HodgeFormer(nn.Module):
                     f"{ELEMENT_NAMES[kind]} features are {x.dtype} but the model is {weight.dtype}; "
                     f"use batch.to(dtype={weight.dtype})"
                 )
-        devices = {str(tensor.device) for tensor in (*batch.x_in, *batch.topology.offsets, weight)}
+        devices = {str(tensor.device) for tensor in (*batch.x_in, batch.topology.edges, weight)}
         devices |= {str(pattern.indices.device) for pattern in batch.topology.patterns}
         if len(devices) > 1:
             raise BatchError(

@@ -89,7 +89,7 @@ def _pack_topology(meshes: Sequence[PreparedMesh], starts: PerElement[list[int]]
 
     return PackedComplex(
         n=starts.map(lambda numbers: numbers[-1]),
-        offsets=starts.map(torch.tensor),
+        offsets=starts.map(tuple),
         patterns=PerElement.build(lambda kind: _pack_patterns(meshes, kind, starts[kind], transpose)),
         positions=_tensor(np.concatenate([mesh.positions for mesh in meshes]), torch.float32),
         edges=shifted(lambda mesh: mesh.topology.edges, "v"),
