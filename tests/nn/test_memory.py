@@ -44,6 +44,7 @@ def batch():
         {"blocks": "TT", "updates": "f"},
         {"blocks": "HHHH", "checkpoint_activations": True},
         {"blocks": "DDD"},
+        {"blocks": "DDD", "star_bound": 3.0},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
 )

@@ -125,7 +125,8 @@ def _eliminate_row(builder, i, last_row, neighbors, edges, position, begin, end,
                    places, begin_q, end_q, starts, rows, values, pivots, work, n_times, bits):  # fmt: skip
     """Row i of the triangle and its pivot; `work` is zero before and after, its row `last_row` takes what is not used.
 
-    The entries in the row's columns k: minus t w to begin with, then less what the columns before them take away.
+    The entries in the row's columns k: minus t w to begin with, then less what the columns before them take away. What
+    is left of the diagonal is never less than the mass.
     """
     vector = ir.VectorType(real_of(bits), n_times)
 
@@ -160,8 +161,11 @@ def _eliminate_row(builder, i, last_row, neighbors, edges, position, begin, end,
         put(ir.Constant(vector, None), work, k)
         return [_less(builder, diagonal[0], mine, value)]
 
-    diagonal = loop(builder, (begin, end), 1, [load(builder, masses, I64(0), vector)], edge)
+    least = load(builder, masses, I64(0), vector)
+    diagonal = loop(builder, (begin, end), 1, [least], edge)
     (total,) = loop(builder, (begin_q, end_q), 1, diagonal, entry)
+    # Where a face has no area, rounding could leave nothing of a mass beside the weight of its edges.
+    total = builder.select(builder.fcmp_unordered("<", least, total), total, least)
     put(builder.fdiv(constant(vector, 1.0), total), pivots, i)
 
 

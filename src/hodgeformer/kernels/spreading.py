@@ -6,7 +6,8 @@ own. The matrix K is symmetric, so one more solve gives all gradients: with g th
     x: star0 s    star1: -t sum of (d0 s) (d0 y)    star0: sum of s (x - y), sums over the channels of a group.
 
 Nothing is dense: K is eliminated on places that the edges alone decide, then come two passes over the entries of the
-triangle, with channels side by side. Elimination subtracts nothing, whatever the stars, so float32 is enough.
+triangle, with channels side by side. K is an M-matrix whatever the stars: no pivot is less than star0, and float32 is
+enough.
 
 The inner product of the 1-forms dy and dz at vertices, and their wedge dy ^ dz, are quadratic in what the layers carry,
 which attention with its weighted sums is not. They are taken channel by channel; a mix of channels before them

@@ -68,11 +68,11 @@ class ModelConfig(Settings):
         description="Learn the Hodge stars, or use fixed ones of discrete exterior calculus for comparison.",
     )
     star_bound: float = Field(
-        default=3.0,
+        default=0.0,
         ge=0.0,
         le=10.0,
-        description="Learned stars of D blocks are the cotangent ones times at most exp(star_bound), and at least one "
-        "over that; 0 keeps the cotangent ones.",
+        description="D blocks learn their stars, which are the cotangent ones times factors from exp(-star_bound) to "
+        "exp(star_bound); try 3. 0 keeps the cotangent ones.",
     )
     signed_stars: bool = Field(
         default=False,
@@ -251,7 +251,9 @@ def _kept_by_block(config: ModelConfig, letter: str, n: PerElement[int], nnz: Pe
     total = 0
     if letter == "D":
         # two normalizations; y, its two mixes, the product before and after tanh, both side by side; the hidden layer
-        return n.v * (9 * d + config.d_hidden)
+        kept = n.v * (9 * d + config.d_hidden)
+        # and with learned stars their input, both stars in three forms, and the factor with about ten entries in a row
+        return kept + (n.v * d + N_TIMES * (3 * n.v + 3 * n.e + 11 * n.v) if config.diffusion_bound else 0)
     for kind in config.updated:
         total += n[kind] * (3 * d + config.d_hidden)
         if letter == "T":
