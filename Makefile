@@ -5,12 +5,20 @@ PYTHON ?= $(firstword $(foreach python,python3.13 python3.12 python3.11 python3,
 BIN := .venv/bin
 EXTRAS ?= dev
 
-.PHONY: demo test attack oldest wheel lint types docs pictures results map dist setup clean
+# pip would compile 18,000 files, of which few are ever imported: each is compiled when it is, and that is kept.
+unexport PYTHONDONTWRITEBYTECODE
+INSTALL := install --quiet --disable-pip-version-check --no-compile
+
+.PHONY: demo test suite attack oldest wheel lint types docs pictures results map dist setup clean
 
 demo: setup
 	$(BIN)/hodgeformer demo
 
-test: lint types
+# All three beside each other; what fails is named at the end.
+test: setup
+	$(MAKE) --jobs lint types suite
+
+suite: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 attack: setup
@@ -19,7 +27,7 @@ attack: setup
 # Every version is the oldest that pyproject.toml allows; the newest ones are in constraints.txt and in every other run.
 oldest:
 	$(PYTHON) -m venv build/oldest
-	build/oldest/bin/pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt --editable \
+	build/oldest/bin/pip $(INSTALL) --constraint constraints-oldest.txt --editable \
 		".[cluster,export,hub,serve,track]" beartype httpx httpx2 hypothesis libigl meshio networkx potpourri3d psutil pytest trimesh
 	# Old packages use what newer ones of others deprecate.
 	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest -W ignore::DeprecationWarning
@@ -47,14 +55,15 @@ map: setup
 	$(BIN)/python docs/house.py
 
 dist: setup
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt build
+	$(BIN)/pip $(INSTALL) --constraint constraints.txt build
 	$(BIN)/python -m build
 
 setup: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[$(EXTRAS)]"
+	$(BIN)/pip $(INSTALL) --constraint constraints.txt --editable ".[$(EXTRAS)]"
+	$(BIN)/python -c "import hodgeformer as hf; hf.Predictor; hf.train"
 	touch $@
 
 clean:
