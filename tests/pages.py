@@ -1,19 +1,44 @@
-"""Code of the documentation: its blocks, and running them as a reader does, from a file."""
+"""Code of the documentation: its blocks, and running them as a reader does."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
 from clock import PATIENCE
+from hodgeformer.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def run_commands(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run every `hodgeformer ...` line of a page in a folder; how many there are, the demo left out."""
+    monkeypatch.chdir(folder)
+    lines = [line.split("  #")[0] for block in blocks(page, "sh") for line in block.splitlines()]
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("hodgeformer ")]
+    commands = [words for words in commands if words != ["demo"]]  # tests/cli/test_demo.py
+    for words in commands:
+        if words[0] == "train":  # as long as the plan says would be minutes; what it does is the same
+            words += ["--set", "train.epochs=1", "--set", "model.d_model=16", "--set", "model.n_heads=2"]
+        run = CliRunner().invoke(app, words)
+        assert run.exit_code == 0, f"{words}\n{run.output}"
+    return len(commands)
+
+
+def run_here(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, for what does not depend on the process."""
+    monkeypatch.chdir(folder)
+    exec(code, {"__name__": "page"})
 
 
 def run_as_script(code: str, folder: Path) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from clock import PATIENCE
-from pages import ROOT, blocks, run_as_script
+from pages import ROOT, blocks, run_as_script, run_commands, run_here
 
 DOCS = ROOT / "docs"
 
@@ -103,33 +103,27 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
-def test_from_folder_to_model_as_the_page_says(desk: Path) -> None:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    lines = [line.split("  #")[0].strip() for block in blocks("docs/own-data.md", "sh") for line in block.splitlines()]
-    assert len(lines) >= 5
-    for command in lines:
-        words = shlex.split(command)
-        if words[1] == "train":  # minutes otherwise; what it does is the same
-            words += ["--set", "train.epochs=1", "--set", "model.d_model=16", "--set", "model.n_heads=2"]
-        run = subprocess.run(words, cwd=desk, env=environment, capture_output=True, text=True, check=False)
-        assert run.returncode == 0, f"{command}\n{run.stdout}\n{run.stderr}"
+def test_from_folder_to_model_as_the_page_says(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_commands("docs/own-data.md", desk, monkeypatch) == 5
     assert all((desk / "out" / f"new.{suffix}").is_file() for suffix in ("ply", "json", "png", "html"))
     code = "\n".join(blocks("docs/own-data.md", "python"))
-    run_as_script(f"{code}\nassert len(result.labels) > 200", desk)
+    run_here(f"{code}\nassert len(result.labels) > 200", desk, monkeypatch)
+
+
+@pytest.mark.parametrize("page", ["start", "predicting"])
+def test_predicting_in_python_as_the_page_says(page: str, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_here("\n".join(blocks(f"docs/{page}.md", "python")), desk, monkeypatch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["start", "predicting", "python"])
-def test_python_of_a_page_runs_as_a_script(page: str, desk: Path, tmp_path: Path) -> None:
-    """Trainings are shortened: what they do is the same, in workers too."""
+def test_training_in_python_as_the_page_says(desk: Path, tmp_path: Path) -> None:
+    """In a script of its own. Trainings are shortened: what they do is the same, in workers too."""
     shutil.copytree(desk / "my_data", tmp_path / "my_data")
     shutil.copy(desk / "new.obj", tmp_path)
-    shutil.copy(desk / "scan.stl", tmp_path)
-    code = "\n".join(blocks(f"docs/{page}.md", "python")).replace(", minutes=10", "")
+    code = "\n".join(blocks("docs/python.md", "python")).replace(", minutes=10", "")
     run_as_script(code.replace("hf.train(", "hf.train(epochs=1, blocks='D', d_model=16, data="), tmp_path)
     runs = {path.parent.name: path.read_text() for path in (tmp_path / "runs").glob("*/config.toml")}
-    assert set(runs) == ({"mine", "other", "folds"} if page == "python" else set())
+    assert set(runs) == {"mine", "other", "folds"}
     assert not any("workers = 0" in config for config in runs.values())
 
 

@@ -6,8 +6,10 @@ import doctest
 import re
 from pathlib import Path
 
+import pytest
+
 import hodgeformer as hf
-from pages import ROOT, blocks, run_as_script
+from pages import ROOT, blocks, run_here
 
 PAGE = (ROOT / "docs" / "library.md").read_text()
 LISTED = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("| `hf.")]
@@ -27,5 +29,5 @@ def test_the_example_of_ops_says_what_it_computes() -> None:
     assert (found.failed, found.attempted > 5) == (0, True)
 
 
-def test_the_examples_of_the_page_run(tmp_path: Path) -> None:
-    run_as_script("\n".join(blocks("docs/library.md", "python")), tmp_path)
+def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_here("\n".join(blocks("docs/library.md", "python")), tmp_path, monkeypatch)

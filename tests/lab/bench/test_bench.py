@@ -28,5 +28,8 @@ def test_the_verb_prints_only_json_when_asked(part: str) -> None:
     rows = json.loads(result.stdout)[part]
     assert rows
     assert all(value > 0 for row in rows for key, value in row.items() if key.endswith(("_s", "seconds", "total")))
+
+
+def test_the_verb_prints_a_table() -> None:
     table = CliRunner().invoke(app, ["bench", "order", "--quick"])
     assert "morton" in table.stdout
