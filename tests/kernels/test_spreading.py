@@ -21,7 +21,7 @@ from hodgeformer.kernels.spreading import (
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.pack import pack
-from meshes import all_kinds, icosphere, open_grid
+from meshes import all_kinds, icosphere, non_manifold_fan, open_grid
 from soups import soups
 
 
@@ -218,3 +218,13 @@ def test_eliminating_stays_sparse():
     """Entries of the factor grow little faster than vertices, here sixteen times as many."""
     entries = [len(surface_of(icosphere(level)).textbook_factor.rows) for level in (2, 4)]
     assert entries[1] / entries[0] < 16 * 2.5
+
+
+def test_hubs_are_eliminated_last():
+    """Each of their thousands of neighbors would look through all others, and be tied to them."""
+    mesh = non_manifold_fan(20_000)
+    factor = surface_of(mesh).factor
+    hubs = np.argsort(-np.bincount(mesh.faces.ravel()))[:2]
+    prepared = prepare(mesh)
+    assert set(prepared.order.v[factor.order[-2:]]) == set(hubs)
+    assert len(factor.rows) == 2 * 20_000 + 1
