@@ -30,6 +30,7 @@ from hodgeformer.base.threads import for_row_ranges
 
 EPSILON = 1e-5
 _THREAD_WORTH = 2**20
+_SUMS = ("reassoc", "contract")  # liberties that let sums be vectors, and NaN and infinity travel as they do
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,8 +162,7 @@ class _Normalized(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, ...]:
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
         scale = torch.empty(len(x), x.shape[1] * x.shape[2], dtype=x.dtype)
-        kernel = kernels("norm").normalize(x.shape[3], 8 * x.element_size())
-        run_compiled(kernel, len(x), x.contiguous(), out, scale, numbers=x.numel())
+        run_rows(_normalize, len(x), x.contiguous(), out, scale, numbers=x.numel(), fastmath=_SUMS)
         ctx.save_for_backward(out, scale)
         return out.unbind(1)
 
@@ -171,11 +171,49 @@ class _Normalized(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         out, scale = ctx.saved_tensors
         result, n_heads = torch.empty_like(out), out.shape[2]
-        kernel = kernels("norm").differentiate(out.shape[3], 8 * out.element_size())
         for part, grad in enumerate(grads):
             given = part * n_heads, grad.contiguous(), out, scale, result
-            run_compiled(kernel, len(out), *given, numbers=grad.numel())
+            run_rows(_differentiate, len(out), *given, numbers=grad.numel(), fastmath=_SUMS)
         return result
+
+
+def _normalize(first, last, x, out, scale):  # type: ignore[no-untyped-def]
+    """out = (x - mean) factor over the last axis, with factor = 1 / deviation to scale."""
+    d, n_rows, number = x.shape[3], scale.shape[1], x.dtype.type
+    rows, normal, factors = x.reshape(-1, d), out.reshape(-1, d), scale.reshape(-1)
+    for i in range(first * n_rows, last * n_rows):
+        row, to, total, squares = rows[i], normal[i], number(0), number(0)
+        for c in range(d):
+            total += row[c]
+        mean = total / number(d)
+        for c in range(d):
+            centered = row[c] - mean
+            squares += centered * centered
+        factor = number(1) / np.sqrt(squares / number(d) + number(EPSILON))
+        for c in range(d):
+            to[c] = (row[c] - mean) * factor
+        factors[i] = factor
+
+
+def _differentiate(first, last, begin, grad, out, scale, result):  # type: ignore[no-untyped-def]
+    """factor (grad - mean(grad) - y mean(grad y)) for the rows of `out` from number `begin` on, as many as grad has."""
+    (h, d), number = grad.shape[1:], grad.dtype.type
+    normal, through = out.reshape(len(out), -1, d), result.reshape(len(out), -1, d)
+    for i in range(first, last):
+        for head in range(h):
+            g, y, to, total, along = (
+                grad[i, head],
+                normal[i, begin + head],
+                through[i, begin + head],
+                number(0),
+                number(0),
+            )
+            for c in range(d):
+                total += g[c]
+                along += g[c] * y[c]
+            shift, slope = total / number(d), along / number(d)
+            for c in range(d):
+                to[c] = (g[c] - shift - y[c] * slope) * scale[i, begin + head]
 
 
 def drawn_seed() -> int:
