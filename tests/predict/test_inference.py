@@ -31,7 +31,7 @@ from hodgeformer.predict.inference import FILL, FaceBudget, answers, see
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.training.evaluate import Evaluator, calibrated
 from meshes import icosphere, open_grid
-from tiny_models import PARTS, tiny_checkpoint
+from tiny_models import PARTS, tiny_checkpoint, write_tiny
 
 ABOUT_Z = {"augment": {"rotation": "axis", "axis": "z"}}
 
@@ -141,8 +141,41 @@ def test_room_grows_with_memory_and_no_mesh_takes_more() -> None:
 
 def test_the_estimate_of_memory_covers_an_eliminated_surface() -> None:
     for mesh in (icosphere(3), icosphere(5), open_grid(100, 100)):
-        entries = len(pack([prepare(mesh)]).topology.surface.factor.rows)
+        entries = len(pack([prepare(mesh)]).topology.surface.textbook_factor.rows)
         assert entries <= FILL * mesh.n_vertices * np.log2(mesh.n_vertices) <= 4 * entries
+
+
+SIMPLIFYING = """
+import sys
+from hodgeformer.base.errors import MeshError
+from hodgeformer.base.memory import held_memory, peak_memory
+from hodgeformer.predict.predictor import Predictor
+predictor = Predictor.load(sys.argv[1])
+for path in sys.argv[2:4]:
+    predictor.predict(path, faces=2000, memory=2**40)  # compiles
+for more in (20, 30, 150):
+    limit = held_memory() + more * 2**20
+    try:
+        predictor.predict(sys.argv[2], faces=2000, memory=limit)
+        print("done")
+    except MeshError as error:
+        print(error)
+    assert more < 150 or peak_memory() < limit, (peak_memory() - limit) / 2**20
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is read from /proc")
+def test_what_cannot_be_read_or_simplified_within_the_limit_is_refused_beforehand(tmp_path: Path) -> None:
+    large, small = tmp_path / "large.obj", tmp_path / "small.obj"
+    save_mesh(icosphere(6), large)
+    save_mesh(icosphere(4), small)
+    words = [sys.executable, "-c", SIMPLIFYING, str(write_tiny(tmp_path)), str(large), str(small)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    reading, simplifying, fits = done.stdout.splitlines()
+    assert "large.obj: reading 3 MB needs about" in reading and "GB are allowed; allow more" in reading
+    assert "large: simplifying 81,920 faces needs about" in simplifying
+    assert fits == "done"
 
 
 PREDICTING = """

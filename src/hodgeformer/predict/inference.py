@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import cycle
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -35,6 +36,8 @@ _UNLIMITED = 10**9
 _SHARE = 0.6  # of the free memory that a prediction may take
 _SMALL = 20_000  # faces: no estimate is needed for so few
 _WHOLE_BYTES = 1100  # per face, of a view and of the answer, beside their features and classes
+_READING = {".stl": 12}  # times the bytes of a file that is being read; others take less than 6
+_SIMPLIFYING = 450  # bytes per face
 _LEAST_ROOM = 2000  # faces: smaller patches would say little
 FILL = 4
 """Entries of an eliminated surface in n log2 n: 1.5 to 3.5 on bodies and spheres of 640 to 200,000 vertices."""
@@ -72,11 +75,32 @@ class FaceBudget:
         # In steps, so that a little more or less of free memory does not make other patches and another answer.
         return int(_LEAST_ROOM * 2 ** (np.log2(max(1.0, faces / _LEAST_ROOM)) * 2 // 1 / 2))
 
+    def check_reading(self, path: Path) -> None:
+        """Refuse a file beforehand that cannot be read within the limit."""
+        if isinstance(path, Path) and path.is_file():  # a store is not asked for it
+            size = path.stat().st_size
+            self._check(_READING.get(path.suffix.lower(), 6) * size, f"{path}: reading {size >> 20:,} MB")
+
+    def check_simplifying(self, mesh: Mesh) -> None:
+        """The same for a mesh, of which simplifying holds more than what is worked on then."""
+        self._check(_SIMPLIFYING * mesh.n_faces, f"{mesh.name}: simplifying {mesh.n_faces:,} faces")
+
+    def _check(self, n_bytes: int, work: str) -> None:
+        held = held_memory() or 0
+        if self.memory is not None and held + n_bytes > self.memory:
+            raise MeshError(
+                f"{work} needs about {(held + n_bytes) / GIGABYTE:.1f} GB of memory, and {self.memory / GIGABYTE:.1f} "
+                "GB are allowed; allow more, or simplify the mesh elsewhere"
+            )
+
     def _lean(self, mesh: Mesh) -> float:
-        """What a pass over a whole surface takes that has no patterns: activations, and the surface eliminated."""
+        """What a pass over a whole surface takes that has no patterns: activations, and the surface eliminated.
+
+        The factor is there in double precision first, and three lists of where its entries are.
+        """
         n = PerElement(mesh.n_vertices, 0, 0)
         entries = FILL * mesh.n_vertices * np.log2(mesh.n_vertices) if "D" in self.model.blocks else 0
-        return activation_memory(self.model, n, n.map(lambda _: 0), training=False) + 4 * (N_TIMES + 1) * entries
+        return activation_memory(self.model, n, n.map(lambda _: 0), training=False) + 4 * (3 * N_TIMES + 3) * entries
 
 
 def _unlimited(mesh: Mesh) -> int:

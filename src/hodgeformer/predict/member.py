@@ -77,9 +77,12 @@ class Member:
 
     def see(self, mesh: Mesh, options: PredictOptions, room: FaceBudget, n_threads: int | None = None) -> Views:
         """The mesh as this model sees it."""
+        config = self.info.at(options.faces)
+        if config.most_faces is not None and mesh.n_faces > config.most_faces:
+            room.check_simplifying(mesh)
         return see(
             mesh,
-            self.info.at(options.faces),
+            config,
             turns=random_turns(options.tta - 1, self.info.turn_axis, seed=options.seed),
             room=room,
             reads_order=self.info.model.reads_order,

@@ -26,7 +26,8 @@ class PredictOptions(Settings):
         default=None,
         ge=1,
         description="The memory limit of the process in bytes; by default most of the free memory. Meshes that need "
-        "more are processed in overlapping patches, which changes the answer slightly.",
+        "more are processed in overlapping patches, which changes the answer slightly; those that cannot be read or "
+        "simplified within it are refused.",
     )
     smooth: float = Field(
         default=0.0,

@@ -16,7 +16,7 @@ import numpy as np
 
 from hodgeformer.base.containers import Element
 from hodgeformer.base.errors import CheckpointError, ConfigError
-from hodgeformer.base.files import write_atomically
+from hodgeformer.base.files import place, write_atomically
 from hodgeformer.base.memory import return_freed_memory
 from hodgeformer.base.threads import thread_count
 from hodgeformer.mesh.elements import smoothed
@@ -208,6 +208,8 @@ class Predictor:
     def _seen(
         self, given: MeshLike, options: PredictOptions, rooms: tuple[FaceBudget, ...], n_threads: int | None = None
     ) -> tuple[Views, ...]:
+        if is_file(given):
+            rooms[0].check_reading(place(given))
         mesh = load_mesh(given) if is_file(given) else as_mesh(given)
         looks = zip(self.members, rooms, strict=True)
         return tuple(member.see(mesh, options, room, n_threads) for member, room in looks)
