@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -39,6 +41,32 @@ def ray() -> Iterator[Any]:
     """One start for all tests; two processors."""
     with started_ray("local", 2) as ray:
         yield ray
+
+
+ALONE = """
+import os, subprocess, sys
+import psutil
+from hodgeformer.predict.cluster import _ray
+
+ASKING = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False); print('let in')"
+with _ray("local", 1) as ray:
+    me = psutil.Process()
+    found = [one for process in (me, *me.children(recursive=True)) for one in process.net_connections("tcp")]
+    listening = {one.laddr.ip.removeprefix("::ffff:") for one in found if one.status == psutil.CONN_LISTEN}
+    assert listening == {"127.0.0.1"}, listening
+    words = [sys.executable, "-c", ASKING, ray.get_runtime_context().gcs_address]
+    for token, comes_in in ((os.environ["RAY_AUTH_TOKEN"], True), ("0" * 64, False)):
+        done = subprocess.run(words, env={**os.environ, "RAY_AUTH_TOKEN": token}, capture_output=True, text=True)
+        assert ("let in" in done.stdout) == comes_in, done.stderr
+"""
+
+
+def test_a_cluster_on_this_machine_listens_nowhere_else_and_asks_for_a_token() -> None:
+    """In a process of its own: Ray reads these settings when it is loaded."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    words = [sys.executable, "-c", ALONE]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def run(*words: object) -> Result:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import logging
 import os
+import secrets
 import signal
 import socket
+import sys
 import threading
 import traceback
 import warnings
@@ -37,6 +39,9 @@ _MANNERS = {
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+# The same for a cluster that is started here: whoever can talk to it can run code as this user. It asks for a token
+# and listens on this machine only, by the setting with which Ray avoids the questions of firewalls on other systems.
+_ALONE = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 @dataclass(frozen=True)
@@ -160,6 +165,11 @@ def _ray(address: str | None, workers: int | None) -> Iterator[Any]:
     _check_answers(address)
     for name, value in _MANNERS.items():
         os.environ[name] = value if offline() else os.environ.get(name, value)
+    if address == "local" and "ray" not in sys.modules:  # a Ray that is loaded already has made up its mind
+        for name, value in _ALONE.items():
+            os.environ.setdefault(name, value)
+        if "RAY_AUTH_TOKEN_PATH" not in os.environ:  # else Ray writes one into the home folder
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     try:
         import ray
         import ray.data
