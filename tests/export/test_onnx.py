@@ -65,7 +65,7 @@ def test_graphs_compute_what_the_model_does(
     monkeypatch.setattr(exported_module, "_CHUNK", 2**14)  # so that there are chunks, and a last one with rows too many
     torch.manual_seed(0)
     settings = {"blocks": blocks, "updates": updates, "task": task, "element": element, "n_classes": 3}
-    config = ModelConfig.parse(settings | {"d_model": 16, "d_hidden": 16, "n_heads": 2})
+    config = ModelConfig.parse(settings | {"d_model": 16, "d_hidden": 16, "n_heads": 2, "star_bound": 0.0})
     model = HodgeFormer(config).eval()
     network = OnnxNetwork(config, onnx_session(onnx_model(model).SerializeToString()))
     for mesh in sizes():
@@ -90,7 +90,8 @@ def test_small_components_have_short_rows() -> None:
 
 
 def test_graphs_have_stock_operators_only() -> None:
-    graph = onnx_model(tiny_checkpoint(blocks="HTD").build_model())
+    config = ModelConfig(task="segmentation", n_classes=4, blocks="HTD", d_model=16, d_hidden=16, star_bound=0.0)
+    graph = onnx_model(HodgeFormer(config))
     onnx.checker.check_model(graph, full_check=True)
     assert [opset.domain for opset in graph.opset_import] == [""]
     assert not graph.functions
@@ -139,7 +140,9 @@ def test_the_runtime_has_the_manners_of_a_predictor(exported: tuple[Path, Predic
 
 def test_frames_share_what_they_can(tmp_path: Path) -> None:
     """A model of vertices alone, whose frames differ by signs."""
-    checkpoint = tiny_checkpoint(blocks="D", pose="frame_average")
+    config = ModelConfig(task="segmentation", n_classes=4, blocks="D", d_model=16, d_hidden=16, star_bound=0.0)
+    weights = HodgeFormer(config).state_dict()
+    checkpoint = tiny_checkpoint(pose="frame_average", model=config, weights=weights)
     assert not checkpoint.model.reads_order
     export(checkpoint, tmp_path / "spread.onnx")
     ball = icosphere(2)
@@ -232,6 +235,10 @@ def test_what_cannot_be_exported_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     config = ModelConfig(task="segmentation", n_classes=2, stars="barycentric")
     with pytest.raises(ConfigError, match="cannot be exported"):
         onnx_model(HodgeFormer(config))
+    with pytest.raises(ConfigError, match="learned stars of D blocks cannot be exported yet"):
+        onnx_model(HodgeFormer(ModelConfig(task="segmentation", n_classes=2, blocks="D")))
+    with pytest.raises(ConfigError, match="signed stars cannot be exported yet"):
+        onnx_model(HodgeFormer(ModelConfig(task="segmentation", n_classes=2, blocks="H", signed_stars=True)))
     monkeypatch.setattr(exported_module, "_MOST_ENTRIES", 1000)
     with pytest.raises(MeshError, match="fan: a vertex has 100 edges, which is too much"):
         _ = GraphInputs(prepare(fan(100)), 16)["edges_of_vertex"]

@@ -34,6 +34,10 @@ def onnx_model(model: HodgeFormer) -> ModelProto:
     config = model.config
     if config.stars != "learned" and "H" in config.blocks:
         raise ConfigError(f"stars '{config.stars}' are there to be compared with learned ones and cannot be exported")
+    if config.signed_stars and config.attends:
+        raise ConfigError("signed stars cannot be exported yet; train with signed_stars=false")
+    if "D" in config.blocks and config.diffusion_bound:
+        raise ConfigError("learned stars of D blocks cannot be exported yet; train with star_bound=0")
     g = Graph()
     x = {kind: feed_forward(g, model.embedding.mlp[kind], embedded(g, model, kind)) for kind in config.embedded}
     x |= {kind: normalized(g, x[kind], config.d_model) for kind in model.encoder.kept}
