@@ -10,7 +10,7 @@ from torch import Tensor
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.lab.study.operator_report import attention_around, compare_stars, correlation, reach_of
-from hodgeformer.mesh.prepare import PreparedMesh, prepare
+from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
@@ -36,10 +36,13 @@ def operators(sphere: PreparedMesh) -> HeadOperators:
     return head_operators(small_model(), sphere, layer=3, head=2)
 
 
-@pytest.mark.parametrize("kind", ["v", "e", "f"])
+@pytest.mark.parametrize(("kind", "signed"), [("v", False), ("e", False), ("f", False), ("v", True), ("f", True)])
 @pytest.mark.parametrize("head", [1, 2])
-def test_the_operator_is_what_the_layer_applies(sphere: PreparedMesh, kind: ElementKind, head: int) -> None:
-    model = small_model().eval()
+def test_the_operator_is_what_the_layer_applies(
+    sphere: PreparedMesh, kind: ElementKind, signed: bool, head: int
+) -> None:
+    changes = {"updates": "vf", "signed_stars": True, "edge_reversal": PrepareConfig().edge_reversal}
+    model = small_model(**(changes if signed else {})).eval()
     module = model.encoder.blocks[2].attention.laplacian[kind]
     seen: dict[str, Tensor] = {}
     module.value.register_forward_hook(lambda _, __, out: seen.update(value=out))
@@ -59,6 +62,17 @@ def test_rows_sum_to_one_and_reach_lies_between_one_and_the_pattern(operators: H
         assert (reach.neighbors <= np.diff(matrix.indptr) + 1e-6).all()
         assert (reach.distance < 2).all()
         assert (reach.unreachable == 0).all()
+
+
+def test_signs_change_nothing_about_how_far_a_star_reads(operators: HeadOperators) -> None:
+    star = operators.stars["e"]["star1"]
+    signed = star.copy()
+    signed.data = star.data * np.random.default_rng(0).choice([-0.5, 0.5], star.nnz)
+    one, two = (reach_of(matrix, operators.prepared, "e") for matrix in (star, signed))
+    np.testing.assert_allclose(two.neighbors, one.neighbors)
+    np.testing.assert_allclose(two.row_sums, one.row_sums / 2)
+    assert compare_stars(signed, star)["absolute_entries"] == pytest.approx(1)
+    assert abs(compare_stars(signed, star)["entries"] or 0) < 0.5
 
 
 def test_an_even_star_reads_all_of_its_neighbors(operators: HeadOperators) -> None:

@@ -97,7 +97,7 @@ def head_operators(model: HodgeFormer, prepared: PreparedMesh, *, layer: int | N
 def star_matrix(
     star: HodgeStar | FixedStar, x: PerElement[Tensor | None], topology: PackedComplex, *, head: int
 ) -> csr_array:
-    """A learned star of one head (from 0), or a fixed one, as a matrix in float64."""
+    """A learned star of one head (from 0), or a fixed one, as a matrix in float64; a signed one with its signs."""
     if isinstance(star, FixedStar):
         metric = topology.metric
         if star.name == "star1" and star.galerkin:
@@ -107,8 +107,12 @@ def star_matrix(
         q, k = star.queries_and_keys(cast(Tensor, x[star.kind]))
         one = slice(head, head + 1)
         weights = star_attention_weights(q=q[:, one], k=k[:, one], pattern=topology.patterns[star.kind])
-    pattern = topology.patterns[star.kind]
-    csr = (weights[:, 0].double(), pattern.indices, pattern.offsets)
+    pattern, entries = topology.patterns[star.kind], weights[:, 0].double()
+    if star.signed:
+        u = topology.edge_directions if star.kind == "e" else topology.face_normals
+        row = torch.repeat_interleave(pattern.offsets.diff().long())
+        entries = entries * (u[row] * u[pattern.indices.long()]).sum(1)
+    csr = (entries, pattern.indices, pattern.offsets)
     return csr_array(tuple(values.cpu().numpy() for values in csr), shape=(len(pattern), len(pattern)))
 
 
@@ -133,7 +137,7 @@ class _ArrivedError(Exception):
     """The features have been through the module; the rest of the model need not run."""
 
 
-def features_at(model: HodgeFormer, attention: HodgeAttention, batch: Batch) -> PerElement[Tensor | None]:
+def features_at(model: HodgeFormer, attention: nn.Module, batch: Batch) -> PerElement[Tensor | None]:
     """What arrives at a module when the model reads the batch."""
     seen: list[PerElement[Tensor | None]] = []
 

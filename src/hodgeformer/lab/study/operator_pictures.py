@@ -38,7 +38,7 @@ def save_operator_pictures(report: OperatorReport, mesh: Mesh, folder: Path, *, 
 
 
 def _attention(report: OperatorReport, mesh: Mesh, name: str, up: Up) -> Picture:
-    weights, kind = report.attention[name], report.kind
+    weights, kind = np.abs(report.attention[name]), report.kind
     limits = field_limits(weights, "warmth")
     colors = field_colors(weights, "warmth", (0.0, limits[1]))
     colors[report.picked] = _MARK

@@ -37,6 +37,7 @@ _ROWS_AT_ONCE = 32
 class Reach:
     """Per row of a star: its sum, exp of its entropy (how many neighbors it really reads), weighted mean distances.
 
+    Entries count without their signs. Rows of a star without signs sum to one.
     `distance` is in radii of the mesh. `hops` counts steps between adjacent elements, for some rows evenly chosen;
     weight on other components is left out of it and counted in `unreachable`.
     """
@@ -154,12 +155,14 @@ def reach_of(star: csr_array, prepared: PreparedMesh, kind: ElementKind) -> Reac
     """The reach of a star that acts on elements of a kind."""
     n = star.shape[0]
     row = np.repeat(np.arange(n), np.diff(star.indptr))
+    star = abs(star)
     weights, columns = star.data, star.indices
 
     def row_sums(values: FloatArray) -> FloatArray:
         return np.asarray(np.bincount(row, weights=values, minlength=n), np.float64)
 
-    entropy = -row_sums(weights * np.log(np.maximum(weights, 1e-300)))
+    shares = weights / np.maximum(row_sums(weights), 1e-300)[row]
+    entropy = -row_sums(shares * np.log(np.maximum(shares, 1e-300)))
     at = centers(kind, prepared.topology, prepared.positions)
     apart = np.linalg.norm(at[row] - at[columns], axis=1)
     chosen = np.unique(np.linspace(0, n - 1, min(n, _MOST_ROWS_WITH_HOPS)).round().astype(np.int64))
@@ -193,14 +196,14 @@ def attention_around(operators: HeadOperators, star: csr_array, kind: ElementKin
 def compare_stars(learned: csr_array, classical: csr_array) -> dict[str, float | None]:
     """Pearson correlations of a learned star with the textbook's, on the entries of the learned one.
 
-    `entries` takes classical zeros for zeros, `absolute_entries` ignores the signs, which belong to the arbitrary
-    directions of edges, `diagonal` compares diagonals only. None where one side does not vary.
+    `entries` takes classical zeros for zeros, `absolute_entries` ignores the signs, which only signed stars
+    learn, `diagonal` compares diagonals only. None where one side does not vary.
     """
     row = np.repeat(np.arange(learned.shape[0]), np.diff(learned.indptr))
     there = np.asarray(classical[row, learned.indices]).ravel()
     return {
         "entries": correlation(learned.data, there),
-        "absolute_entries": correlation(learned.data, np.abs(there)),
+        "absolute_entries": correlation(np.abs(learned.data), np.abs(there)),
         "diagonal": correlation(learned.diagonal(), classical.diagonal()),
     }
 
