@@ -23,6 +23,7 @@ def tiny_checkpoint(
     *,
     pose: str = "file",
     blocks: str = "HT",
+    star_bound: float = 3.0,
     **changes: Any,
 ) -> Checkpoint:
     """Random weights, spread out so that the classes all occur; statistics of meshes with 60 to 400 faces."""
@@ -36,12 +37,16 @@ def tiny_checkpoint(
             "d_model": 16,
             "d_hidden": 16,
             "n_heads": 2,
+            "star_bound": star_bound,
         }
     )
     torch.manual_seed(7)
     model = HodgeFormer(config)
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     weights["head.out.weight"] *= 6
+    for name, value in weights.items():
+        if name.endswith(".stars.weight"):  # zero before training
+            torch.nn.init.normal_(value, std=0.5)
     settings: dict[str, Any] = {
         "model": config,
         "prepare": PrepareConfig.parse({"pose": pose, "n_neighbors": 12}),

@@ -97,8 +97,11 @@ def test_operators_of_blocks_that_spread(run: Callable[..., Result], data: Path,
     assert told.exit_code == 0, told.output
     found = json.loads(told.stdout)["spread"]
     assert found["picked"] == 3
-    assert [row["area_percent"] for row in found["times"]] == sorted(row["area_percent"] for row in found["times"])
-    assert sum(row["block_2_percent"] for row in found["times"]) == pytest.approx(100, abs=0.1)
+    for block in (1, 2):
+        rows = [row for row in found["times"] if row["block"] == block]
+        assert [row["time"] for row in rows] == sorted(row["time"] for row in rows)
+        assert rows[0]["area_percent"] < rows[-1]["area_percent"]
+        assert sum(row["block_takes_percent"] for row in rows) == pytest.approx(100, abs=0.1)
     assert (tmp_path / "spread.png").stat().st_size > 5000
     assert run("study", "operators", model, mesh, "--layer", 2, "--out", tmp_path).exit_code == 2
     assert run("study", "operators", model, mesh, "--pick", 5000, "--out", tmp_path).exit_code == 2

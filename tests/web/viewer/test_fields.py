@@ -115,8 +115,11 @@ def test_slow_layers_block_nobody(out: Path, tmp_path: Path) -> None:
 
 
 def test_what_a_vertex_reads_spreads_with_time(tmp_path: Path) -> None:
-    """Weights sum to one; with time more of the surface is read; a large mesh is looked at as the model sees it."""
-    shelf = Shelf(offered_models(str(write_tiny(tmp_path, blocks="DT"))))
+    """Weights sum to one; with time more of the surface is read; a large mesh is looked at as the model sees it.
+
+    Of the textbook's stars: learned ones differ from time to time.
+    """
+    shelf = Shelf(offered_models(str(write_tiny(tmp_path, blocks="DT", star_bound=0.0))))
     source, ball = Spreading(shelf), icosphere(3)
     scene = OpenMesh(ball)
     assert source.choices(scene) is None
@@ -131,8 +134,8 @@ def test_what_a_vertex_reads_spreads_with_time(tmp_path: Path) -> None:
     assert spans == sorted(spans, reverse=True) and spans[0] > 2 * spans[-1]
     assert all(np.linalg.norm(ball.vertices[v.argmax()] - pick.point) < 0.3 for v in fields)
     working = icosphere(2)
-    found = spread_from(model.network, prepare(working), 5)
+    found = spread_from(model.network, prepare(working), 5).blocks[1]
     areas = np.bincount(working.faces.ravel(), np.repeat(norms(face_vectors(working.vertices, working.faces)), 3)) / 3
     np.testing.assert_allclose(areas / areas.sum() @ found.heat, 1, rtol=1e-4)
     assert (np.diff(found.area) > 0).all() and (np.diff(found.distance) > 0).all()
-    np.testing.assert_allclose([share.sum() for share in found.blocks.values()], 1)
+    assert found.share.sum() == pytest.approx(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,11 +36,18 @@ WORKING = 320
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
-    """A model that updates vertices, edges and faces, in blocks of all kinds."""
-    config = tiny_checkpoint(blocks="HDT").model.replace(updates="vef")
+    """A model that updates vertices, edges and faces, in blocks of all kinds, with learned stars."""
+    return shelf_with(tmp_path_factory.mktemp("model"))
+
+
+def shelf_with(folder: Path, **changes: Any) -> Shelf:
+    config = tiny_checkpoint(blocks="HDT").model.replace(updates="vef", **changes)
     torch.manual_seed(7)
     weights = dict(HodgeFormer(config).state_dict())
-    path = write_tiny(tmp_path_factory.mktemp("model"), pose="frame_average", model=config, weights=weights)
+    for name, value in weights.items():
+        if name.endswith(".stars.weight"):  # zero before training
+            torch.nn.init.normal_(value)
+    path = write_tiny(folder, pose="frame_average", model=config, weights=weights)
     return Shelf(offered_models(str(path)))
 
 
@@ -123,7 +131,8 @@ def test_learned_eigenfunctions_are_those_of_the_working_mesh(shelf: Shelf, kind
         np.testing.assert_allclose(found.values, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_layers_prepare_one_view_and_only_what_they_read(shelf: Shelf, prepared_views: list[dict[str, Any]]) -> None:
+def test_layers_prepare_one_view_and_only_what_they_read(tmp_path: Path, prepared_views: list[dict[str, Any]]) -> None:
+    shelf = shelf_with(tmp_path, star_bound=0.0)
     opened = predicted(shelf, egg(), WORKING)
     assert {view["frame"] for view in prepared_views} == {0, 1, 2, 3}
     for kind, patterned in ((Attention, True), (LearnedEigenfunctions, True), (Spreading, False)):

@@ -1,4 +1,5 @@
-"""What a model has learned, as layers: what the clicked place attends to or spreads to, and learned eigenfunctions."""
+"""What a model has learned, as layers: what the clicked place attends to or spreads to, diagonal stars, and learned
+eigenfunctions."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from hodgeformer.predict.operators import (
     hodge_attention,
     stars_of,
 )
-from hodgeformer.predict.spread import spread_from, time_shares
+from hodgeformer.predict.spread import spread_from
 from hodgeformer.web.server.intake import Refusal
 from hodgeformer.web.viewer.fields import MAX_KEPT, Choice, Pick, ScalarField
 from hodgeformer.web.viewer.models import Recent, Shelf, ViewerModel
@@ -124,27 +125,26 @@ class Spreading(_Inside):
     name, title, picks = "spread", "Spread", True
 
     def _questions(self, network: HodgeFormer, opened: OpenMesh) -> tuple[Choice, ...] | None:
-        blocks = list(time_shares(network))[::-1]
-        if not blocks:
+        if "D" not in network.config.blocks:
             return None
-        times = tuple((str(i), f"{time:.2g} of the area") for i, time in enumerate(TIMES))
-        return (
-            Choice("block", "Block", tuple((str(b), f"{b} of {len(network.config.blocks)}") for b in blocks)),
-            Choice("time", "Time", (("all", "all, as the block mixes them"), *times)),
-        )
+        block, times = _block_and_time(network.config)
+        return block, Choice("time", "Time", (("all", "all, as the block mixes them"), *times.options))
 
     def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
         asked, (block, time) = self._answers(opened, chosen)
-        sight = self._sight(asked, surface=True)
+        # Learned stars follow from the features of the mesh, the textbook's from its surface alone.
+        limits = {"most_faces": MAX_FACES} if asked.network.config.diffusion_bound else {"surface": True}
+        sight = self._sight(asked, **limits)
         vertex = int(sight.prepared.order.v[sight.nearest(clicked(pick), "v")])
-        found = spread_from(asked.network, sight.prepared, vertex)
-        share = found.blocks[int(block)]
+        find = partial(spread_from, asked.network, sight.prepared, vertex, int(block))
+        found = self._once(asked, find, block, vertex).blocks[int(block)]
         if time == "all":
-            heat, note = found.heat @ share, f"What block {block} reads around the clicked vertex"
+            heat, note = found.mixed, f"What block {block} reads around the clicked vertex"
         else:
-            i = int(time)
+            i = int(time) - 1
             heat = found.heat[:, i]
-            note = f"Read at time {TIMES[i]:.2g}: {found.area[i]:.1%} of the surface; {share[i]:.0%} of block {block}"
+            note = f"Read at time {TIMES[i]:.2g}: {found.area[i]:.1%} of the surface"
+            note += f"; {found.share[i]:.0%} of block {block}"
         # Over two powers of ten to either side of the mean of the mesh.
         values = np.log10(np.clip(sight.seen.on_mesh(heat[:, None], "v")[:, 0], 1e-2, 1e2))
         return ScalarField(values.astype(np.float32), "vertex", signed=True, note=f"{note} (powers of ten)")
@@ -227,6 +227,15 @@ def _block_and_head(config: ModelConfig, layers: list[str]) -> tuple[Choice, Cho
     return (
         Choice("layer", "Block", tuple((layer, f"{layer} of {len(config.blocks)}") for layer in layers)),
         Choice("head", "Head", tuple((head, head) for head in heads)),
+    )
+
+
+def _block_and_time(config: ModelConfig) -> tuple[Choice, Choice]:
+    """Of D blocks, the last first."""
+    blocks = [str(i + 1) for i, letter in enumerate(config.blocks) if letter == "D"][::-1]
+    return (
+        Choice("block", "Block", tuple((block, f"{block} of {len(config.blocks)}") for block in blocks)),
+        Choice("time", "Time", tuple((str(i), f"{time:.2g} of the area") for i, time in enumerate(TIMES, 1))),
     )
 
 
