@@ -14,11 +14,12 @@ from hodgeformer.cli.results import print_rows
 
 def bench(
     part: Annotated[
-        Literal["verbs", "predict", "prepare", "order", "attention", "training", "sizes", "all"],
+        Literal["verbs", "predict", "prepare", "order", "attention", "training", "stars", "sizes", "all"],
         typer.Argument(
             help="verbs: whole commands. predict: what a user waits for, step by step. prepare: meshes to input. "
             "order: canonical orders. attention: the kernel against a plain gather. training: a step against its "
-            "matrix products. sizes: time and memory over mesh sizes."
+            "matrix products. stars: a step with learned stars against one with fixed ones. "
+            "sizes: time and memory over mesh sizes."
         ),
     ] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
@@ -92,6 +93,14 @@ def _training(quick: bool) -> list[dict[str, Any]]:
     return [step_cost(*size, repeat=2 if quick else 5) for size in sizes]
 
 
+def _stars(quick: bool) -> list[dict[str, Any]]:
+    from hodgeformer.base.memory import keep_freed_memory
+    from hodgeformer.lab.bench.training import star_costs
+
+    keep_freed_memory()
+    return star_costs(repeat=3 if quick else 60)
+
+
 def _recipes(recipes: list[Path]) -> list[dict[str, Any]]:
     from hodgeformer.base.memory import keep_freed_memory
     from hodgeformer.lab.bench.training import recipe_cost
@@ -132,5 +141,6 @@ _MEASURES: dict[str, tuple[Callable[[bool], list[dict[str, Any]]], str]] = {
         "Star attention against a plain gather: seconds forward + backward; memory in multiples of q, k, y",
     ),
     "training": (_training, "A training step against its dense matrix products alone, or an epoch of a recipe"),
+    "stars": (_stars, "A training step of four blocks, Human size, width 96: median CPU ms, and over cotangent stars"),
     "sizes": (_sizes, "One-layer encoder, d = 256: median seconds, and peak memory above the interpreter"),
 }

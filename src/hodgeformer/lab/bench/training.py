@@ -137,6 +137,41 @@ def step_cost(name: str, n_meshes: int, repeat: int = 5) -> dict[str, Any]:
     }
 
 
+STARS: dict[str, dict[str, Any]] = {
+    "DDDD, cotangent stars": {"blocks": "DDDD"},
+    "DDDD, learned stars": {"blocks": "DDDD", "star_bound": 3.0},
+    "DHDD, learned stars": {"blocks": "DHDD", "star_bound": 3.0},
+    "DHDD, learned stars with signs": {"blocks": "DHDD", "star_bound": 3.0, "signed_stars": True},
+}
+
+
+def star_costs(repeat: int) -> list[dict[str, Any]]:
+    """A step of each, in turns, on a mesh of Human size: the surface measured, forward, backward and optimizer.
+
+    What does not depend on the stars (augmentation, input features, patterns) is not counted, so a ratio is larger than
+    that of whole epochs.
+    """
+    prepare_config = PrepareConfig(n_neighbors=32, features=("coords", "normals", "distances"))
+    batch = pack([prepare(human_sized_mesh(), prepare_config)], transpose=True)
+    shape = {"task": "segmentation", "n_classes": 8, "updates": "v", "d_model": 96, "d_hidden": 192, "n_heads": 4}
+    given = {"in_features": dict(prepare_config.widths.items()), "edge_reversal": prepare_config.edge_reversal}
+    steps = {
+        name: training_step(HodgeFormer(ModelConfig.parse({**shape, **given, **changes})).train(), batch)
+        for name, changes in STARS.items()
+    }
+    milliseconds: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(repeat + 2):
+        for name, step in steps.items():
+            batch.topology.__dict__.pop("surface", None)
+            start = time.process_time()
+            step()
+            if turn >= 2:  # the first ones compile
+                milliseconds[name].append(1e3 * (time.process_time() - start))
+    medians = {name: statistics.median(values) for name, values in milliseconds.items()}
+    fixed = medians["DDDD, cotangent stars"]
+    return [{"blocks": name, "step_ms": median, "ratio": median / fixed} for name, median in medians.items()]
+
+
 def recipe_cost(recipe: Path | str) -> dict[str, Any]:
     """Processor seconds of one epoch of a configuration in one process, and how long a loader with workers lets wait.
 
