@@ -79,17 +79,18 @@ def bodies(
     return DataSet("bodies", "segmentation", element, {"train": tuple(samples)}, ("larm", "rarm", "torso"))
 
 
-def shapes(n_train: int = 4, n_test: int = 2) -> DataSet:
+def shapes(n_train: int = 4, n_test: int = 2, n_val: int = 0) -> DataSet:
     """Classification: long and flat ellipsoids, the numbers are per class."""
     forms = {"long": (1.0, 1.0, 2.5), "flat": (1.0, 1.1, 0.35)}
     splits = {}
-    for split, n in {"train": n_train, "test": n_test}.items():
+    for split, n in {"train": n_train, "val": n_val, "test": n_test}.items():
         samples = []
         for label, (name, factors) in enumerate(forms.items()):
             for i in range(n):
                 mesh = stretched(1000 * label + len(split) * 100 + i, factors, f"{name}_{split}_{i}")
                 samples.append(Sample(mesh.name, mesh, WholeMesh(label)))
-        splits[split] = tuple(samples)
+        if n:
+            splits[split] = tuple(samples)
     return DataSet("ellipsoids", "classification", "mesh", splits, tuple(forms))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -19,8 +18,9 @@ from hodgeformer.data.folder import open_folder, write_folder
 from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.training.distributed import joined
 from hodgeformer.training.evaluate import Evaluator, calibrated
+from hodgeformer.training.run import train
 from hodgeformer.training.run_folder import RunFolder
-from tiny_sets import TINY, parts, shapes
+from tiny_sets import TINY, shapes
 
 SETTINGS = [argument for text in TINY for argument in ("--set", text)]
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -57,36 +57,28 @@ def same_weights(first: Path, second: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_killed_at_five_random_moments_it_ends_with_the_same_weights(folder: Path, tmp_path: Path) -> None:
-    options = [*SETTINGS, "--set", "train.epochs=60", "--set", "train.save_every=0.002"]
+def test_a_killed_command_is_resumed_to_the_same_weights(folder: Path, tmp_path: Path) -> None:
+    """Once; tests/attack/test_training.py kills at many moments."""
+    options = [*SETTINGS, "--set", "train.epochs=30", "--set", "train.save_every=0.002"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     process = start(folder, "--out", whole, *options)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
-    rng = random.Random(5)
-    kills = 0
-    for attempt in range(5):
-        since = time.time_ns()
-        process = start(folder, "--out", killed, *options) if attempt == 0 else start("--resume", killed)
-        wait_for_progress(process, killed / "state.safetensors", since)
-        time.sleep(rng.uniform(0.0, 0.25))
-        process.kill()
-        process.communicate()
-        kills += process.returncode == -signal.SIGKILL
-        for name in ("best", "last"):
-            if (killed / f"{name}.safetensors").exists():
-                load_checkpoint(killed / f"{name}.safetensors")
-    assert kills == 5
+    process = start(folder, "--out", killed, *options)
+    wait_for_progress(process, killed / "state.safetensors", 0)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
     process = start("--resume", killed)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0 and "going on at epoch" in errors
     for name in ("best.safetensors", "last.safetensors"):
         assert same_weights(whole / name, killed / name)
     losses = [[row["train_loss"] for row in RunFolder(root).rows()[0]] for root in (whole, killed)]
-    assert losses[0] == losses[1] and len(losses[0]) == 60
+    assert losses[0] == losses[1] and len(losses[0]) == 30
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.attack)])
 def test_an_interrupt_of_the_group_saves_and_says_how_to_go_on(folder: Path, tmp_path: Path, number: int) -> None:
     """Terminals send Ctrl-C to the whole group of processes, job schedulers SIGTERM: workers leave it to the parent."""
     out = tmp_path / "run"
@@ -109,64 +101,50 @@ def torchrun(*arguments: str | Path, restarts: int = 0) -> subprocess.Popen[str]
     return subprocess.Popen([*command, *map(str, arguments)], env=environment, text=True, stdout=pipe, stderr=pipe)
 
 
-SHARED = [*SETTINGS, "--set", "train.epochs=8", "--set", "model.dropout=0.0", "--set", "train.batch_size=4"]
+SHARED = [*TINY, "train.epochs=8", "model.dropout=0.0", "train.batch_size=4"]
 
 
-@pytest.fixture(scope="module")
-def undisturbed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of two processes. Its folder is new each time: a worker may come back to these tests after others."""
-    run = tmp_path_factory.mktemp("two") / "run"
-    both = torchrun(folder, "--out", run, *SHARED)
+@pytest.mark.slow
+def test_two_processes_train_as_one_even_if_one_is_killed(tmp_path: Path) -> None:
+    data, runs = tmp_path / "data", {name: tmp_path / name for name in ("one", "two", "killed")}
+    write_folder(shapes(n_val=3), data)
+    train(data, runs["one"], overrides=SHARED)
+    options = [word for text in SHARED for word in ("--set", text)]
+    both = torchrun(data, "--out", runs["two"], *options)
     told, errors = both.communicate(timeout=PATIENCE)
     assert both.returncode == 0, errors
     assert told.count("model: ") == 1
-    return run
-
-
-@pytest.mark.slow
-def test_two_processes_train_as_one(folder: Path, undisturbed: Path, tmp_path: Path) -> None:
-    """Same losses to rounding, although meshes are shared out and the head must see the statistics of all."""
-    process = start(folder, "--out", tmp_path / "one", *SHARED)
-    assert process.communicate(timeout=PATIENCE) and process.returncode == 0
-    runs = tmp_path / "one", undisturbed
-    for one, two in zip(*(RunFolder(run).rows()[0] for run in runs), strict=True):
-        assert float(one["train_loss"]) == pytest.approx(float(two["train_loss"]), rel=2e-4)
-    first, second = (load_checkpoint(run / "last.safetensors").weights for run in runs)
-    for name, value in first.items():
-        torch.testing.assert_close(second[name].float(), value.float(), rtol=0.02, atol=2e-3, msg=name)
-
-
-@pytest.mark.slow
-def test_two_processes_calibrate_on_all_validation_meshes(tmp_path: Path) -> None:
-    """With three of the six each there would be too few to tell what is familiar."""
-    write_folder(parts(n_val=6), tmp_path / "data")
-    both = torchrun(tmp_path / "data", "--out", tmp_path / "run", *SETTINGS, "--set", "train.epochs=3")
+    same_to_rounding(runs["one"], runs["two"])
+    calibrated_on_all(runs["two"] / "best.safetensors", data)
+    # The first of them, which owns the folder and writes; torchrun starts both again with the same command.
+    both = torchrun(data, "--out", runs["killed"], *options, restarts=1)
+    wait_for_progress(both, runs["killed"] / "metrics.csv", 0)  # an epoch lies behind them
+    listed = subprocess.run(["pgrep", "-P", str(both.pid)], capture_output=True, text=True, check=True)
+    os.kill(min(map(int, listed.stdout.split())), signal.SIGKILL)
     _, errors = both.communicate(timeout=PATIENCE)
     assert both.returncode == 0, errors
-    chosen = load_checkpoint(tmp_path / "run" / "best.safetensors")
-    dataset = open_folder(tmp_path / "data")
+    assert "going on at epoch" in errors
+    assert same_weights(runs["killed"] / "last.safetensors", runs["two"] / "last.safetensors")
+
+
+def same_to_rounding(first: Path, second: Path) -> None:
+    """Although meshes are shared out and the head must see the statistics of all."""
+    for one, two in zip(*(RunFolder(run).rows()[0] for run in (first, second)), strict=True):
+        assert float(one["train_loss"]) == pytest.approx(float(two["train_loss"]), rel=2e-4)
+    expected, found = (load_checkpoint(run / "last.safetensors").weights for run in (first, second))
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name].float(), value.float(), rtol=0.02, atol=2e-3, msg=name)
+
+
+def calibrated_on_all(model: Path, data: Path) -> None:
+    """With three of the six validation meshes each there would be too few to tell what is familiar."""
+    chosen, dataset = load_checkpoint(model), open_folder(data)
     evaluator = Evaluator(dataset, dataset.split("val"), chosen.prepare)
     alone = calibrated(chosen, evaluator.answers(chosen.build_model()))
     assert alone.familiarity is not None and chosen.familiarity is not None
     assert (chosen.temperature, chosen.heights) == (alone.temperature, alone.heights)
     fitted, expected = (model.familiarity.model_dump() for model in (chosen, alone))
     torch.testing.assert_close(fitted, expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_one_of_two_is_killed_and_both_go_on_to_the_same_weights(
-    folder: Path, undisturbed: Path, tmp_path: Path
-) -> None:
-    """The first of them, which owns the folder and writes; torchrun starts both again with the same command."""
-    run = tmp_path / "killed"
-    both = torchrun(folder, "--out", run, *SHARED, restarts=1)
-    wait_for_progress(both, run / "metrics.csv", 0)  # an epoch lies behind them
-    listed = subprocess.run(["pgrep", "-P", str(both.pid)], capture_output=True, text=True, check=True)
-    os.kill(min(map(int, listed.stdout.split())), signal.SIGKILL)
-    _, errors = both.communicate(timeout=PATIENCE)
-    assert both.returncode == 0, errors
-    assert "going on at epoch" in errors
-    assert same_weights(run / "last.safetensors", undisturbed / "last.safetensors")
 
 
 def test_restarts_that_torchrun_could_not_do_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

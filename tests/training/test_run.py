@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -21,6 +22,7 @@ from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.training.config import read_config
 from hodgeformer.training.listener import Listener, Standing, Track, tracked
 from hodgeformer.training.loop import Stopped
+from hodgeformer.training.outcome import Outcome
 from hodgeformer.training.run import train
 from hodgeformer.training.run_folder import InUseError, RunFolder
 from hodgeformer.training.setup import set_up
@@ -34,6 +36,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("parts")
     write_folder(parts(), root)
     return root
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """A run that nobody disturbed."""
+    return train(folder, tmp_path_factory.mktemp("runs") / "whole", overrides=SETTINGS)
 
 
 class Interrupting(Listener):
@@ -58,10 +66,9 @@ class Interrupting(Listener):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "a polite kill"])
 def test_an_interrupted_run_is_saved_and_ends_as_if_nothing_had_happened(
-    folder: Path, tmp_path: Path, number: int
+    folder: Path, whole: Outcome, tmp_path: Path, number: int
 ) -> None:
     before = signal.getsignal(number)
-    whole = train(folder, tmp_path / "whole", overrides=SETTINGS)
     with pytest.raises(Stopped, match="epoch 2"):
         train(folder, tmp_path / "stopped", overrides=SETTINGS, callbacks=[Interrupting(at=3, number=number)])
     assert signal.getsignal(number) is before
@@ -83,10 +90,9 @@ def test_it_works_in_a_thread_where_no_signal_arrives(folder: Path, tmp_path: Pa
     assert outcomes[0].chosen.exists()
 
 
-def test_a_folder_in_use_and_one_without_a_run_are_refused(folder: Path, tmp_path: Path) -> None:
-    train(folder, tmp_path / "run", overrides=[*TINY, "train.epochs=1"])
+def test_a_folder_in_use_and_one_without_a_run_are_refused(folder: Path, whole: Outcome, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds a run already"):
-        train(folder, tmp_path / "run")
+        train(folder, whole.folder)
     with pytest.raises(CheckpointError, match="not the folder of a run"):
         train(None, tmp_path)
 
@@ -202,23 +208,25 @@ class Dying(Listener):
 
 
 def test_a_fine_tuning_that_died_at_once_begins_again_with_the_model_it_started_from(
-    folder: Path, tmp_path: Path
+    folder: Path, whole: Outcome, tmp_path: Path
 ) -> None:
-    start = load_checkpoint(train(folder, tmp_path / "first", overrides=SETTINGS).chosen)
+    start = load_checkpoint(whole.chosen)
     settings = ["train.batch_size=3", "train.workers=0", "train.epochs=2", "augment.rotation=none"]
-    whole = train(folder, tmp_path / "whole", overrides=settings, start=start)
+    tuned = train(folder, tmp_path / "tuned", overrides=settings, start=start)
     listener = Dying()
     with pytest.raises(RuntimeError, match="power"):
         train(folder, tmp_path / "dead", overrides=settings, start=start, callbacks=[listener])
     assert any("fine-tuning 'eggs': its embedding and blocks HT are kept" in reason for reason in listener.reasons)
     outcome = train(None, tmp_path / "dead")
-    first, second = (load_checkpoint(run.chosen).weights for run in (whole, outcome))
+    first, second = (load_checkpoint(run.chosen).weights for run in (tuned, outcome))
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.mark.parametrize(("freeze", "frozen"), [("embedding", 0), ("1", 1), ("encoder", 2)])
-def test_frozen_layers_stay_what_they_were(folder: Path, tmp_path: Path, freeze: str, frozen: int) -> None:
-    start = load_checkpoint(train(folder, tmp_path / "first", overrides=[*TINY, "train.epochs=1"]).chosen)
+def test_frozen_layers_stay_what_they_were(
+    folder: Path, whole: Outcome, tmp_path: Path, freeze: str, frozen: int
+) -> None:
+    start = load_checkpoint(whole.chosen)
     settings = ["train.workers=0", "train.epochs=1", f"train.freeze={freeze}"]
     tuned = load_checkpoint(train(folder, tmp_path / "tuned", overrides=settings, start=start).chosen)
     still = ("embedding.", *(f"encoder.blocks.{i}." for i in range(frozen)))
@@ -273,8 +281,8 @@ def test_two_that_begin_at_once_do_not_share_a_folder(folder: Path, tmp_path: Pa
     assert not (tmp_path / "bad").exists()
 
 
-def test_the_lock_of_a_process_that_was_killed_holds_nobody_up(folder: Path, tmp_path: Path) -> None:
-    train(folder, tmp_path / "run", overrides=[*TINY, "train.epochs=1"])
+def test_the_lock_of_a_process_that_was_killed_holds_nobody_up(whole: Outcome, tmp_path: Path) -> None:
+    shutil.copytree(whole.folder, tmp_path / "run")
     (tmp_path / "run" / ".lock").touch()
     (tmp_path / "run" / ".owner.json").write_text('{"process": 1, "user": "a", "host": "b", "since": "c"}')
     (tmp_path / "run" / ".last.safetensors.1234.tmp").write_bytes(b"half")
@@ -303,16 +311,17 @@ DAMAGED = (
 )
 
 
-@pytest.mark.parametrize("damage", DAMAGED, ids=range(len(DAMAGED)))
-def test_damaged_metrics_are_told_and_left_out(folder: Path, tmp_path: Path, damage: bytes) -> None:
+def test_damaged_metrics_are_told_and_left_out(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(Stopped):
-        train(folder, tmp_path / "run", overrides=SETTINGS, callbacks=[Interrupting(at=5)])
-    (tmp_path / "run" / "metrics.csv").write_bytes(damage)
-    listener = Interrupting()
-    train(None, tmp_path / "run", callbacks=[listener])
-    rows, damaged = RunFolder(tmp_path / "run").rows()
-    assert not damaged and int(rows[-1]["epoch"]) == 3
-    assert len(listener.warnings) == (len(damage) > 3)
+        train(folder, tmp_path / "stopped", overrides=SETTINGS, callbacks=[Interrupting(at=5)])
+    for i, damage in enumerate(DAMAGED):
+        shutil.copytree(tmp_path / "stopped", tmp_path / str(i))
+        (tmp_path / str(i) / "metrics.csv").write_bytes(damage)
+        listener = Interrupting()
+        train(None, tmp_path / str(i), callbacks=[listener])
+        rows, damaged = RunFolder(tmp_path / str(i)).rows()
+        assert not damaged and int(rows[-1]["epoch"]) == 3, damage[:20]
+        assert len(listener.warnings) == (len(damage) > 3), damage[:20]
 
 
 @pytest.mark.parametrize(("rate", "clip"), [("1e38", "none"), ("1e38", "1.0"), ("1e20", "1.0")])
