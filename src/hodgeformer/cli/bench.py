@@ -60,7 +60,7 @@ def _predict(quick: bool) -> list[dict[str, Any]]:
 
     if quick:
         return waiting_costs("human", ())
-    rows = waiting_costs("human", (1 << 14, 1 << 16, 1 << 18, 1 << 20))
+    rows = waiting_costs("human", (1 << 12, 1 << 14, 1 << 16, 1 << 18))
     exponents = {step: growth(rows, step, 1 << 14) for step in ("load", "prepare", "model", "write", "peak")}
     return [*rows, {"n_vertices": "growth from 16,384 on", **exponents}]
 
