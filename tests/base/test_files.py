@@ -47,7 +47,7 @@ def test_an_address_on_this_machine_is_a_path(tmp_path: Path) -> None:
         ("s3://bucket/a.ply", "pip install s3fs"),
         ("gs://bucket/a.ply", "pip install gcsfs"),
         ("https://host/a.ply", r"pip install 'fsspec\[http\]'"),
-        ("scans://a.ply", "not an address that can be read"),
+        ("scans://a.ply", "unsupported URL"),
     ],
 )
 def test_an_address_that_cannot_be_read_here_says_what_to_do(
@@ -62,7 +62,7 @@ def test_an_address_that_cannot_be_read_here_says_what_to_do(
 
 def test_addresses_without_their_package_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "upath", None)
-    with pytest.raises(ConfigError, match=r"^s3://a/b: addresses need a package: pip install 'hodgeformer\[remote\]'$"):
+    with pytest.raises(ConfigError, match=r"^s3://a/b: .*pip install 'hodgeformer\[remote\]'$"):
         place("s3://a/b")
 
 

@@ -40,7 +40,7 @@ def test_a_model_of_the_package_is_not_calibrated_in_place(shelf: Path, tmp_path
     before = (shelf / "body.safetensors").read_bytes()
     answer = run("evaluate", "body", tmp_path, "--calibrate")
     assert answer.exit_code == 2
-    assert "belongs to the package" in answer.stderr
+    assert "is part of the package" in answer.stderr
     assert (shelf / "body.safetensors").read_bytes() == before
 
 
@@ -94,10 +94,10 @@ def test_doctor_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(report["versions"]) == 2 + len(project["dependencies"])
     assert "threads" in report["machine"]
     assert report["machine"]["free memory"] == "3.0 GB"
-    assert "faces to predict" in report["machine"]["room for"]
+    assert "faces to predict" in report["machine"]["largest mesh"]
 
 
 def test_training_starts_from_one_model(shelf: Path, tmp_path: Path) -> None:
     answer = run("train", tmp_path, "--out", tmp_path / "run", "--from", "body,body")
     assert answer.exit_code == 2
-    assert "body,body: 2 models; name one to start from" in answer.stderr
+    assert "body,body: cannot start from 2 models" in answer.stderr

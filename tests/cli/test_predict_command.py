@@ -155,13 +155,13 @@ def one_line(answer: Result) -> str:
 
 
 def test_wrong_use_is_one_line(model: Path, folder: Path, tmp_path: Path) -> None:
-    assert "no bundled model of that name" in one_line(run("predict", "humn", folder))
-    assert "there is no such file" in one_line(run("predict", model, tmp_path / "none.obj"))
+    assert "no file, folder or bundled model" in one_line(run("predict", "humn", folder))
+    assert "does not exist" in one_line(run("predict", model, tmp_path / "none.obj"))
     assert "no file matches" in one_line(run("predict", model, str(tmp_path / "*.obj")))
     assert "--format docx is not supported" in one_line(run("predict", model, folder, "--format", "docx"))
     assert "device 'abacus'" in one_line(run("predict", model, folder, "--device", "abacus"))
     (tmp_path / "nothing").mkdir()
-    assert "no mesh in this folder" in one_line(run("predict", model, tmp_path / "nothing"))
+    assert "no meshes in this folder" in one_line(run("predict", model, tmp_path / "nothing"))
 
 
 def test_damaged_models_are_one_line(model: Path, folder: Path, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_models_of_other_versions_are_one_line(model: Path, folder: Path, tmp_pa
     save_file(weights, tmp_path / "later.safetensors", metadata={"hodgeformer": json.dumps(header)})
     assert "format 99 is newer" in one_line(run("predict", tmp_path / "later.safetensors", folder))
     save_file(weights, tmp_path / "foreign.safetensors")
-    assert "not one that hodgeformer wrote" in one_line(run("predict", tmp_path / "foreign.safetensors", folder))
+    assert "not written by hodgeformer" in one_line(run("predict", tmp_path / "foreign.safetensors", folder))
 
 
 def test_runs_are_models(model: Path, folder: Path, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_operators_as_json_and_wrong_choices(
     assert json.loads(told.stdout)["head"] == 1
     wrong = run("study", "operators", model, mesh, "--layer", 2, "--out", tmp_path)
     assert wrong.exit_code == 2
-    assert "no HodgeFormer block" in wrong.stderr
+    assert "not a HodgeFormer block" in wrong.stderr
     assert run("study", "operators", model, mesh, "--pick", 5000, "--out", tmp_path).exit_code == 2
     assert run("study", "operators", tmp_path / "none", mesh).exit_code == 2
 
@@ -159,7 +159,7 @@ def test_ablation_makes_its_table_and_skips_what_is_done(
     assert first.exit_code == 0, first.output
     assert "84.82" in first.stdout
     second = run(*command, *folders, "--json")
-    assert second.stderr.count("was finished before") == 2
+    assert second.stderr.count("already finished") == 2
     rows = json.loads(second.stdout)["rows"]
     assert [row["row"] for row in rows] == ["plain", "neighbor"]
     assert rows[0]["score"] == "face_accuracy"

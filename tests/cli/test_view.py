@@ -27,8 +27,8 @@ from tiny_models import write_tiny
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["no-such-model"], "no-such-model: there is no such file or folder"),
-        (["no-such-mesh.ply"], "there is no such file"),
+        (["no-such-model"], "no-such-model: no file, folder or bundled model"),
+        (["no-such-mesh.ply"], "does not exist"),
         (["--host", "256.1.1.1"], "no address of this machine"),
         (["--out", __file__], "this is a file"),
     ],

@@ -30,7 +30,7 @@ def test_an_index_of_shards_takes_no_more_than_its_bytes_allow(bomb: str, tmp_pa
         opened = open_dataset(tmp_path)
         assert bomb == "numbers" and len(opened.split("train")) > 1
     except DataError as error:
-        assert bomb == "packed" and "when unpacked" in str(error)
+        assert bomb == "packed" and "unpack to" in str(error)
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

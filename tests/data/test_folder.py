@@ -42,7 +42,7 @@ def test_what_is_written_is_read_back(figures: DataSet, cubes: DataSet, tmp_path
         root = tmp_path / str(number)
         write_folder(dataset, root, suffix=suffix)
         assert_same(dataset, open_dataset(root))
-    with pytest.raises(DataError, match="already holds a data set"):
+    with pytest.raises(DataError, match="already contains a data set"):
         write_folder(figures, root)
 
 
@@ -100,7 +100,7 @@ def test_table_of_classes_in_place(octahedron: Mesh, tmp_path: Path) -> None:
     dataset = open_folder(tmp_path)
     assert [int(dataset.load(sample)[1][0]) for sample in dataset.samples] == [0, 1]
     (tmp_path / "dataset.toml").write_text(toml.replace('"b.obj" = "y"\n', ""))
-    with pytest.raises(DataError, match="no line for mesh 'b'"):
+    with pytest.raises(DataError, match="no entry for mesh 'b'"):
         open_folder(tmp_path)
 
 
@@ -145,7 +145,7 @@ def test_colors_from_the_file(figure_folder: Path) -> None:
     edit(figure_folder, '"#0072b2"', '"#ff0000"')
     assert open_folder(figure_folder).colors[0] == (255, 0, 0)
     edit(figure_folder, '"#ff0000"', '"red"')
-    with pytest.raises(DataError, match="#rrggbb"):
+    with pytest.raises(DataError, match="expected a color such as"):
         open_folder(figure_folder)
     edit(figure_folder, '"red"', "[300, 0, 0]")
     with pytest.raises(DataError, match="0 to 255"):
@@ -158,13 +158,13 @@ def test_colors_from_the_file(figure_folder: Path) -> None:
         ('element = "face"', 'elment = "face"', "did you mean 'element'"),
         ('element = "face"', 'element = "corner"', "element"),
         ('task = "segmentation"', 'task = "classification"', "classification the label belongs to the mesh"),
-        ('meshes = "meshes"', 'meshes = "nowhere"', "no folder"),
-        ('labels = "labels"', 'labels = "nowhere"', "no folder of labels"),
-        ('test = [\n    "figure', 'test = [\n    "fugure', "no such mesh"),
+        ('meshes = "meshes"', 'meshes = "nowhere"', "does not exist"),
+        ('labels = "labels"', 'labels = "nowhere"', "the folder of labels"),
+        ('test = [\n    "figure', 'test = [\n    "fugure', "no mesh has this name"),
         ('val = [\n    "figure_val_0000', 'val = [\n    "figure_train_0000', "occurs twice"),
         ("[split]", "[split", "not a TOML file"),
         ('labels = "labels"', 'labels = "ply:label"\nfirst_label = -1', "first_label"),
-        ('"head",', '"head", "head",', "class names must differ"),
+        ('"head",', '"head", "head",', "class names must be unique"),
     ],
 )
 def test_mistakes_in_the_file(figure_folder: Path, old: str, new: str, message: str) -> None:
@@ -181,7 +181,7 @@ def test_mistakes_in_the_file(figure_folder: Path, old: str, new: str, message: 
 def test_an_empty_split(figure_folder: Path) -> None:
     text = (figure_folder / "dataset.toml").read_text().split("[split]")[0]
     (figure_folder / "dataset.toml").write_text(text + "[split]\ntrain = 1.0\ntest = 0.0\n")
-    with pytest.raises(DataError, match=r"split 'test' = 0\.0 is empty"):
+    with pytest.raises(DataError, match=r"split 'test' = 0\.0 contains no meshes"):
         open_folder(figure_folder)
     (figure_folder / "dataset.toml").write_text(text + "[split]\ntrain = 1.0\nval = 0.5\n")
     with pytest.raises(DataError, match="at most 1"):

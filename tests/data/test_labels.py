@@ -45,7 +45,7 @@ def test_labels_that_no_integer_holds_are_refused(tmp_path: Path, label: int) ->
     """A cast would make them negative, and negative is unlabelled."""
     path = tmp_path / "a.txt"
     path.write_text(f"1\n{label}\n")
-    with pytest.raises(DataError, match=r"a\.txt: label .* at element 1 is .* far too large"):
+    with pytest.raises(DataError, match=r"a\.txt: label .* at element 1 is .* too large"):
         read_labels(path)
     np.save(tmp_path / "a.npy", np.array([1, 2**63], dtype=np.uint64))
     with pytest.raises(DataError, match=r"a\.npy: label 9223372036854775808 at element 1"):
@@ -55,7 +55,7 @@ def test_labels_that_no_integer_holds_are_refused(tmp_path: Path, label: int) ->
 @pytest.mark.parametrize("label", [1.5, 1e30, float("nan")])
 def test_labels_of_a_mesh_file_are_whole(strip: Mesh, label: float) -> None:
     mesh = replace(strip, attributes={"face_labels": np.array([1.0, 1.0, label, 1.0])})
-    with pytest.raises(DataError, match="at element 2 is not a whole number"):
+    with pytest.raises(DataError, match="at element 2 is not an integer"):
         FileAttribute("f", Codes.counted_from(1, 2)).read(mesh)
 
 
@@ -72,7 +72,7 @@ def test_numpy_headers_that_lie(tmp_path: Path, shape: str) -> None:
 def test_a_pipe_is_no_label_file(tmp_path: Path) -> None:
     for name in ("a.txt", "a.npy"):
         os.mkfifo(tmp_path / name)
-        with pytest.raises(DataError, match=f"{name}: labels cannot be read from this file"):
+        with pytest.raises(DataError, match=f"{name}: not a regular file"):
             read_labels(tmp_path / name)
 
 
@@ -87,7 +87,7 @@ def test_the_strongest_of_soft_labels_counts(strip: Mesh, tmp_path: Path) -> Non
     with pytest.raises(DataError, match=r"strip\.seseg: 3 soft labels per element for 2 classes"):
         LabelFile(path, "e", "e", Codes.counted_from(1, 2)).read(strip)
     path.write_text("")
-    with pytest.raises(DataError, match=r"strip\.seseg: there are no labels in this file"):
+    with pytest.raises(DataError, match=r"strip\.seseg: the file contains no labels"):
         LabelFile(path, "e", "e", Codes.counted_from(1, 2)).read(strip)
 
 
@@ -203,7 +203,7 @@ def test_numpy_archives(strip: Mesh, tmp_path: Path, arrays: dict[str, list[int 
 def test_archives_that_unpack_to_much_are_not_unpacked(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "a.npz", labels=np.zeros(100 << 20, dtype=np.uint8))
     assert (tmp_path / "a.npz").stat().st_size < 1 << 20
-    with pytest.raises(DataError, match=r"a\.npz: 104,857,728 bytes when unpacked are too many"):
+    with pytest.raises(DataError, match=r"a\.npz: .* unpack to 104,857,728, which is too much"):
         read_labels(tmp_path / "a.npz")
 
 
@@ -212,7 +212,7 @@ def test_letters_that_are_none(letter: int, tmp_path: Path) -> None:
     names = np.array(["head", "arm"])
     names.view(np.uint32)[0] = letter
     np.save(tmp_path / "a.npy", names)
-    with pytest.raises(DataError, match=r"a\.npy: the names in this file are not text"):
+    with pytest.raises(DataError, match=r"a\.npy: the names in this file are not valid text"):
         read_labels(tmp_path / "a.npy")
 
 
@@ -225,14 +225,14 @@ def test_what_has_no_label_is_marked_in_any_spelling(strip: Mesh, tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "face,label\n0,0\n0,1\n2,0\n3,1\n", "column 'face' must number every element once"),
+        ("a.csv", "face,label\n0,0\n0,1\n2,0\n3,1\n", "column 'face' must contain the number of every element once"),
         ("a.csv", "face,label\n0,0\n1\n", "row 3 has 1 columns, expected 2"),
-        ("a.txt", "hed\nhead\nhead\nhead\n", "'hed' is no class; did you mean 'head'"),
+        ("a.txt", "hed\nhead\nhead\nhead\n", "unknown class 'hed'; did you mean 'head'"),
         ("a.json", '{"faces": []}', r"an object with `labels`; found \['faces'\]"),
         ("a.json", '{"labels": [[0, 1]]}', "one label per element in `labels`"),
         ("a.json", "[0, 1.5, 1, 1]", "label 1.5 at element 1"),
         ("a.json", "[0, 1", "not a JSON file"),
-        ("a.txt", "head\n" * 3 + "h" * 2000, "label 3 has 2,000 letters"),
+        ("a.txt", "head\n" * 3 + "h" * 2000, "label 3 has 2,000 characters"),
         ("a.txt", "0.5 0 0 1\n" * 3 + "inf 0 0 1\n", "must be finite"),
         ("a.xml", "<labels/>", r"unsupported label format '\.xml'; supported: \.txt, .*\.json"),
     ],
@@ -254,7 +254,7 @@ def test_points_with_labels(strip: Mesh, tmp_path: Path) -> None:
     source = LabelFile(tmp_path / "strip.txt", "f", "f", Codes.counted_from(1, 2))
     assert source.read(strip).tolist() == [0, 0, 1, 1]
     np.savetxt(tmp_path / "strip.txt", rows + np.array([5, 5, 5, 0, 0, 0, 0]))
-    with pytest.raises(DataError, match="8 points lie elsewhere than mesh 'strip'"):
+    with pytest.raises(DataError, match="8 points are not on mesh 'strip'"):
         source.read(strip)
     for folder in ("points", "points_label"):
         (tmp_path / folder).mkdir()
@@ -276,5 +276,5 @@ def test_colors_stand_for_classes(strip: Mesh, tmp_path: Path, kind: str) -> Non
     assert inside.tolist() == beside.tolist() == [0, 0, 1, 1]
     colors[1] = 90, 90, 90
     save_mesh(strip, tmp_path / "strip.ply", **{f"{kind}_colors": colors})
-    with pytest.raises(DataError, match=r"the color #5a5a5a is that of no class .*#ff0000, #0000fa"):
+    with pytest.raises(DataError, match=r"no class has the color #5a5a5a .*#ff0000, #0000fa"):
         FileAttribute("f", codes, "colors").read(load_mesh(tmp_path / "strip.ply"))

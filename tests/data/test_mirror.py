@@ -56,7 +56,7 @@ def test_classes_that_few_meshes_show_are_looked_for() -> None:
     assert found.pairs == (("larm", "rarm"),) and not found.unclear
     bent = plain.with_splits({"train": (*plain.samples[2:], *bodies(2, n_bent=2).samples)})
     found = take_census(bent).mirrored
-    assert found.unclear["larm"] == "no mesh symmetric enough shows it"
+    assert found.unclear["larm"] == "no symmetric mesh contains it"
 
 
 def test_names_decide_where_places_do_not() -> None:
@@ -71,7 +71,7 @@ def test_names_decide_where_places_do_not() -> None:
 def test_names_that_contradict_the_places_are_unclear() -> None:
     found = mirrored_by_place(np.eye(3), ("left arm", "right arm", "torso"))
     assert not found.pairs and found.unclear["left arm"] == (
-        "its name says 'right arm', mirrored training meshes say 'left arm'"
+        "its name suggests 'right arm', mirrored training meshes suggest 'left arm'"
     )
 
 

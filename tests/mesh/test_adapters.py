@@ -128,17 +128,17 @@ def test_polygons_are_cut(held: Any) -> None:
 @pytest.mark.parametrize(
     ("held", "message"),
     [
-        (3, r"a builtins\.int is no mesh that is known here; give a path, \(vertices, faces\)"),
+        (3, r"unsupported type builtins\.int; pass a path, \(vertices, faces\)"),
         ((VERTICES, TRIANGLES.astype(float)), "faces must be integers"),
         ((VERTICES[:, :2], TRIANGLES), r"vertices must have shape \(n, 3\), got \(5, 2\)"),
         ((VERTICES, np.append(QUAD, 9).reshape(1, 5)), "refers to vertex 9"),
         ((VERTICES, []), "no faces"),
         ((VERTICES, [[0, 1, 2], [0, 1]]), "must be arrays of numbers"),
         (([[0, 0, 10**400], *VERTICES.tolist()], TRIANGLES), "vertices must be numbers, got object"),
-        (SimpleNamespace(points=VERTICES, faces=np.array([3, 0, 1, 4, -1, 2, 3])), "a face of -1 corners where 2"),
-        (SimpleNamespace(points=VERTICES, faces=np.array([3, 0, 1, 4, 3, 2, 3])), "a face of 3 corners where 2"),
-        (SimpleNamespace(points=VERTICES, faces=np.array([3, 0, 1, 4, 2, 2, 3])), "three corners or more"),
-        (SimpleNamespace(pos=VERTICES, face=None), "is no mesh"),
+        (SimpleNamespace(points=VERTICES, faces=np.array([3, 0, 1, 4, -1, 2, 3])), "a face has -1 corners, but only 2"),
+        (SimpleNamespace(points=VERTICES, faces=np.array([3, 0, 1, 4, 3, 2, 3])), "a face has 3 corners, but only 2"),
+        (SimpleNamespace(points=VERTICES, faces=np.array([3, 0, 1, 4, 2, 2, 3])), "at least three corners"),
+        (SimpleNamespace(pos=VERTICES, face=None), "unsupported type"),
         (
             SimpleNamespace(points=VERTICES, cells=[SimpleNamespace(type="tetra", data=QUAD)]),
             "only cells of type tetra",

@@ -66,7 +66,7 @@ def test_degenerate_faces_are_told_apart() -> None:
 def test_a_mesh_of_nothing_but_degenerate_faces() -> None:
     report = check_mesh(Mesh(np.ones((3, 3)), np.array([[0, 0, 1], [2, 2, 2]])))
     assert (report.n_edges, report.n_components, report.n_repeating_faces) == (0, 0, 2)
-    assert "all vertices lie in one place" in report.oddities
+    assert "all vertices are at the same position" in report.oddities
 
 
 def test_size_is_that_of_the_surface_and_far_away_is_odd() -> None:
@@ -74,7 +74,7 @@ def test_size_is_that_of_the_surface_and_far_away_is_odd() -> None:
     vertices = np.concatenate([sphere.vertices + np.array([1e6, 0, 0]), [[0.0, 9.0, 0.0]]])
     report = check_mesh(Mesh(vertices, sphere.faces))
     np.testing.assert_allclose(report.size, np.ptp(sphere.vertices, axis=0), rtol=1e-6)
-    assert "lies far from the origin for its size" in report.oddities
+    assert "far from the origin relative to its size" in report.oddities
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-5, 1e5, 1e200])

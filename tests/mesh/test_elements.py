@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hodgeformer.base.containers import KINDS
 from hodgeformer.base.errors import DataError
 from hodgeformer.mesh.elements import (
-    carry,
     convert_labels,
+    convert_values,
     element_areas,
     element_counts,
     file_edges,
@@ -94,9 +94,9 @@ def test_probabilities_are_carried_between_elements() -> None:
     n = element_counts(mesh)
     for source in "vef":
         for to in "vef":
-            constant = carry(np.full((n[source], 2), 0.25), mesh, source=source, to=to)
+            constant = convert_values(np.full((n[source], 2), 0.25), mesh, source=source, to=to)
             np.testing.assert_allclose(constant, np.full((n[to], 2), 0.25))
-    linear = carry(mesh.vertices, mesh, source="v", to="f")
+    linear = convert_values(mesh.vertices, mesh, source="v", to="f")
     np.testing.assert_allclose(linear, mesh.vertices[mesh.faces].mean(axis=1))
 
 

@@ -48,7 +48,7 @@ def test_the_refusal_says_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(MeshFormatError) as caught:
         load_mesh(path)
     text = str(caught.value)
-    assert text.startswith(f"{path}: the scene, which places its meshes so often that it has ")
+    assert text.startswith(f"{path}: the scene, which repeats its meshes and has ")
     assert f"MB of memory, too much for a file of {path.stat().st_size:,} bytes; export the mesh again" in text
 
 
@@ -98,7 +98,7 @@ def test_a_material_file_is_read_within_the_budget_of_the_mesh(tmp_path: Path) -
     with (tmp_path / "film.mp4").open("wb") as stream:
         stream.truncate(200 << 20)
     (tmp_path / "m.obj").write_text("mtllib film.mp4\nv 0 0 0\nv 1 0 0\nv 0 1 0\nusemtl a\nf 1 2 3\n")
-    with pytest.raises(MeshFormatError, match=r"the file 'film.mp4' that it names would take more than 96 MB"):
+    with pytest.raises(MeshFormatError, match=r"the file 'film.mp4' that it names would need more than 96 MB"):
         load_mesh(tmp_path / "m.obj")
 
 

@@ -150,11 +150,11 @@ def test_groups_with_numbers_of_no_label(number: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "../secret", "." * 300 + "/y"])
 def test_names_of_other_files_that_are_none(name: str, tmp_path: Path) -> None:
     (tmp_path / "m.obj").write_text(f"mtllib {name.replace(chr(0), '')}\n{TRIANGLE}usemtl a\nf 1 2 3\n")
-    assert "not beside the mesh" in load_mesh(tmp_path / "m.obj").notes[0]
+    assert "not in the folder of the mesh" in load_mesh(tmp_path / "m.obj").notes[0]
     document = json.loads(TEXTS["m.gltf"])
     document["buffers"][0]["uri"] = name
     (tmp_path / "m.gltf").write_text(json.dumps(document))
-    with pytest.raises(MeshFormatError, match="not beside it") as caught:
+    with pytest.raises(MeshFormatError, match="not in the same folder") as caught:
         load_mesh(tmp_path / "m.gltf")
     assert len(str(caught.value)) < 600
 

@@ -121,7 +121,7 @@ def test_a_newer_format_says_so(path: Path, monkeypatch: pytest.MonkeyPatch, che
 
 def test_other_safetensors_files_are_refused(tmp_path: Path) -> None:
     save_file({"x": torch.zeros(2)}, tmp_path / "other.safetensors")
-    with pytest.raises(CheckpointError, match="not one that hodgeformer wrote"):
+    with pytest.raises(CheckpointError, match="not written by hodgeformer"):
         load_checkpoint(tmp_path / "other.safetensors")
     write_tensors(tmp_path / "state.safetensors", {"x": torch.zeros(2)}, {}, kind="training state")
     with pytest.raises(CheckpointError, match="expected a model file, found a training state file"):
@@ -129,7 +129,7 @@ def test_other_safetensors_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "pickle.safetensors").write_bytes(b"\x80\x04cos\nsystem\n.")
     with pytest.raises(CheckpointError, match="not a readable safetensors file"):
         load_checkpoint(tmp_path / "pickle.safetensors")
-    with pytest.raises(CheckpointError, match="no such checkpoint"):
+    with pytest.raises(CheckpointError, match="does not exist"):
         load_checkpoint(tmp_path / "absent.safetensors")
 
 
@@ -137,7 +137,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path, checkpoint: Che
     header = {"model": {"task": "segmentation", "n_classes": 3, "widht": 4}}
     path = tmp_path / "m.safetensors"
     write_tensors(path, checkpoint.weights, {**header, "statistics": None, "prepare": {}}, kind="model")
-    with pytest.raises(CheckpointError, match="make no sense"):
+    with pytest.raises(CheckpointError, match="are invalid"):
         load_checkpoint(path)
 
 
@@ -175,11 +175,11 @@ def test_the_header_is_readable_json(path: Path) -> None:
 def test_weights_that_are_no_numbers_are_refused(path: Path, checkpoint: Checkpoint) -> None:
     weights = {**checkpoint.weights, "head.out.bias": torch.tensor([0.0, float("nan"), 0.0])}
     save_checkpoint(path, checkpoint.replace(weights=weights))
-    with pytest.raises(CheckpointError, match=r"m\.safetensors: 'head\.out\.bias' has weights that are no numbers"):
+    with pytest.raises(CheckpointError, match=r"m\.safetensors: 'head\.out\.bias' contains NaN weights"):
         load_checkpoint(path)
 
 
 def test_weights_that_do_not_fit_are_told_with_their_file(path: Path, checkpoint: Checkpoint) -> None:
     save_checkpoint(path, checkpoint.replace(model=checkpoint.model.replace(d_model=10**6)))
-    with pytest.raises(CheckpointError, match=r"m\.safetensors: the weights do not fit"):
+    with pytest.raises(CheckpointError, match=r"m\.safetensors: the weights do not match"):
         load_checkpoint(path).build_model()

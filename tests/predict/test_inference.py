@@ -27,7 +27,7 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.forward import Forward
-from hodgeformer.predict.inference import FILL, FaceBudget, answers, see
+from hodgeformer.predict.inference import FILL, FaceBudget, answers, make_views
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.training.evaluate import Evaluator, calibrated
 from meshes import icosphere, open_grid
@@ -75,7 +75,7 @@ def test_turns_are_about_the_axis_of_training() -> None:
 def test_passes_can_be_cut_anywhere(checkpoint: Checkpoint, batch_faces: int) -> None:
     model = Forward(checkpoint.build_model())
     turns = random_turns(2, None)
-    seen = [(mesh.name, see(mesh, checkpoint.prepare, turns=turns)) for mesh in meshes()]
+    seen = [(mesh.name, make_views(mesh, checkpoint.prepare, turns=turns)) for mesh in meshes()]
     found = list(answers(model, seen, batch_faces=batch_faces))
     assert [answer.owner for answer in found] == [name for name, _ in seen]
     for (_, one), answer in zip(seen, found, strict=True):
@@ -94,7 +94,7 @@ def test_answers_do_not_depend_on_how_finely_a_mesh_is_cut() -> None:
     finer = subdivided(ball)
     again = predictor.predict(finer.mesh)
     assert again.working_faces == 320
-    assert again.resolution == "1,280 faces, worked on at 320; answers are on every original face"
+    assert again.resolution == "1,280 faces, simplified to 320 for the model; every original face gets an answer"
     assert (again.labels == first.labels[finer.origin]).mean() > 0.99  # quarters of a face get its answer
     coarse = predictor.predict(icosphere(0))
     assert coarse.working_faces == 80 and coarse.outputs.shape == (20, len(PARTS))
@@ -106,7 +106,7 @@ def test_answers_do_not_depend_on_how_finely_a_mesh_is_cut() -> None:
 def test_patches_answer_about_as_the_whole_does(element: str) -> None:
     checkpoint = tiny_checkpoint(element=element, pose="frame_average")
     model, mesh = Forward(checkpoint.build_model()), icosphere(4)
-    whole, cut = see(mesh, checkpoint.prepare), see(mesh, checkpoint.prepare, room=lambda _: 2500)
+    whole, cut = make_views(mesh, checkpoint.prepare), make_views(mesh, checkpoint.prepare, room=lambda _: 2500)
     assert cut.patched and not whole.patched
     told: list[float] = []
     first = next(answers(model, [(None, whole)], batch_faces=10**6)).output
@@ -119,7 +119,7 @@ def test_patches_answer_about_as_the_whole_does(element: str) -> None:
 
 def test_patches_cover_a_mesh_and_keep_its_features() -> None:
     checkpoint, mesh = tiny_checkpoint(), icosphere(4)
-    view = see(mesh, checkpoint.prepare, room=lambda _: 1500).views[0]
+    view = make_views(mesh, checkpoint.prepare, room=lambda _: 1500).views[0]
     weight = np.zeros(view.n.e)
     for patch, counts in patches(view, checkpoint.prepare, 1500):
         assert patch.n.f <= 1500
@@ -237,7 +237,7 @@ def test_one_frame_stands_for_all_where_the_order_is_not_read() -> None:
     )
     model, mesh = Forward(HodgeFormer(settings).eval()), human_sized_mesh()
     assert not settings.reads_order
-    apart, shared = (see(mesh, config, reads_order=reads_order) for reads_order in (True, False))
+    apart, shared = (make_views(mesh, config, reads_order=reads_order) for reads_order in (True, False))
     assert (len(apart.views), len(shared.views)) == (4, 1)
     one, other = (next(answers(model, [(None, seen)], batch_faces=10**6)) for seen in (apart, shared))
     np.testing.assert_allclose(one.output, other.output, atol=2e-4)

@@ -109,7 +109,7 @@ def test_attention_is_told_in_the_numbers_of_the_file(operators: HeadOperators, 
 
 
 def test_layers_and_heads_that_are_not_there(sphere: PreparedMesh) -> None:
-    with pytest.raises(ConfigError, match="these are: 1, 3"):
+    with pytest.raises(ConfigError, match="'HTHT': 1, 3"):
         head_operators(small_model(), sphere, layer=2)
     with pytest.raises(ConfigError, match="heads 1 to 2"):
         head_operators(small_model(), sphere, layer=1, head=3)

@@ -65,14 +65,14 @@ def test_several_models_are_named_by_commas_patterns_and_folders(tmp_path: Path)
     assert last is not None and last.parent.name == "fold-10"
     save_checkpoint(tmp_path / "renamed.safetensors", tiny_checkpoint(classes=("a", "b", "c", "d")))
     with pytest.raises(
-        CheckpointError, match=r"cannot answer together: segmentation per face of head.* against .*of a, b"
+        CheckpointError, match=r"cannot form an ensemble: segmentation per face of head.* and .*of a, b"
     ):
         Predictor.load(f"{tmp_path / 'cv' / 'fold-1'},{tmp_path / 'renamed.safetensors'}")
     with pytest.raises(CheckpointError, match="no model matches"):
         Predictor.load(str(tmp_path / "cv" / "nothing-*"))
     with pytest.raises(ConfigError, match="cannot save an ensemble of 3 models"):
         Predictor.load(tmp_path / "cv").save_pretrained(tmp_path / "one")
-    with pytest.raises(ConfigError, match="cannot take features of an ensemble of 3 models"):
+    with pytest.raises(ConfigError, match="cannot get features of an ensemble of 3 models"):
         Predictor.load(tmp_path / "cv").features(BALL)
 
 
@@ -141,7 +141,7 @@ def test_one_model_is_asked_for_where_only_one_can_be_used(tmp_path: Path) -> No
     (tmp_path / "tiny.onnx").touch()
     tiny = write_tiny(tmp_path)
     assert locate_model(tiny, "start from") == tiny
-    with pytest.raises(CheckpointError, match="2 models; name one to start from"):
+    with pytest.raises(CheckpointError, match="cannot start from 2 models"):
         locate_model(f"{tiny},{tiny}", "start from")
-    with pytest.raises(CheckpointError, match=r"exported model; name the checkpoint .* to start from"):
+    with pytest.raises(CheckpointError, match="cannot start from an exported model; use the checkpoint"):
         locate_model(tmp_path / "tiny.onnx", "start from")

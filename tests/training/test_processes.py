@@ -71,7 +71,7 @@ def test_a_killed_command_is_resumed_to_the_same_weights(folder: Path, tmp_path:
     assert process.returncode == -signal.SIGKILL
     process = start("--resume", killed)
     _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0 and "going on at epoch" in errors
+    assert process.returncode == 0 and "continuing at epoch" in errors
     for name in ("best.safetensors", "last.safetensors"):
         assert same_weights(whole / name, killed / name)
     losses = [[row["train_loss"] for row in RunFolder(root).rows()[0]] for root in (whole, killed)]
@@ -90,7 +90,7 @@ def test_an_interrupt_of_the_group_saves_and_says_how_to_go_on(folder: Path, tmp
     os.killpg(process.pid, number)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert f"go on with: hodgeformer train --resume {out}" in errors and "Traceback" not in errors
+    assert f"continue with: hodgeformer train --resume {out}" in errors and "Traceback" not in errors
 
 
 def torchrun(*arguments: str | Path, restarts: int = 0) -> subprocess.Popen[str]:
@@ -123,7 +123,7 @@ def test_two_processes_train_as_one_even_if_one_is_killed(tmp_path: Path) -> Non
     os.kill(min(map(int, listed.stdout.split())), signal.SIGKILL)
     _, errors = both.communicate(timeout=PATIENCE)
     assert both.returncode == 0, errors
-    assert "going on at epoch" in errors
+    assert "continuing at epoch" in errors
     assert same_weights(runs["killed"] / "last.safetensors", runs["two"] / "last.safetensors")
 
 

@@ -91,9 +91,9 @@ def test_it_works_in_a_thread_where_no_signal_arrives(folder: Path, tmp_path: Pa
 
 
 def test_a_folder_in_use_and_one_without_a_run_are_refused(folder: Path, whole: Outcome, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="holds a run already"):
+    with pytest.raises(ConfigError, match="already contains a run"):
         train(folder, whole.folder)
-    with pytest.raises(CheckpointError, match="not the folder of a run"):
+    with pytest.raises(CheckpointError, match="not a run folder"):
         train(None, tmp_path)
 
 
@@ -110,7 +110,7 @@ def test_copies_between_splits_are_told(tmp_path: Path) -> None:
     write_folder(dataset.with_splits({"train": dataset.split("train"), "test": [copy]}), tmp_path / "leaky")
     listener = Interrupting()
     set_up(tmp_path / "leaky", tmp_path / "run", listener=listener)
-    assert len(listener.warnings) == 1 and "scores will flatter: copy" in listener.warnings[0]
+    assert len(listener.warnings) == 1 and "too optimistic: copy" in listener.warnings[0]
 
 
 STANDING = Standing(step=1, epoch=0, epochs=1, share=0.5, elapsed=1.0, loss=0.1, accuracy=None, rate=1e-3)
@@ -259,7 +259,7 @@ class Intruding(Listener):
         if not self.refusals:
             with pytest.raises(InUseError) as resumed:
                 train(None, self.out)
-            with pytest.raises(ConfigError, match="holds a run already"):
+            with pytest.raises(ConfigError, match="already contains a run"):
                 train(self.folder, self.out)
             self.refusals.append(str(resumed.value))
 

@@ -1,1 +1,1 @@
-"""What everything stands on: errors, containers, settings, files, memory, threads, colors."""
+"""The foundations: errors, containers, settings, files, memory, threads, colors."""

@@ -1,4 +1,4 @@
-"""Compiled functions, and where their machine code is kept."""
+"""Compiled functions, and where their machine code is cached."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def njit(*, cache: bool = False, **options: Any) -> Callable[[F], F]:
-    """`numba.njit` that compiles even where numba finds no folder to keep what it compiles.
+    """`numba.njit` that compiles even if numba finds no writable folder for its cache.
 
-    Containers and services often can write neither the installation nor the home, and numba then refuses to compile.
-    Functions of ours, and no others, are then kept in a private folder of temporary files, which begins with what lies
-    compiled beside the package; without one, every process compiles again.
+    In containers and services, neither the installation nor the home directory may be writable, and numba then refuses
+    to compile. Our functions are then cached in a private temporary folder, which starts with the compiled code that is
+    shipped beside the package. If that fails too, every process compiles again.
     """
 
     def compiled(function: F) -> F:
         kernel: Any
         try:
             kernel = numba.njit(cache=cache, **options)(function)
-        except RuntimeError:  # numba can write nowhere
+        except RuntimeError:  # numba found no writable folder
             kernel = numba.njit(**options)(function)
             if _temporary_folder() is not None:
                 kernel._cache = _TemporaryCache(function)  # type: ignore[no-untyped-call]
@@ -49,7 +49,7 @@ class _TemporaryLocator(_SourceFileBackedLocatorMixin, _CacheLocator):
 
 
 class _TemporaryCacheImpl(CompileResultCacheImpl):
-    _locator_classes = [_TemporaryLocator]  # noqa: RUF012 - as numba has it
+    _locator_classes = [_TemporaryLocator]  # noqa: RUF012 - numba's own declaration
 
 
 class _TemporaryCache(FunctionCache):
@@ -58,29 +58,29 @@ class _TemporaryCache(FunctionCache):
 
 @lru_cache(maxsize=1)
 def _temporary_folder() -> Path | None:
-    """The folder of this user alone, with what lies compiled beside the package; None where it cannot be had."""
+    """A folder of this user alone, with the compiled code from beside the package; None if it cannot be created."""
     try:
         user = os.getuid() if os.name == "posix" else 0
         folder = Path(tempfile.gettempdir()) / f"hodgeformer-numba-{user}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        held = folder.lstat()
-        if os.name == "posix" and (not stat.S_ISDIR(held.st_mode) or held.st_uid != user or held.st_mode & 0o077):
-            raise PermissionError(f"{folder} belongs to somebody else")
+        status = folder.lstat()
+        if os.name == "posix" and (not stat.S_ISDIR(status.st_mode) or status.st_uid != user or status.st_mode & 0o077):
+            raise PermissionError(f"{folder} belongs to another user")
         _copy_compiled(Path(__file__).parents[1], folder)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError:
-        warnings.warn("no folder can be written to keep compiled code in; every start compiles again", stacklevel=4)
+        warnings.warn("no writable folder for compiled code; every start compiles again", stacklevel=4)
         return None
     warnings.warn(
-        f"neither the installation nor the home can be written; compiled code is kept in {folder}; set NUMBA_CACHE_DIR "
-        "to keep it elsewhere",
+        f"neither the installation nor the home directory is writable; compiled code is cached in {folder}; set "
+        "NUMBA_CACHE_DIR to use another folder",
         stacklevel=4,
     )
     return folder
 
 
 def _copy_compiled(package: Path, folder: Path) -> None:
-    """Copy what numba keeps beside the modules of a package."""
+    """Copy the cache that numba keeps beside the modules of a package."""
     for module in {path.parent.parent for path in package.rglob("__pycache__/*.nbi")}:
         place = folder / _subfolder(module)
         if not place.exists():

@@ -1,6 +1,6 @@
-"""The two containers that every stage of the data shares, and the names of tasks and elements.
+"""The two containers that all stages share, and the names of tasks and elements.
 
-Neither container imports torch: both hold NumPy arrays on the mesh side and tensors on the model side.
+Neither container imports torch: both contain NumPy arrays on the mesh side and tensors on the model side.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KINDS: tuple[ElementKind, ...] = ("v", "e", "f")
 KIND_OF: dict[Element, ElementKind] = {"vertex": "v", "edge": "e", "face": "f"}
 ELEMENT_NAMES: dict[ElementKind, str] = {kind: name for name, kind in KIND_OF.items()}
 Backend = Literal["auto", "reference", "numba", "triton"]
-"""What computes star attention."""
+"""The implementation of star attention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class PerElement(Generic[T]):
 
     def __getitem__(self, kind: ElementKind) -> T:
         if kind not in KINDS:
-            raise KeyError(f"element kind is one of 'v', 'e', 'f', got {kind!r}")
+            raise KeyError(f"the element kind must be 'v', 'e' or 'f', got {kind!r}")
         value: T = getattr(self, kind)
         return value
 
@@ -66,8 +66,8 @@ class PerElement(Generic[T]):
 class Transposed(Generic[T]):
     """The same nonzeros column by column.
 
-    Column j holds the rows `rows[offsets[j]:offsets[j + 1]]`, ascending; `entries` says where each of them
-    stands in the row-wise `SparsityPattern.indices`.
+    Column j contains the rows `rows[offsets[j]:offsets[j + 1]]`, ascending; `entries` is the position of each of them
+    in the row-wise `SparsityPattern.indices`.
     """
 
     offsets: T
@@ -88,7 +88,7 @@ class SparsityPattern(Generic[T]):
 
     @classmethod
     def from_csr(cls, offsets: T, indices: T) -> SparsityPattern[T]:
-        """Checked at the door, so that a kernel never reads outside its arrays."""
+        """Validate the arrays, so that a kernel never reads out of bounds."""
         off, ind = _as_numpy(offsets, "offsets"), _as_numpy(indices, "indices")
         if off.ndim != 1 or ind.ndim != 1 or off.size < 1:
             raise BatchError(f"offsets and indices must be 1-D, got shapes {off.shape} and {ind.shape}")
@@ -116,7 +116,7 @@ class SparsityPattern(Generic[T]):
 
     @cached_property
     def transposed(self) -> Transposed[T]:
-        """The column-wise view that the backward pass walks; computed once, on first use."""
+        """The column-wise view for the backward pass; computed once, on first use."""
         offsets, indices = _as_numpy(self.offsets, "offsets"), _as_numpy(self.indices, "indices")
         columns = _transpose(offsets, indices)
         if isinstance(self.offsets, np.ndarray):
@@ -144,7 +144,7 @@ def _transpose(offsets: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np
 
 @lru_cache
 def _compiled_columns() -> Callable[..., None]:
-    """Compiled when it is first needed, or read from numba's cache on disk: importing numba takes long."""
+    """Compiled on first use, or read from numba's cache on disk: importing numba is slow."""
     from hodgeformer.base.compiled import njit
 
     compiled: Callable[..., None] = njit(cache=True, nogil=True)(_fill_columns)

@@ -1,6 +1,6 @@
 """Every error that hodgeformer raises on purpose.
 
-A message says what is wrong (expected, found), where (file, line, element) and what to do.
+A message reports what is wrong (expected, found), where (file, line, element) and what to do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BatchError(HodgeFormerError):
 
 
 class ConfigError(HodgeFormerError):
-    """A setting is unknown or has a value that makes no sense."""
+    """A setting is unknown or has an invalid value."""
 
 
 class CheckpointError(HodgeFormerError):
@@ -39,4 +39,4 @@ class OutputError(HodgeFormerError):
 
 
 class BackendUnavailable(HodgeFormerError):
-    """The kernel backend that was asked for cannot run here."""
+    """The requested kernel backend cannot run on this machine."""

@@ -1,4 +1,4 @@
-"""Places on disk or at an address, and files that are whole or not there."""
+"""Local paths and URLs, and files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,67 +16,66 @@ from typing import Any, cast
 from hodgeformer.base.errors import ConfigError, OutputError
 
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{8}\.tmp", re.DOTALL)
-_ABANDONED = 3600.0  # seconds: no write takes as long
+_ABANDONED = 3600.0  # seconds; no write takes that long
 _ON_THIS_MACHINE = ("", "file", "local", "memory")  # protocols
 
 
 def place(address: str | os.PathLike[str]) -> Path:
-    """A path; for an address that fsspec knows, such as s3://bucket/scans, what reads and writes there like a path."""
-    if not isinstance(address, str | os.PathLike):  # a place already
-        if getattr(address, "protocol", "") not in _ON_THIS_MACHINE:
-            refuse_network(str(address), "use a local path: download what is to be read")
-        return address
-    protocol, sign, _ = str(address).partition("://")
-    if not sign:
+    """A path; for a URL that fsspec supports, such as s3://bucket/scans, an object that behaves like a path."""
+    is_text = isinstance(address, str | os.PathLike)
+    protocol = str(address).partition("://")[0] if is_text else getattr(address, "protocol", "")
+    if is_text and "://" not in str(address):
         return Path(address)
     if protocol not in _ON_THIS_MACHINE:
-        refuse_network(str(address), "use a local path: download what is to be read")
+        refuse_network(str(address), "download the files and use a local path")
+    if not is_text:
+        return cast(Path, address)
     try:
         from fsspec.registry import known_implementations
         from upath import UPath
     except ImportError:
-        raise ConfigError(f"{address}: addresses need a package: pip install 'hodgeformer[remote]'") from None
+        raise ConfigError(f"{address}: URLs need a package: pip install 'hodgeformer[remote]'") from None
     try:
         found: Any = UPath(str(address))
-        _ = found.fs  # looks for the package that speaks the protocol
+        _ = found.fs  # imports the package that implements the protocol
     except ImportError:
         package, _, inside = known_implementations[protocol]["class"].partition(".")
         wanted = f"'fsspec[{inside.split('.')[1]}]'" if package == "fsspec" else package
-        raise ConfigError(f"{address}: addresses of {protocol}:// need a package: pip install {wanted}") from None
+        raise ConfigError(f"{address}: {protocol}:// URLs need a package: pip install {wanted}") from None
     except ValueError as error:
-        raise ConfigError(f"{address}: not an address that can be read ({error})") from None
+        raise ConfigError(f"{address}: unsupported URL ({error})") from None
     return Path(found.path) if protocol in ("file", "local") else cast(Path, found)
 
 
 def files_below(folder: Path) -> list[Path]:
-    """All files of a folder and below, in order, wherever it is."""
-    if not isinstance(folder, Path):  # one request lists them
+    """All files in a folder and its subfolders, sorted; local or remote."""
+    if not isinstance(folder, Path):  # one request lists them all
         return sorted(_at(folder, name) for name in folder.fs.find(folder.path))
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def files_matching(pattern: str) -> list[Path]:
-    """The files that a pattern with `*`, `**`, `?` or `[...]` names, in order."""
+    """The files that match a pattern with `*`, `**`, `?` or `[...]`, sorted."""
     whole = place(pattern)
     if not isinstance(whole, Path):
         return sorted(
-            _at(whole, name) for name, held in whole.fs.glob(whole.path, detail=True).items() if held["type"] == "file"
+            _at(whole, name) for name, info in whole.fs.glob(whole.path, detail=True).items() if info["type"] == "file"
         )
-    # Path.glob takes no absolute patterns.
+    # Path.glob does not accept absolute patterns.
     return [Path(name) for name in sorted(glob.glob(str(whole), recursive=True)) if Path(name).is_file()]  # noqa: PTH207
 
 
 def _at(other: Any, name: str) -> Path:
-    """What a store calls by this name, as a place."""
+    """A file of a remote store, by its name there."""
     return place(other.fs.unstrip_protocol(name))
 
 
 def write_atomically(path: Path, content: bytes, failing: Callable[[str], Exception] = OutputError) -> None:
-    """Replace a file so that a reader, a crash or a full disk never sees half of it.
+    """Replace a file so that neither a reader nor a crash nor a full disk leaves half of it.
 
-    `failing` makes the error out of its message: an `OutputError`, where the caller has no better one.
+    `failing` is the class of the error that is raised.
     """
-    if not isinstance(path, Path):  # stores of objects show whole ones only
+    if not isinstance(path, Path):  # object stores show only complete objects
         _upload(path, content, failing)
         return
     _remove_drafts(path.parent)
@@ -92,7 +91,7 @@ def write_atomically(path: Path, content: bytes, failing: Callable[[str], Except
         raise
     except OSError as error:
         draft.unlink(missing_ok=True)
-        hint = "does its folder exist?" if isinstance(error, FileNotFoundError) else "what was there is unchanged"
+        hint = "does its folder exist?" if isinstance(error, FileNotFoundError) else "the old file is unchanged"
         raise failing(f"{path}: cannot be written ({error.strerror or error}); {hint}") from error
     if os.name == "posix":
         folder = os.open(path.parent, os.O_RDONLY)
@@ -103,7 +102,7 @@ def write_atomically(path: Path, content: bytes, failing: Callable[[str], Except
 
 
 def read_range(path: Path, offset: int, size: int) -> bytes:
-    """Some bytes of a file, wherever it is, without the others."""
+    """Read only these bytes of a file, local or remote."""
     if not isinstance(path, Path):
         return cast(bytes, path.fs.cat_file(path.path, offset, offset + size))
     with path.open("rb") as stream:
@@ -112,12 +111,12 @@ def read_range(path: Path, offset: int, size: int) -> bytes:
 
 
 def stamp(path: Path) -> str:
-    """Changes when a file does: its size and time, or what a store knows in their place; empty where there is none."""
+    """A string that changes with the file: its size and time, or a remote store's own key; empty without a file."""
     try:
         if not isinstance(path, Path):
             return cast(str, path.fs.ukey(path.path))
-        held = path.stat()
-        return f"{held.st_size} {held.st_mtime_ns}"
+        status = path.stat()
+        return f"{status.st_size} {status.st_mtime_ns}"
     except OSError:
         return ""
 
@@ -125,14 +124,14 @@ def stamp(path: Path) -> str:
 def _upload(path: Any, content: bytes, failing: Callable[[str], Exception]) -> None:
     try:
         path.write_bytes(content)
-    except Exception as error:  # each kind of store has errors of its own
+    except Exception as error:  # each kind of store raises its own errors
         raise failing(f"{path}: cannot be written ({type(error).__name__}: {error})") from error
 
 
 @lru_cache(maxsize=1024)
 def _remove_drafts(folder: Path) -> None:
-    """What a process left here that was killed while it wrote; looked for once, since folders may be large."""
-    with contextlib.suppress(OSError):  # whoever may not, may not write either, and is told so then
+    """Delete what processes left that were killed while writing; done once per folder, since folders may be large."""
+    with contextlib.suppress(OSError):  # without permission the write itself fails, with a better message
         for draft in folder.glob(".*.tmp"):
             if _DRAFT.fullmatch(draft.name) and time.time() - draft.stat().st_mtime > _ABANDONED:
                 draft.unlink(missing_ok=True)
@@ -144,6 +143,6 @@ def offline() -> bool:
 
 
 def refuse_network(address: str, remedy: str, failing: Callable[[str], Exception] = ConfigError) -> None:
-    """Whoever is about to contact another machine asks here first."""
+    """Call this before contacting another machine."""
     if offline():
         raise failing(f"HODGEFORMER_OFFLINE is set, so {address} is not contacted; {remedy}")

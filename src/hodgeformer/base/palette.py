@@ -6,7 +6,7 @@ import colorsys
 
 RGB = tuple[int, int, int]
 
-# The eight colors of Okabe and Ito, without black, lightest contrast first; gray stands for unlabelled elements.
+# The eight colors of Okabe and Ito, with brown instead of black; gray marks unlabeled elements.
 _BASE: tuple[RGB, ...] = (
     (0, 114, 178),
     (230, 159, 0),
@@ -22,7 +22,7 @@ _GOLDEN = 0.6180339887
 
 
 def class_colors(n: int) -> tuple[RGB, ...]:
-    """The first n colors of one endless list: eight that are told apart in any kind of vision, then hues a golden angle
+    """The first n colors of one endless list: eight that color-blind readers can distinguish, then hues a golden angle
     apart that alternate in lightness."""
     return tuple(_BASE[i] if i < len(_BASE) else _further(i - len(_BASE)) for i in range(n))
 
@@ -31,7 +31,7 @@ def parse_color(text: str) -> RGB:
     """ "#rrggbb" as three numbers from 0 to 255; ValueError for anything else."""
     digits = text.removeprefix("#")
     if len(digits) != 6:
-        raise ValueError(f"a color is written '#rrggbb', got {text!r}")
+        raise ValueError(f"expected a color such as '#0072b2', got {text!r}")
     red, green, blue = bytes.fromhex(digits)
     return red, green, blue
 

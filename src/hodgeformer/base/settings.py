@@ -13,10 +13,10 @@ from hodgeformer.base.errors import ConfigError
 
 Table = dict[str, Any]
 NONE = "none"
-"""TOML has no null: this word stands for it where a setting may be empty."""
+"""TOML has no null: this word is None for settings that may be empty."""
 
-_LONGEST = 200  # letters of a name or value that an error shows
-_MOST = 2  # mistakes that an error tells
+_LONGEST = 200  # characters of a name or value that an error shows
+_MOST = 2  # mistakes that an error reports
 
 
 class Settings(BaseModel):
@@ -44,7 +44,7 @@ class Settings(BaseModel):
         if isinstance(values, cls):
             return values
         if not isinstance(values, dict):
-            raise ConfigError(f"{cls.__name__} is read from a table, got {type(values).__name__}")
+            raise ConfigError(f"{cls.__name__} must be a table, got {type(values).__name__}")
         return cls(**values)
 
     def replace(self, **changes: Any) -> Self:
@@ -52,7 +52,7 @@ class Settings(BaseModel):
         return type(self)(**{**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
 
     def filled(self, **values: Any) -> Self:
-        """A validated copy in which what was not said has these values."""
+        """A validated copy in which settings that were not given have these values."""
         return type(self)(**{**values, **{name: getattr(self, name) for name in self.model_fields_set}})
 
 

@@ -1,8 +1,8 @@
 """Row-parallel work in plain Python threads.
 
-Compiled kernels release the GIL and take a range of rows, so one pool of ordinary threads serves all of them:
-safe when several Python threads call at once, the same result for any number of threads, and nothing to
-configure beyond OMP_NUM_THREADS. numba's own parallel layer gives none of the three everywhere.
+Compiled kernels release the GIL and work on a range of rows, so one pool of ordinary threads serves all of them. It is
+safe if several Python threads call at once, the result does not depend on the number of threads, and OMP_NUM_THREADS is
+the only setting. numba's own parallel layer guarantees none of the three everywhere.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from itertools import pairwise
 
 def thread_count() -> int:
     """OMP_NUM_THREADS if it is set, else the processors this process may use."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    if asked.isdigit() and int(asked) > 0:
-        return int(asked)
+    requested = os.environ.get("OMP_NUM_THREADS", "")
+    if requested.isdigit() and int(requested) > 0:
+        return int(requested)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def for_row_ranges(work: Callable[[int, int], object], n_rows: int, *, n_threads: int, min_rows: int = 256) -> None:
-    """Call work(first, last) on ranges that cover range(n_rows), in up to n_threads threads, of which this is one.
+    """Call work(first, last) on ranges that cover range(n_rows), in up to n_threads threads including this one.
 
-    Four ranges per thread even out rows of different cost: whoever is done takes the next.
+    Four ranges per thread balance rows of different cost: each thread takes the next range when it is done.
     """
     n_threads = max(1, min(n_threads, n_rows // min_rows))
     if n_threads == 1:
@@ -46,7 +46,7 @@ def for_row_ranges(work: Callable[[int, int], object], n_rows: int, *, n_threads
         take()
     finally:
         for other in others:
-            if not other.cancel():  # it has begun
+            if not other.cancel():  # it has started
                 other.result()
 
 

@@ -1,3 +1,3 @@
-"""The version, which is written here and nowhere else."""
+"""The version; it is defined only here."""
 
 __version__ = "0.2.0"

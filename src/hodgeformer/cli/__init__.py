@@ -1,6 +1,6 @@
-"""The command line: the only printer, one file per verb.
+"""The command line: the only package that prints, with one file per command.
 
-Files of verbs import torch, numba and the like inside their functions, so that `hodgeformer --help` answers at once.
+Commands import torch, numba and other large packages inside their functions, so that `hodgeformer --help` is fast.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _interruptible() -> Iterator[None]:
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():  # only there can it be asked for
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield
         return
     before = signal.signal(signal.SIGTERM, stop)
@@ -55,24 +55,24 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class _Verbs(TyperGroup):
-    """Turns what goes wrong into one clear line and an exit code; a traceback only with --debug."""
+class _Commands(TyperGroup):
+    """Reports every error as one line and an exit code; with --debug as a traceback."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
 
     def invoke(self, ctx: Any) -> Any:
-        for stream in (sys.stdout, sys.stderr):  # names of files need not be text that can be printed
+        for stream in (sys.stdout, sys.stderr):  # file names may contain bytes that cannot be printed
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
             if not all(word.strip() for word in ctx.args):
-                # Of a variable of the shell that was never set; as a path it would be the present folder.
+                # From a shell variable that was never set; as a path it would be the current folder.
                 raise ConfigError("an argument is empty; use '.' for the current folder")
             with _interruptible():
                 return super().invoke(ctx)
         except Exception as error:
-            # Exit, Abort and wrong words are the command line's own way out; a closed pipe is nobody's mistake.
+            # Typer handles its own exits and usage errors; a closed pipe is not an error.
             own = isinstance(error, (typer.Exit, typer.Abort, BrokenPipeError)) or hasattr(error, "exit_code")
             if own or ctx.params.get("debug"):
                 raise
@@ -95,7 +95,7 @@ def _version(wanted: bool) -> None:
 app = typer.Typer(
     name="hodgeformer",
     help="Classify and segment triangle meshes with a Transformer whose attention is a discrete Hodge star.",
-    cls=_Verbs,
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -113,19 +113,19 @@ def _options(
     pass
 
 
-for verb in (demo, check, shard, train, evaluate, predict, view, serve, export, models, info, doctor, bench):
-    app.command()(verb)
+for command in (demo, check, shard, train, evaluate, predict, view, serve, export, models, info, doctor, bench):
+    app.command()(command)
 app.add_typer(study, name="study")
 
 
 def main() -> None:
     """The console script."""
-    # Read when torch is loaded. Threads that wait in a busy loop take the processor from our kernels' threads, from the
-    # data workers and from whatever else runs: measured ten times slower beside two other processes on two cores.
+    # Torch reads it on import. Threads that wait in a busy loop take the processor from our kernels, from the data
+    # workers and from other programs: measured ten times slower beside two other processes on two cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # Large tensors on large pages: fetching small ones took a third of the time of a prediction on a large mesh.
+    # Large pages for large tensors: page faults took a third of the time of a prediction on a large mesh.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-    # Most of what is imported stays for ever, and looking through it again and again for garbage took 0.4 s of 2.7.
+    # Imported modules stay alive; collecting garbage among them again and again took 0.4 s of 2.7.
     gc.set_threshold(20_000)
-    atexit.register(gc.disable)  # a last look before the end, which frees everything, took another 0.08 s
+    atexit.register(gc.disable)  # a last collection before the process ends took another 0.08 s
     app()

@@ -16,10 +16,10 @@ def bench(
     part: Annotated[
         Literal["verbs", "predict", "prepare", "order", "attention", "training", "stars", "sizes", "all"],
         typer.Argument(
-            help="verbs: whole commands. predict: what a user waits for, step by step. prepare: meshes to input. "
-            "order: canonical orders. attention: the kernel against a plain gather. training: a step against its "
-            "matrix products. stars: a step with learned stars against one with fixed ones. "
-            "sizes: time and memory over mesh sizes."
+            help="verbs: whole commands. predict: the waiting time of a user, step by step. prepare: meshes to input. "
+            "order: canonical orders. attention: the kernel compared with a plain gather. training: a step compared "
+            "with its matrix products. stars: a step with learned stars compared with fixed ones. sizes: time and "
+            "memory by mesh size."
         ),
     ] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
@@ -33,7 +33,7 @@ def bench(
 ) -> None:
     """Measure speed and memory on this machine. Figures are medians; ratios compare values of one run.
 
-    Run it on an idle machine: while other programs run, only the order of magnitude is right.
+    Run it on an idle machine: if other programs run, only the order of magnitude is reliable.
     """
     from rich.console import Console
 
@@ -129,8 +129,8 @@ def _sizes(quick: bool) -> list[dict[str, Any]]:
 
 
 _MEASURES: dict[str, tuple[Callable[[bool], list[dict[str, Any]]], str]] = {
-    "verbs": (_verbs, "Whole commands on a mesh of Human size: seconds that a user waits"),
-    "predict": (_predict, "predict human scan.ply at full resolution: seconds that a user waits, step by step"),
+    "verbs": (_verbs, "Whole commands on a mesh of Human size: seconds"),
+    "predict": (_predict, "predict human scan.ply at full resolution: seconds, step by step"),
     "prepare": (_prepare, "Preparation: median ms; products = total / one 2048 x 2048 float32 product of this run"),
     "order": (
         _order,
@@ -138,9 +138,9 @@ _MEASURES: dict[str, tuple[Callable[[bool], list[dict[str, Any]]], str]] = {
     ),
     "attention": (
         _attention,
-        "Star attention against a plain gather: seconds forward + backward; memory in multiples of q, k, y",
+        "Star attention and a plain gather: seconds forward + backward; memory in multiples of q, k, y",
     ),
-    "training": (_training, "A training step against its dense matrix products alone, or an epoch of a recipe"),
-    "stars": (_stars, "A training step of four blocks, Human size, width 96: median CPU ms, and over cotangent stars"),
+    "training": (_training, "A training step and its dense matrix products alone, or an epoch of a recipe"),
+    "stars": (_stars, "A training step of four blocks, Human size, width 96: median CPU ms, and ratio to fixed stars"),
     "sizes": (_sizes, "One-layer encoder, d = 256: median seconds, and peak memory above the interpreter"),
 }

@@ -1,4 +1,4 @@
-"""`hodgeformer check`: what is in a mesh, a folder of meshes or a data set, and what is odd about each."""
+"""`hodgeformer check`: the content of a mesh, a folder of meshes or a data set, and the problems found."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def _check_data(spec: str, cluster: Cluster | None, allow_remote: bool, *, quiet
     from hodgeformer.data.open import open_dataset
 
     dataset = open_dataset(spec, allow_remote=allow_remote)
-    with bar("checking", quiet=quiet) as told:
-        census = take_census(dataset, progress=told, again=True, over=cluster.over if cluster else None)
+    with bar("checking", quiet=quiet) as progress:
+        census = take_census(dataset, progress=progress, again=True, over=cluster.over if cluster else None)
     if as_json:
         print(json.dumps(census.to_dict(), indent=2))
     else:
@@ -118,11 +118,11 @@ def _print_census(census: Census) -> None:
     for problem in census.problems:
         print(f"hodgeformer: {problem.message}", file=sys.stderr)
     if census.ok:
-        console.print("all meshes have labels that fit, and no shape is in two splits")
+        console.print("all meshes have matching labels, and no shape is in two splits")
 
 
 def _plan(census: Census) -> tuple[str, ...]:
-    """What `hodgeformer train` would do with it."""
+    """The plan of `hodgeformer train` for this data set."""
     from hodgeformer.training.config import read_config
     from hodgeformer.training.plan import planned, reasons
 
@@ -130,7 +130,7 @@ def _plan(census: Census) -> tuple[str, ...]:
 
 
 def _balance(census: Census) -> Table:
-    """How many labelled elements (or meshes) each class has in each split."""
+    """The number of labeled elements (or meshes) of each class in each split."""
     from rich.table import Table
     from rich.text import Text
 
@@ -141,7 +141,7 @@ def _balance(census: Census) -> Table:
     for i, name in enumerate(census.dataset.classes):
         table.add_row(Text(name), *(_share(counts[i], sum(counts)) for counts in census.class_counts.values()))
     if any(census.unlabelled.values()):
-        table.add_row("not labelled", *(f"{n:,}" for n in census.unlabelled.values()), end_section=True)
+        table.add_row("not labeled", *(f"{n:,}" for n in census.unlabelled.values()), end_section=True)
     return table
 
 
@@ -151,15 +151,15 @@ def _share(n: int, total: int) -> str:
 
 def _inspect(files: list[Path], cluster: Cluster | None, *, quiet: bool) -> dict[Path, MeshReport | Exception]:
     found: dict[Path, MeshReport | Exception] = {}
-    with bar("checking", quiet=quiet) as told:
+    with bar("checking", quiet=quiet) as progress:
         each = cluster.over(_inspected, files) if cluster else ((file, _inspected(file)) for file in files)
         with closing(each) as inspected:
-            told(0, len(files))
+            progress(0, len(files))
             for file, report in inspected:
                 if isinstance(report, Exception):
                     report.add_note(f"{file}:")
                 found[file] = report
-                told(len(found), len(files))
+                progress(len(found), len(files))
     return {file: found[file] for file in files}
 
 
@@ -178,14 +178,14 @@ def _print_folder(found: dict[Path, MeshReport | Exception], folder: Path) -> No
     for file, report in found.items():
         row: dict[str, Any] = {"mesh": file.relative_to(folder)}
         if isinstance(report, Exception):
-            rows.append(row | {"what_is_odd": "cannot be read"})
+            rows.append(row | {"problems": "cannot be read"})
             continue
         row |= {"vertices": report.n_vertices, "edges": report.n_edges, "faces": report.n_faces}
-        rows.append(row | {"size": _size(report), "what_is_odd": ", ".join(report.oddities)})
+        rows.append(row | {"size": _size(report), "problems": ", ".join(report.oddities)})
     print_rows(rows, "")
     read = [report for report in found.values() if not isinstance(report, Exception)]
     n_odd, n_failed = sum(bool(report.oddities) for report in read), len(found) - len(read)
-    line = f"{len(read)} meshes, {n_odd} with something odd"
+    line = f"{len(read)} meshes, {n_odd} with problems"
     print(line + (f", {n_failed} cannot be read" if n_failed else ""))
 
 
@@ -209,7 +209,7 @@ def _mesh_table(report: MeshReport, path: Path) -> Table:
         "Euler characteristic": report.euler_characteristic,
         "size": _size(report),
         "area": f"{report.area:.6g}",
-        "what is odd": ", ".join(report.oddities) or "nothing",
+        "problems": ", ".join(report.oddities) or "none",
         "notes": ", ".join(report.notes) or "none",
     }
     for row, value in rows.items():

@@ -1,4 +1,4 @@
-"""`hodgeformer demo`: from nothing to a trained model, colored meshes, pictures and a page, in a minute or two."""
+"""`hodgeformer demo`: a trained model, colored meshes, pictures and an HTML page in a minute or two."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def demo(
     outcome = _train(out / "data", out / "run", epochs, seed)
     results = _predict(dataset, outcome.chosen, out / "results")
     _write_page(dataset, results, outcome, out / "page.html")
-    _say(out, outcome, results, time.monotonic() - began)
+    _print_summary(out, outcome, results, time.monotonic() - began)
 
 
 def _free_folder() -> Path:
@@ -64,7 +64,7 @@ def _make_data(folder: Path, seed: int) -> DataSet:
     from hodgeformer.data.folder import open_folder, write_folder
     from hodgeformer.data.synthetic import synthetic_figures
 
-    with Console(stderr=True).status(f"making {N_TRAIN + N_TEST} labelled figures"):
+    with Console(stderr=True).status(f"making {N_TRAIN + N_TEST} labeled figures"):
         write_folder(synthetic_figures(n_train=N_TRAIN, n_test=N_TEST, n_faces=N_FACES, seed=seed), folder)
         return open_folder(folder)
 
@@ -85,7 +85,7 @@ def _predict(dataset: DataSet, model: Path, folder: Path) -> list[Result]:
 
     folder.mkdir(parents=True)
     files = [sample.mesh for sample in dataset.split("test") if isinstance(sample.mesh, Path)]
-    with Console(stderr=True).status("predicting unseen meshes, drawing pictures"):
+    with Console(stderr=True).status("predicting unseen meshes and drawing pictures"):
         results = list(Predictor.load(model).predict_many(files, smooth=True))
         for result in results:
             for suffix in (".ply", ".glb", ".png"):
@@ -102,26 +102,26 @@ def _write_page(dataset: DataSet, results: list[Result], outcome: Outcome, path:
     for sample, result in zip(dataset.split("test"), results, strict=True):
         _, truth = dataset.load(sample)
         right = (truth == result.labels).mean()
-        scenes.append(replace(result.scene(truth), caption=f"{right:.1%} of the faces right"))
+        scenes.append(replace(result.scene(truth), caption=f"{right:.1%} of the faces correct"))
     path.write_text(page(scenes, title="hodgeformer demo"), encoding="utf-8")
 
 
-def _say(out: Path, outcome: Outcome, results: list[Result], seconds: float) -> None:
+def _print_summary(out: Path, outcome: Outcome, results: list[Result], seconds: float) -> None:
     assert outcome.scores is not None
     accuracy = f"{outcome.scores.main:.1%} face accuracy on {len(results)} unseen meshes"
     width = len(str(out / "page.html"))
     shown = {
         "page.html": "all predictions in 3D: open it in a browser",
-        "results": "the same as colored PLY and GLB files, and as pictures",
-        "run": "the model, and report.html on how it learned",
-        "data": "the data set, laid out as yours could be",
+        "results": "the predictions as colored PLY and GLB files and as pictures",
+        "run": "the model, and report.html about its training",
+        "data": "the data set, in the layout that your own data can have",
     }
-    print(f"\n{accuracy} after {outcome.epochs} epochs, {seconds:.0f} s in all\n")
+    print(f"\n{accuracy} after {outcome.epochs} epochs, {seconds:.0f} s in total\n")
     for name, what in shown.items():
         print(f"  {out / name!s:<{width}}  {what}")
     print(f"""
 Try next
   hodgeformer predict {out / "run"} {out / "data" / "meshes"} --out {out / "more"} --format glb,png
   hodgeformer info {out / "run"}
-  hodgeformer check YOUR_FOLDER    what is in your meshes, and do the labels fit
-  hodgeformer train YOUR_FOLDER    the same with your own data""")
+  hodgeformer check YOUR_FOLDER    check your own meshes and labels
+  hodgeformer train YOUR_FOLDER    train on your own data""")

@@ -1,4 +1,4 @@
-"""`hodgeformer doctor`: what this installation runs on."""
+"""`hodgeformer doctor`: the installation and the machine it runs on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VARIABLES = ("HODGEFORMER_DATA", "HODGEFORMER_OFFLINE", "OMP_NUM_THREADS", "NO_
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Show versions, devices, threads, memory, extras and folders, and whether a model runs on this machine."""
+    """Show versions, devices, threads, memory, extras and folders, and test whether a model runs on this machine."""
     report = {
         "versions": _versions(),
         "machine": _machine(),
@@ -52,11 +52,11 @@ def _extras() -> dict[str, str]:
         missing = [name for name in names if _version(name) is None]
         if extra:
             found[extra] = f"missing {', '.join(missing)}" if missing else "installed"
-    return found or {"unknown": "no metadata: this is not an installed package"}
+    return found or {"unknown": "hodgeformer is not installed as a package"}
 
 
 def _required() -> dict[str, list[str]]:
-    """The packages that each extra asks for, and under "" those that are always needed, as the metadata has them."""
+    """The packages that each extra requires, and under "" those that are always required, from the metadata."""
     found: dict[str, list[str]] = {}
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         for line in importlib.metadata.requires("hodgeformer") or []:
@@ -80,15 +80,15 @@ def _machine() -> dict[str, str]:
 
     return {
         "platform": platform.platform(),
-        "products": "of matrices by our own kernels" if faster_than_torch() else "of matrices by PyTorch",
+        "matrix products": "by hodgeformer's kernels" if faster_than_torch() else "by PyTorch",
         "processors": str(os.cpu_count() or "unknown"),
-        "threads": f"{thread_count()} here, {torch.get_num_threads()} in torch",
+        "threads": f"{thread_count()} in hodgeformer, {torch.get_num_threads()} in torch",
         **_memory(),
     }
 
 
 def _memory() -> dict[str, str]:
-    """What is free, and the largest meshes that the default model is estimated to take one at a time."""
+    """The free memory, and an estimate of the largest mesh that the default model can process."""
     from hodgeformer.base.memory import GIGABYTE, free_memory
     from hodgeformer.mesh.prepare import PrepareConfig
     from hodgeformer.nn.config import ModelConfig, bytes_per_face
@@ -99,7 +99,7 @@ def _memory() -> dict[str, str]:
     )
     return {
         "free memory": f"{free / GIGABYTE:.1f} GB",
-        "room for": f"meshes of about {predicted:,.0f} faces to predict, {trained:,.0f} to train on",
+        "largest mesh": f"about {predicted:,.0f} faces to predict, {trained:,.0f} to train",
     }
 
 
@@ -125,12 +125,12 @@ def _folders() -> dict[str, str]:
 
 def _state(place: Path) -> str:
     if not place.exists():
-        return "not there yet"
+        return "does not exist"
     return f"{shutil.disk_usage(place).free / 2**30:.0f} GB free" if os.access(place, os.W_OK) else "read only"
 
 
 def _self_test() -> dict[str, str]:
-    """One pass of a small model over a tetrahedron, on this machine's own kernels, and a product of matrices."""
+    """Compare the kernels of this machine with the reference: a small model on a tetrahedron, and a matrix product."""
     import numpy as np
     import torch
 

@@ -1,4 +1,4 @@
-"""`hodgeformer evaluate`: what a model scores on a data set."""
+"""`hodgeformer evaluate`: the scores of a model on a data set."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def evaluate(
 ) -> None:
     """Score a model: accuracy per element, by area, per mesh and per class; mean IoU, confusion and calibration.
 
-    Scores count the elements of the original files, at any resolution of the model.
+    Scores count the elements of the original files, whatever resolution the model works at.
     """
     from hodgeformer.base.errors import ConfigError
     from hodgeformer.data.open import open_dataset
@@ -71,19 +71,19 @@ def evaluate(
 
     path = locate_model(model, "calibrate") if calibrate else None
     if path is not None and path in (bundled.path for bundled in bundled_models().values()):
-        raise ConfigError(f"'{model}' belongs to the package; copy {path.name} and calibrate the copy")
+        raise ConfigError(f"'{model}' is part of the package; copy {path.name} and calibrate the copy")
     predictor = Predictor.load(model, device)
     dataset = fitting(open_dataset(data, allow_remote=allow_remote), predictor.info)
     samples, prepare = dataset.split(split), predictor.info.at(faces)
     if path is not None:
         checkpoint = load_checkpoint(path)
-        with bar("calibrating", quiet=quiet) as told:
-            asked = Evaluator(dataset, samples, prepare).answers(checkpoint.build_model())
-            checkpoint = calibrated(checkpoint, _counted(asked, told, len(samples)))
+        with bar("calibrating", quiet=quiet) as progress:
+            answers = Evaluator(dataset, samples, prepare).answers(checkpoint.build_model())
+            checkpoint = calibrated(checkpoint, _counted(answers, progress, len(samples)))
         save_checkpoint(path, checkpoint)
         predictor = Predictor.load(checkpoint, device)
-    with bar("evaluating", quiet=quiet) as told:
-        scores = scores_of(predictor, dataset, split=split, faces=faces, tta=tta, report=told)
+    with bar("evaluating", quiet=quiet) as progress:
+        scores = scores_of(predictor, dataset, split=split, faces=faces, tta=tta, report=progress)
     about = {"model": model, "data": dataset.name, "split": split, "rotations": tta, "faces": prepare.faces}
     about |= {"temperature": predictor.info.temperature, "calibrated_on": split if calibrate else None}
     learned = warn_of_learned([member.info for member in predictor.members], dataset, samples)
@@ -100,22 +100,22 @@ def evaluate(
         )
 
 
-def _counted(answers: Iterator[Answer], told: Callable[[float, float], None], total: int) -> Iterator[Answer]:
+def _counted(answers: Iterator[Answer], progress: Callable[[float, float], None], total: int) -> Iterator[Answer]:
     for done, answer in enumerate(answers, 1):
-        told(done, total)
+        progress(done, total)
         yield answer
 
 
 def warn_of_learned(models: Sequence[ModelInfo], dataset: DataSet, samples: Sequence[Sample]) -> int:
-    """Say on standard error how many of the meshes a model, or one of several, was trained on; their number."""
+    """Warn on standard error if a model was trained on some of the meshes; returns their number."""
     from hodgeformer.training.evaluate import learned_from
 
     each = (learned_from(info, dataset, samples) for info in models)
     names = list(dict.fromkeys(name for learned in each for name in learned))
     if names:
         shown = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
-        told = f"the model was trained on {len(names)} of these {len(samples)} meshes ({shown})"
-        print(f"note: {told}: the scores are too optimistic", file=sys.stderr)
+        overlap = f"the model was trained on {len(names)} of these {len(samples)} meshes ({shown})"
+        print(f"note: {overlap}: the scores are too optimistic", file=sys.stderr)
     return len(names)
 
 

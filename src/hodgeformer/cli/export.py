@@ -30,5 +30,5 @@ def export(
     print(f"{path}  {path.stat().st_size / 1e6:.1f} MB")
     answers = "values" if checkpoint.model.task == "regression" else "probabilities"
     for parity in found:
-        print(f"{parity.n_faces:>7,} faces: {answers} differ from PyTorch's by at most {parity.answer:.1e}")
+        print(f"{parity.n_faces:>7,} faces: {answers} differ from PyTorch by at most {parity.answer:.1e}")
     print(f"largest difference {max(parity.answer for parity in found):.1e}")

@@ -1,4 +1,4 @@
-"""`hodgeformer models` and `hodgeformer info`: what models there are and what is in one."""
+"""`hodgeformer models` and `hodgeformer info`: the bundled models, and the details of one model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def models(as_json: JsonOption = False) -> None:
         print(json.dumps(rows, indent=2))
         return
     if not found:
-        print("This installation has no bundled models; train one with `hodgeformer train` or see `hodgeformer demo`.")
+        print("This installation has no bundled models; train one with `hodgeformer train` or try `hodgeformer demo`.")
         return
     width = max(map(len, found))
     for model in found.values():

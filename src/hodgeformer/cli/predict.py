@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Done:
-    """What came of the inputs, in this run and before it."""
+    """The outcomes of the inputs, of this run and of earlier ones."""
 
     before: dict[Path, Predicted]
     now: dict[Path, Predicted] = field(default_factory=dict)
@@ -128,12 +128,12 @@ def predict(
         out=folder,
         suffixes=_suffixes(formats, predictor, split_parts),
         options={"faces": faces, "memory": _bytes(memory), "smooth": smooth, "tta": tta, "element": element, "up": up},
-        device="cuda" if cluster and cluster.on_gpu else device,  # a worker sees the one that it was given
+        device="cuda" if cluster and cluster.on_gpu else device,  # a worker sees only its own GPU
         split_parts=split_parts,
         with_content=as_json,
     )
     tasks = job.tasks(inputs)
-    # Whoever names one mesh wants its answer.
+    # A user who names a single mesh wants its answer.
     done = _Done({} if again or len(tasks) == 1 else done_before(tasks))
     left = [task for task in tasks if task.path not in done.before]
     _predict_all(job, predictor, cluster, left, done, quiet=quiet)
@@ -160,9 +160,9 @@ def _bytes(text: str | None) -> int | None:
 
 
 def _resolve_inputs(paths: list[str]) -> dict[Path, PurePath]:
-    """Mesh files, each once, in the order given, and their place below the folder that was named (or their own name).
+    """Each mesh file once, in the order given, with its path relative to the given folder (or its own name).
 
-    A file that does not exist is kept, to be reported with the others.
+    A file that does not exist is kept, and fails later like other bad files.
     """
     found: dict[Path, PurePath] = {}
     for text in paths:
@@ -254,5 +254,5 @@ def _report(done: _Done, job: Job, tasks: list[Task], context: typer.Context) ->
         if n_files:
             parts.append(f"{n_files} files in {job.out}")
         if done.before:
-            parts.append(f"{len(done.before)} were done before (--again predicts them again)")
+            parts.append(f"{len(done.before)} skipped, their results exist (--again predicts them again)")
         print(", ".join(parts))

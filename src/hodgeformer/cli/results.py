@@ -1,4 +1,4 @@
-"""What verbs share: arguments, the search for meshes, bars, and tables of results, printed or written."""
+"""Shared by the commands: arguments, the search for meshes, progress bars, and tables of results."""
 
 from __future__ import annotations
 
@@ -71,29 +71,29 @@ AddressOption = Annotated[
 
 _LONGEST = 1500
 LOG_EVERY = 30.0
-"""Seconds between two lines on how far the work is, where no terminal shows a bar."""
-# Tables that go to a file or a pipe are not cut to the width of a terminal.
+"""Seconds between two progress lines if there is no terminal for a bar."""
+# Tables in a file or a pipe are not cut to the width of a terminal.
 _PIPE_WIDTH = 200
 
 
 def one_line(error: BaseException, path: Path | None = None) -> str:
-    """What went wrong with a file, in a line that is not too long; what nobody foresaw says how to report it.
+    """The error of a file in one line of limited length; unexpected errors include how to report them.
 
-    An example to paste, which a blank line sets off, stays as it is.
+    An example to paste, after a blank line, stays as it is.
     """
     if isinstance(error, HodgeFormerError):
-        said, blank, example = str(error).partition("\n\n")
-        text = " ".join(said.split()) + blank + example
+        message, blank, example = str(error).partition("\n\n")
+        text = " ".join(message.split()) + blank + example
     elif isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     else:
         where = traceback.extract_tb(error.__traceback__)[-1:]
         place = f" at {Path(where[0].filename).name}:{where[0].lineno}" if where else ""
         named = "".join(f"{note} " for note in getattr(error, "__notes__", ()))
-        said = " ".join(str(error).split())[: _LONGEST // 2]
+        message = " ".join(str(error).split())[: _LONGEST // 2]
         text = (
-            f"{named}an unexpected {type(error).__name__}{place}: {said}; please report it with what "
-            "`hodgeformer --debug ...` prints"
+            f"{named}unexpected {type(error).__name__}{place}: {message}; please report this with the output of "
+            "`hodgeformer --debug ...`"
         )
     text = text if path is None or str(path) in text else f"{path}: {text}"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 100]} ... ({len(text):,} characters)"
@@ -101,7 +101,7 @@ def one_line(error: BaseException, path: Path | None = None) -> str:
 
 @contextmanager
 def needs_extra(extra: str, reason: str) -> Iterator[None]:
-    """What is imported here may be missing, and then comes with an extra of this package."""
+    """Imports that may fail; the error then names the extra of this package to install."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -111,7 +111,7 @@ def needs_extra(extra: str, reason: str) -> Iterator[None]:
 
 
 def print_failed(failed: Mapping[Path, Exception], context: typer.Context) -> None:
-    """A line for each file that could not be used, and with --debug where what nobody foresaw happened."""
+    """One line for each file that failed, and with --debug the traceback of unexpected errors."""
     for path, error in failed.items():
         print(f"hodgeformer: {one_line(error, path)}", file=sys.stderr)
         if context.find_root().params.get("debug") and not isinstance(error, (HodgeFormerError, OSError)):
@@ -119,19 +119,19 @@ def print_failed(failed: Mapping[Path, Exception], context: typer.Context) -> No
 
 
 def mesh_files(folder: Path) -> list[Path]:
-    """All meshes of a folder and below, in order."""
+    """All meshes in a folder and its subfolders, sorted."""
     from hodgeformer.mesh.io import MESH_SUFFIXES
 
     files = [file for file in files_below(folder) if file.suffix.lower() in MESH_SUFFIXES]
     if not files:
-        raise MeshError(f"{folder}: no mesh in this folder or below; looked for {', '.join(MESH_SUFFIXES)}")
+        raise MeshError(f"{folder}: no meshes in this folder or its subfolders (looked for {', '.join(MESH_SUFFIXES)})")
     return files
 
 
 def chosen_cluster(
     engine: str, workers: int | None, address: str | None, places: Iterable[Path], *, on_gpu: bool = False
 ) -> Cluster | None:
-    """What the options of an engine say; None is this process."""
+    """The cluster that the options of an engine name; None for this process."""
     if engine == "local":
         if workers is not None or address is not None:
             raise ConfigError("--workers and --address need --engine ray")
@@ -140,18 +140,18 @@ def chosen_cluster(
 
     inside = next((str(path) for path in places if str(path).startswith("memory://")), None)
     if inside is not None:
-        raise ConfigError(f"{inside}: other processes do not see the memory of this process; use --engine local")
+        raise ConfigError(f"{inside}: other processes cannot read the memory of this process; use --engine local")
     return Cluster(address, workers, on_gpu)
 
 
 class Pulse:
-    """Says when it is time for the next line of a log."""
+    """Decides when the next log line is due."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self._last = seconds, time.monotonic()
 
     def due(self) -> bool:
-        """Whether so many seconds have passed since the last line, which then is the one that follows."""
+        """Whether enough time has passed since the last line; if so, the waiting time starts again."""
         now = time.monotonic()
         if now - self._last < self._seconds:
             return False
@@ -161,9 +161,9 @@ class Pulse:
 
 @contextmanager
 def bar(doing: str, *, quiet: bool = False) -> Iterator[Callable[[float, float], None]]:
-    """How far the work is and the time left: a bar in a terminal, elsewhere a line now and then.
+    """Progress and the time left: a bar in a terminal, elsewhere a line now and then.
 
-    What is yielded is told how much is done and how much there is.
+    Call the yielded function with the amount of work done and the total.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -175,11 +175,11 @@ def bar(doing: str, *, quiet: bool = False) -> Iterator[Callable[[float, float],
         console=console,
         transient=True,
         disable=quiet or not console.is_terminal,
-        speed_estimate_period=600,  # a patch of a large mesh takes its time
+        speed_estimate_period=600,  # a patch of a large mesh is slow
     )
     began, pulse = time.monotonic(), Pulse(LOG_EVERY)
 
-    def told(done: float, total: float) -> None:
+    def update(done: float, total: float) -> None:
         progress.update(task, completed=done, total=total)
         if progress.disable and not quiet and pulse.due():
             left = f", {duration((time.monotonic() - began) * (total - done) / done)} left" if done else ""
@@ -188,18 +188,18 @@ def bar(doing: str, *, quiet: bool = False) -> Iterator[Callable[[float, float],
 
     with progress:
         task = progress.add_task(doing, total=None)
-        yield told
+        yield update
 
 
 def duration(seconds: float) -> str:
-    """As 2:05, or 1:02:05."""
+    """Formatted as 2:05, or 1:02:05."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def conclude(content: Any, tables: Mapping[str, Sequence[Row]], files: Sequence[Path], *, as_json: bool) -> None:
-    """The end of a study: its content as JSON and nothing else, or its tables by title and the files it wrote."""
+    """Print the results of a study: only JSON, or its tables by title and the files it wrote."""
     if as_json:
         print(json.dumps(content, indent=2))
         return
@@ -219,7 +219,7 @@ def table_console() -> Console:
 
 
 def print_rows(rows: Sequence[Row], title: str, *, digits: int | None = None) -> None:
-    """A table with the columns that rows name; what is None stays empty. `digits` rounds fractions."""
+    """Print a table with the columns that the rows name; None stays empty. `digits` rounds fractions."""
     from rich.table import Table
     from rich.text import Text
 
@@ -238,7 +238,7 @@ def print_rows(rows: Sequence[Row], title: str, *, digits: int | None = None) ->
 
 
 def save_rows(folder: Path, name: str, rows: Sequence[Row], about: Row) -> list[Path]:
-    """NAME.csv with the rows, NAME.json with the rows, what they are about, and what they were measured on."""
+    """Write NAME.csv with the rows, and NAME.json with the rows, a description and the environment."""
     from hodgeformer.training.run_folder import environment, write_csv
 
     files = [folder / f"{name}.csv", folder / f"{name}.json"]

@@ -1,4 +1,4 @@
-"""`hodgeformer serve`: predictions for programs, over HTTP."""
+"""`hodgeformer serve`: predictions over HTTP."""
 
 from __future__ import annotations
 
@@ -52,17 +52,18 @@ def serve(
         from hodgeformer.web.server.service import Limits, Service, create_app, load_predictor
 
     if token is not None and not (token.isascii() and token.isprintable()):
-        raise ConfigError("--token: a header holds letters, digits and signs of ASCII only")
+        raise ConfigError("--token: use printable ASCII characters only")
     limits = Limits(workers, queue, megabytes * MIB, upload_seconds, answer_seconds)
     predictor = load_predictor(model, device)
     listening = listen(host, [port])
     print(
-        f"hodgeformer: '{predictor.info.name}' answers at {address(host, listening)}; press Ctrl+C to stop",
+        f"hodgeformer: serving '{predictor.info.name}' at {address(host, listening)}; press Ctrl+C to stop",
         flush=True,
     )
     if not is_local(host) and token is None:
         print(
-            f"hodgeformer: --host {host} lets everyone on the network ask; --token keeps strangers out", file=sys.stderr
+            f"hodgeformer: --host {host} accepts requests from the whole network; set --token to restrict them",
+            file=sys.stderr,
         )
     app = create_app(Service(predictor, limits), host=host, token=token)
     answer(app, listening, farewell=upload_seconds + answer_seconds)

@@ -32,11 +32,11 @@ def shard(
     from hodgeformer.data.shards import write_shards
 
     dataset = open_dataset(data, allow_remote=allow_remote)
-    with bar("writing", quiet=quiet) as told:
-        census = write_shards(dataset, out, shards=shards, most_bytes=megabytes << 20, progress=told)
+    with bar("writing", quiet=quiet) as progress:
+        census = write_shards(dataset, out, shards=shards, most_bytes=megabytes << 20, progress=progress)
     for problem in census.problems:
-        print(f"hodgeformer: left out: {problem.message}", file=sys.stderr)
-    word = " --allow-remote" if "://" in shards else ""
-    print(f"{len(census.meshes)} meshes: {out}\nnext: hodgeformer train {out}{word}")
+        print(f"hodgeformer: skipped: {problem.message}", file=sys.stderr)
+    option = " --allow-remote" if "://" in shards else ""
+    print(f"{len(census.meshes)} meshes: {out}\nnext: hodgeformer train {out}{option}")
     if census.problems:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`hodgeformer study`: look into learned operators, and reproduce what the paper measures."""
+"""`hodgeformer study`: inspect learned operators, and reproduce the measurements of the paper."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def robustness(
 ) -> None:
     """Score a model under noise, remeshing, holes, missing parts, and changes of the file that keep the shape.
 
-    Accuracies are in percent, intervals bootstrapped over meshes. Ground truth is the label of the nearest original
-    element; "own labels" counts against that of the face itself. Meshes with fewer faces than asked for are subdivided
-    before they are decimated; the paper decimated finer originals.
+    Accuracies are in percent, intervals bootstrapped over meshes. The ground truth is the label of the nearest original
+    element; "own labels" compares with the label of the face itself. Meshes with too few faces are subdivided before
+    they are decimated; the paper decimated finer originals.
     """
     from hodgeformer.data.open import open_dataset
     from hodgeformer.lab.study.robustness import robustness as scored
@@ -84,10 +84,10 @@ def robustness(
     learned = warn_of_learned([checkpoint], dataset, samples)
     mutations = _mutations(remesh or [], paper_only)
     results = []
-    with bar("scoring changed meshes", quiet=quiet) as told:
+    with bar("scoring mutated meshes", quiet=quiet) as progress:
         for result in scored(checkpoint.build_model(), dataset, samples, checkpoint.at(faces), mutations, seed=seed):
             results.append(result)
-            told(len(results), len(mutations) + 1)
+            progress(len(results), len(mutations) + 1)
     table = [result.row(results[0]) for result in results]
     about: dict[str, Any] = {
         "model": model,
@@ -122,7 +122,7 @@ def familiarity(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Count the meshes a model warns of: those of a split, halves and pairs of them, and other folders."""
+    """Count the meshes that a model calls unfamiliar: those of a split, halves and pairs of them, and other folders."""
     from hodgeformer.data.open import open_dataset
     from hodgeformer.lab.study.mutations import Mutation, cut_away, paired
     from hodgeformer.mesh.io import load_mesh
@@ -130,7 +130,7 @@ def familiarity(
 
     predictor = Predictor.load(model)
     if predictor.info.familiarity is None:
-        raise ConfigError(f"{model} does not know what is familiar; `evaluate {model} DATA --calibrate` teaches it")
+        raise ConfigError(f"{model} has no familiarity; fit it with `hodgeformer evaluate {model} DATA --calibrate`")
     dataset = open_dataset(data)
     known = [dataset.load(sample)[0] for sample in _spread(dataset.split(split), meshes)]
     half = Mutation("half", partial(cut_away, share=0.5))
@@ -141,17 +141,17 @@ def familiarity(
         folder.name: [load_mesh(file) for file in _spread(mesh_files(folder), meshes)] for folder in strange or []
     }
     rows = []
-    with bar("predicting", quiet=quiet) as told:
+    with bar("predicting", quiet=quiet) as progress:
         for name, shown in kinds.items():
             rows.append(_row(predictor, name, shown))
-            told(len(rows), len(kinds))
+            progress(len(rows), len(kinds))
     out.mkdir(parents=True, exist_ok=True)
     files = save_rows(out, "familiarity", rows, {"model": model, "data": dataset.name, "split": split, "seed": seed})
-    conclude(rows, {"meshes that are warned of": rows}, files, as_json=as_json)
+    conclude(rows, {"unfamiliar meshes": rows}, files, as_json=as_json)
 
 
 def _spread(items: Any, most: int | None) -> Any:
-    """At most so many of the items, from all over the list."""
+    """At most this many items, spread evenly over the list."""
     return items if most is None else items[:: -(-len(items) // most)]
 
 
@@ -174,8 +174,8 @@ def _mutations(faces: list[int], paper_only: bool) -> list[Mutation]:
     from hodgeformer.lab.study.mutations import further_mutations, paper_mutations, remeshed
 
     known = [mutation for mutation in paper_mutations() if mutation.paper is not None or not paper_only]
-    asked = [remeshed(n) for n in faces if n not in (1000, 2000)]
-    return [*known, *asked, *([] if paper_only else further_mutations())]
+    requested = [remeshed(n) for n in faces if n not in (1000, 2000)]
+    return [*known, *requested, *([] if paper_only else further_mutations())]
 
 
 @app.command()
@@ -218,7 +218,7 @@ def ablation(
     from hodgeformer.lab.study.ablation import finished_result, load_study, plan_study, save_study, study_table
 
     if epochs is not None and minutes is not None:
-        raise ConfigError("a run is as long as --epochs or as --minutes say, not both")
+        raise ConfigError("set --epochs or --minutes, not both")
     length = [f"train.epochs={epochs}"] if epochs else [f"train.minutes={minutes}"] if minutes else []
     name, loaded = load_study(study)
     numbers = range(first_seed, first_seed + seeds)
@@ -229,7 +229,7 @@ def ablation(
     found: _Results = {}
     for number, run in enumerate(runs, 1):
         _carry_out(run, found, f"{number} of {len(runs)}", quiet=quiet)
-        # Others may have finished runs that were theirs when we came by.
+        # Another process may have finished runs that it was working on.
         found |= {(other.row.name, other.seed): result for other in runs if (result := finished_result(other))}
         save_study(results, name, loaded, runs, rows or ())
     table = study_table(loaded, found)
@@ -243,9 +243,10 @@ def table(
     results: Annotated[Path, typer.Option("--results", help="The folder that studies write to.")] = Path("results"),
     as_json: JsonOption = False,
 ) -> None:
-    """The paper's main table: its figures, ours with its settings and with our recipe, and how to fill what is missing.
+    """Show the paper's main table beside our results with its settings and with our recipes.
 
-    Accuracies are in percent, mean and deviation over seeds. Written to results/table.csv.
+    Accuracies are in percent, mean and deviation over seeds. Missing rows show the command to run. Also writes
+    results/table.csv.
     """
     from hodgeformer.lab.study.ablation import load_study, main_table
 
@@ -259,23 +260,23 @@ def _carry_out(run: PlannedRun, found: _Results, place: str, *, quiet: bool) -> 
     from hodgeformer.cli.train_display import display
     from hodgeformer.lab.study.ablation import carry_out, finished_result
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         if not quiet:
-            print(f"run {place}: {text}", file=sys.stderr)
+            print(f"run {place}: {run.row.name}, seed {run.seed}{text}", file=sys.stderr)
 
     result = finished_result(run)
-    told = "was finished before"
+    state = "already finished"
     if result is None:
-        say(f"{run.row.name}, seed {run.seed}")
+        report("")
         with display(quiet=quiet) as listener:
             result = carry_out(run, listener)
-        told = "done"
+        state = "finished"
     if result is None:
-        say(f"another process is at it ({run.folder})")
+        report(f": another process is running it ({run.folder})")
         return
     found[run.row.name, run.seed] = result
     score = f"{100 * result.score:.2f} % {result.split} {result.score_name.replace('_', ' ')}"
-    say(f"{run.row.name}, seed {run.seed}, {told}: {score}")
+    report(f", {state}: {score}")
 
 
 @app.command()
@@ -284,7 +285,7 @@ def efficiency(
         str | None,
         typer.Option(
             "--data",
-            help="A data-set folder or name; by default synthetic bodies as large as Human.",
+            help="A data-set folder or name; by default synthetic bodies of the size of Human.",
             show_default=False,
         ),
     ] = None,
@@ -301,20 +302,20 @@ def efficiency(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Time and peak memory by mesh size, and per epoch and batch, each measured in a process of its own.
+    """Measure time and peak memory by mesh size, and per epoch and batch, each in its own process.
 
     Size table: one HodgeFormer layer on vertices, d = 256; memory above the interpreter. Runtime table: the paper's
-    Human model, batch size 12 in training and 1 in testing; memory of the whole process. The paper's figures are those
-    of an RTX 4090.
+    Human model, batch size 12 in training and 1 in testing; memory of the whole process. The paper's figures are for
+    an RTX 4090.
     """
     from hodgeformer.lab.study.efficiency import WORKS
 
     exponents = range(8, largest + 1, 2)
-    with bar("measuring", quiet=quiet) as told:
+    with bar("measuring", quiet=quiet) as progress:
         sizes = []
         for row in _sizes(exponents, capped):
             sizes.append(row)
-            told(len(sizes), len(WORKS) * len(exponents) + 1)
+            progress(len(sizes), len(WORKS) * len(exponents) + 1)
         runtime = _runtime(data, settings or [], batches, meshes)
     about = {"data": data or "figures", "capped": capped, "settings": settings or []}
     files = [*save_rows(out, "sizes", sizes, about), *save_rows(out, "runtime", runtime, about)]

@@ -1,4 +1,4 @@
-"""`hodgeformer study operators`: what one head of a trained model has learned, on one mesh."""
+"""`hodgeformer study operators`: the operators that one head of a trained model has learned, on one mesh."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def operators(
 
 
 def _spread(checkpoint: Checkpoint, surface: Mesh, pick: int | None, picture: Path, up: Any) -> dict[str, Any]:
-    """Of the D blocks: how far a vertex reads at each time, and what each block takes from it."""
+    """For D blocks: how far a vertex reads at each diffusion time, and what each block uses of it."""
     from hodgeformer.lab.study.spread_picture import save_spread_picture
     from hodgeformer.mesh.prepare import prepare
     from hodgeformer.predict.spread import farthest_vertex, spread_from

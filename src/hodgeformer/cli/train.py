@@ -74,34 +74,33 @@ def train(
     from hodgeformer.training.loop import Stopped
 
     if (source is None) == (resume is None):
-        raise ConfigError("say what to train on (a folder, a configuration, a name), or --resume RUN; one of the two")
+        raise ConfigError("name the data to train on (a folder, a configuration, a name) or a run to --resume")
     overrides = [*(settings or []), *(["train.skip_bad=true"] if skip_bad else [])]
     overrides += [f"prepare.faces={faces}"] if faces else []
     overrides += [f"train.device={device}"] if device != "auto" else []
     overrides += ["data.allow_remote=true"] if allow_remote else []
     if resume is not None and (overrides or start or out or folds):
         raise ConfigError(
-            "--resume goes on with the settings of the run; leave --set, --faces, --from, --out, --folds, "
-            "--device, --skip-bad and --allow-remote out"
+            "--resume uses the settings of the run; remove --set, --faces, --from, --out, --folds, --device, "
+            "--skip-bad and --allow-remote"
         )
     folder = resume or out or Path("runs") / Path(source or "").stem
     trial = _show_plan if dry_run else _self_test if self_test else None
     with joined() as processes:
-        speaks = processes.is_first
         try:
-            shown = {"quiet": quiet or not speaks, "as_json": as_json}
+            shown = {"quiet": quiet or not processes.is_first, "as_json": as_json}
             _train(source, folder, overrides, start, folds, processes, trial, **shown)
         except HodgeFormerError as error:
-            if not speaks:
-                raise typer.Exit(2) from None  # one process tells it for all
+            if not processes.is_first:
+                raise typer.Exit(2) from None  # the first process reports it
             if as_json:
                 print_event("error", message=one_line(error))
             raise
         except Stopped as stopped:
             again = f"hodgeformer train --resume {folder}"
-            if speaks:
-                print(f"{stopped}; go on with: {again}", file=sys.stderr)
-            if speaks and as_json:
+            if processes.is_first:
+                print(f"{stopped}; continue with: {again}", file=sys.stderr)
+            if processes.is_first and as_json:
                 print_event("stopped", message=str(stopped), command=again)
             raise typer.Exit(130) from None
 
@@ -128,10 +127,10 @@ def _train(
         if trial is None:
             outcome = begin(source, folder, folds=folds, callbacks=[listener], overrides=overrides, **shared)
         else:
-            said = [*overrides, *([] if folds is None else [f"data.folds={folds}", "data.fold=0"])]
-            setup = run(source, folder, lambda setup: setup, settings=said, listener=listener, trial=True, **shared)
+            given = [*overrides, *([] if folds is None else [f"data.folds={folds}", "data.fold=0"])]
+            setup = run(source, folder, lambda setup: setup, settings=given, listener=listener, trial=True, **shared)
     if trial is not None:
-        trial(setup, as_json=as_json)  # prints, when the display is gone
+        trial(setup, as_json=as_json)  # prints after the display is closed
     elif not processes.is_first:
         return
     elif isinstance(outcome, Outcome):
@@ -157,7 +156,7 @@ def _show_plan(setup: Setup, *, as_json: bool) -> None:
     for reason in setup.reasons():
         print(f"# {reason}")
     print(f"# {cost.n_parameters:,} parameters, {cost.n_batches} steps per epoch, {cost.seconds_per_step:.2f} s each")
-    print(f"# measured: about {cost.minutes:.0f} minutes, {cost.memory / GIGABYTE:.1f} GB of memory at the peak")
+    print(f"# measured: about {cost.minutes:.0f} minutes, {cost.memory / GIGABYTE:.1f} GB of peak memory")
 
 
 def _self_test(setup: Setup, *, as_json: bool) -> None:
@@ -171,8 +170,8 @@ def _self_test(setup: Setup, *, as_json: bool) -> None:
         print(f"one batch: {100 * accuracy:.1f} % {setup.dataset.element} accuracy after {steps} steps")
     if accuracy < _LEARNED:
         raise HodgeFormerError(
-            f"one batch could not be learned by heart ({100 * accuracy:.1f} %); do the labels belong to these meshes? "
-            "If they do, try another train.lr"
+            f"the model could not memorize one batch ({100 * accuracy:.1f} %); check that the labels belong to these "
+            "meshes, or try another train.lr"
         )
 
 
@@ -206,7 +205,5 @@ def _show_folds(found: CrossValidation, *, as_json: bool) -> None:
         models = [str(outcome.chosen) for outcome in found.outcomes]
         print_event("result", model=str(found.folder), models=models, table=found.table)
         return
-    print_rows(found.table, f"{len(found.outcomes)} folds, each scored by a model that has not seen it", digits=4)
-    print(
-        f"table: {found.folder / 'folds.csv'}\nmodel: {found.folder} (all {len(found.outcomes)}, which answer together)"
-    )
+    print_rows(found.table, f"{len(found.outcomes)} folds, each scored by a model not trained on it", digits=4)
+    print(f"table: {found.folder / 'folds.csv'}\nmodel: {found.folder} (an ensemble of all {len(found.outcomes)})")

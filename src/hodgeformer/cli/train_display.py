@@ -1,4 +1,4 @@
-"""What `hodgeformer train` shows while it runs: a live line in a terminal, plain lines elsewhere, or JSON."""
+"""The output of `hodgeformer train` while it runs: a live line in a terminal, plain lines elsewhere, or JSON."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hodgeformer.cli.results import LOG_EVERY, Pulse, duration
 from hodgeformer.training.listener import Listener, Row, Standing
 
 EVENT_EVERY = 2.0
-"""Seconds between two events on how far the work is."""
+"""Seconds between two progress events."""
 
 
 class Display(Listener):
-    """Prints what a run tells. Without a terminal there is a line for each evaluation, and in between now and then."""
+    """Prints the events of a run. Without a terminal: a line for each evaluation, and now and then one in between."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -47,7 +47,7 @@ class Display(Listener):
         self._print(f"plan: {reason}")
 
     def resumed(self, epoch: int, batch: int) -> None:
-        self._print(f"going on at epoch {epoch + 1}, batch {batch + 1}")
+        self._print(f"continuing at epoch {epoch + 1}, batch {batch + 1}")
 
     def stepped(self, standing: Standing) -> None:
         if self._task is None:
@@ -76,7 +76,7 @@ class Display(Listener):
 
 
 class Events(Listener):
-    """Prints what a run tells as JSON, one object per line, on standard output."""
+    """Prints the events of a run as JSON, one object per line, on standard output."""
 
     def __init__(self) -> None:
         self._pulse = Pulse(EVENT_EVERY)
@@ -106,12 +106,12 @@ class Events(Listener):
 
 
 def print_event(event: str, **content: Any) -> None:
-    """A line that a program reads."""
+    """Print one event as a line of JSON."""
     print(json.dumps({"event": event, **content}), flush=True)
 
 
 def display(*, quiet: bool = False, as_json: bool = False) -> AbstractContextManager[Listener]:
-    """A display that leaves the terminal tidy whatever happens."""
+    """A display that restores the terminal whatever happens."""
     if quiet:
         return nullcontext(Listener())
     return nullcontext(Events()) if as_json else closing(Display())

@@ -1,4 +1,4 @@
-"""`hodgeformer view`: the web viewer on this machine."""
+"""`hodgeformer view`: the web viewer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def view(
             "--port", min=0, max=65535, help="The port; by default the first free one from 8765.", show_default=False
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="The folder to save into.")] = Path("labels"),
+    out: Annotated[Path, typer.Option("--out", help="The folder to save labels in.")] = Path("labels"),
     faces: FacesOption = "auto",
     up: UpOption = "auto",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
@@ -43,7 +43,7 @@ def view(
     Go through a folder mesh by mesh, and train a model on the corrected labels. A single argument is the mesh if it is
     a mesh file, or a folder without a model.
     """
-    model, mesh = _told_apart(model, mesh)
+    model, mesh = _distinguish(model, mesh)
     viewer = _make_viewer(model, mesh, out, faces, up)
     from hodgeformer.web.server.listening import address as shown
     from hodgeformer.web.server.listening import listen
@@ -52,13 +52,14 @@ def view(
     token = secrets.token_urlsafe(16)
     address = f"{shown(host, listening)}/?token={token}"
     print(
-        f"hodgeformer: the viewer is at {address}\nhodgeformer: it saves to {out.resolve()}; press Ctrl+C to stop",
+        f"hodgeformer: the viewer is at {address}\nhodgeformer: labels are saved in {out.resolve()}; press Ctrl+C to "
+        "stop",
         flush=True,
     )
     _serve(viewer, host, token, listening, address if browser else None)
 
 
-def _told_apart(model: str | None, mesh: Path | None) -> tuple[str | None, Path | None]:
+def _distinguish(model: str | None, mesh: Path | None) -> tuple[str | None, Path | None]:
     from hodgeformer.mesh.io import MESH_SUFFIXES
     from hodgeformer.predict.pretrained import holds_model
 
@@ -82,7 +83,7 @@ def _serve(viewer: Viewer, host: str, token: str, listening: socket.socket, addr
 
     if not is_local(host):
         print(
-            f"hodgeformer: --host {host} lets everyone on the network who knows this address use the viewer",
+            f"hodgeformer: --host {host} lets everyone on the network who has this URL use the viewer",
             file=sys.stderr,
         )
     if address is not None:

@@ -1,7 +1,4 @@
-"""Random changes of training meshes that leave the labels true: slides within the surface, warps, bent limbs, clothes.
-
-A mirror image turns the winding, a cut takes faces away.
-"""
+"""Random changes of training meshes that keep the labels valid: sliding vertices, warps, bent limbs, mirror images."""
 
 from __future__ import annotations
 
@@ -25,11 +22,11 @@ from hodgeformer.mesh.topology import unique_edges
 
 Axis = Literal["x", "y", "z"]
 
-_TIPS = 8  # ends of limbs that are looked for
-_REACH = (0.05, 0.5)  # of the farthest surface distance: how much of a body turns about a joint
-_JOINT = 0.5  # of that reach: the width of the belt in which the turn sets in
+_TIPS = 8  # ends of limbs to find
+_REACH = (0.05, 0.5)  # of the largest surface distance: how much of a body moves about a joint
+_JOINT = 0.5  # of that reach: the width of the belt in which the movement fades
 _WAVES = 4
-_LONGEST, _SHORTEST = 2.0, 0.5  # wave lengths in sizes of the body
+_WAVE_LENGTHS = (0.5, 2.0)  # relative to the size of the body
 _FOLDS, _FOLD_LENGTHS = 6, (0.09, 0.43)  # waves of the surface along its normals
 
 
@@ -106,14 +103,14 @@ class AugmentConfig(Settings):
     cut_chance: float = Field(default=0.2, ge=0.0, le=1.0, description="The probability of a cut.")
 
     def swapped(self, classes: tuple[str, ...]) -> IntArray | None:
-        """The class number that each class has in a mirror image, None where nothing changes."""
+        """The class number of each class in a mirror image, None if nothing changes."""
         unknown = [name for pair in self.swap for name in pair if name not in classes]
         if unknown:
             raise ConfigError(f"augment.swap names '{unknown[0]}', but the classes are {', '.join(classes)}")
         if not self.swap:
             return None
         number = np.arange(len(classes) + 1)
-        number[-1] = -1  # answers for unlabelled elements
+        number[-1] = -1  # for unlabeled elements
         for first, second in self.swap:
             i, j = classes.index(first), classes.index(second)
             number[[i, j]] = number[[j, i]]
@@ -128,9 +125,9 @@ def deformed(
     *,
     kind: ElementKind | None,
 ) -> tuple[Mesh, NDArray[Any]]:
-    """The mesh in another shape, before its pose is taken, and its target.
+    """The mesh with another shape, before it is aligned, and its target.
 
-    Every change has a stream of its own, so that one setting does not change the draws of another.
+    Every change has its own random stream, so that one setting does not affect the random numbers of another.
     """
     stream = np.random.default_rng
     bends, warps, slides, noises = _seeds_below(rng, 4)
@@ -156,7 +153,7 @@ def deformed(
 
 
 def _seeds_below(rng: np.random.Generator, n: int) -> list[np.random.SeedSequence]:
-    """The seeds of rng.spawn(n); a stream costs as much as some changes, and many a setting is zero."""
+    """The seeds of rng.spawn(n); creating a stream is slow, and most settings are zero."""
     seed: Any = rng.bit_generator.seed_seq
     return list(seed.spawn(n))
 
@@ -164,7 +161,7 @@ def _seeds_below(rng: np.random.Generator, n: int) -> list[np.random.SeedSequenc
 def _cut(
     mesh: Mesh, target: NDArray[Any], removed: NDArray[np.bool_], kind: ElementKind | None
 ) -> tuple[Mesh, NDArray[Any]]:
-    """The mesh without some faces and without the vertices that only they used."""
+    """The mesh without the removed faces and their vertices."""
     faces = mesh.faces[~removed]
     used = np.unique(faces)
     number = np.full(mesh.n_vertices, -1)
@@ -188,7 +185,7 @@ def augmented(
     kind: ElementKind | None,
     swapped: IntArray | None = None,
 ) -> tuple[Mesh, NDArray[Any]]:
-    """A mesh seen otherwise and its target; `kind` is the element kind of the target, None for the whole mesh."""
+    """The mesh scaled, mirrored and rotated, and its target; `kind` is that of the target, None for the whole mesh."""
     stream = np.random.default_rng
     scales, mirrors, turns = _seeds_below(rng, 3)
     vertices, faces = mesh.vertices, mesh.faces
@@ -218,15 +215,15 @@ def _rotation(config: AugmentConfig, rng: np.random.Generator) -> FloatArray:
 def slide_along_edges(
     vertices: FloatArray, faces: IntArray, share: float, rng: np.random.Generator, *, back: bool = False
 ) -> FloatArray:
-    """Each vertex moves towards (with `back` also from) a random neighbor by up to `share` of the edge between them."""
-    neighbor = _last_neighbors(faces, rng.permutation(2 * faces.size), len(vertices))  # after a shuffle that is any
+    """Move each vertex toward (with `back` also away from) a random neighbor by up to `share` of the edge length."""
+    neighbor = _last_neighbors(faces, rng.permutation(2 * faces.size), len(vertices))  # random, since shuffled
     amount = rng.uniform(-share if back else 0.0, share, (len(vertices), 1))
     return vertices + amount * (vertices[neighbor] - vertices)
 
 
 @njit(cache=True, nogil=True)
 def _last_neighbors(faces: IntArray, order: IntArray, n_vertices: int) -> IntArray:
-    """For each vertex its neighbor in the last of its sides, which are numbered forward, then backward."""
+    """For each vertex its neighbor along the last of its sides in this order, forward sides first, then backward."""
     neighbor = np.arange(n_vertices)
     for place in order:
         f, side = place % faces.size // 3, place % 3
@@ -239,7 +236,7 @@ def _last_neighbors(faces: IntArray, order: IntArray, n_vertices: int) -> IntArr
 
 
 def add_noise(vertices: FloatArray, faces: IntArray, deviation: float, rng: np.random.Generator) -> FloatArray:
-    """Gaussian noise with a standard deviation in mean edge lengths."""
+    """Add Gaussian noise with a standard deviation in units of the mean edge length."""
     return vertices + deviation * _mean_side(vertices, faces) * rng.standard_normal(vertices.shape)
 
 
@@ -256,31 +253,33 @@ def _mean_side(vertices: FloatArray, faces: IntArray) -> float:
 
 
 def warp(vertices: FloatArray, strength: float, rng: np.random.Generator) -> FloatArray:
-    """Space moves in a few long waves; `strength` is the standard deviation in sizes of the body."""
-    size = _size(vertices)
-    directions = rng.standard_normal((_WAVES, 3))
-    lengths = rng.uniform(_SHORTEST, _LONGEST, (_WAVES, 1))
-    waves = 2 * np.pi / (size * lengths) * directions / norms(directions)[:, None]
-    phases = rng.uniform(0, 2 * np.pi, _WAVES)
+    """Distort space with a few long waves; `strength` is the standard deviation relative to the size of the body."""
+    size, waves = _size(vertices), _waves(vertices, _WAVES, _WAVE_LENGTHS, rng)
     amplitudes = strength * size * np.sqrt(2 / _WAVES) * rng.standard_normal((_WAVES, 3))
-    moved: FloatArray = vertices + np.sin(vertices @ waves.T + phases) @ amplitudes
+    moved: FloatArray = vertices + waves @ amplitudes
     return moved
 
 
 def swell(vertices: FloatArray, faces: IntArray, strength: float, rng: np.random.Generator) -> FloatArray:
-    """The surface moves along its normals in waves, as muscles and clothes do.
+    """Move the surface along its normals in waves, like muscles and clothes.
 
-    Up to `strength`, the standard deviation in sizes of the body.
+    `strength` is the largest standard deviation, relative to the size of the body.
     """
-    size = _size(vertices)
-    directions = rng.standard_normal((_FOLDS, 3))
-    lengths = rng.uniform(*_FOLD_LENGTHS, (_FOLDS, 1))
-    waves = 2 * np.pi / (size * lengths) * directions / norms(directions)[:, None]
-    phases, amplitudes = rng.uniform(0, 2 * np.pi, _FOLDS), rng.standard_normal(_FOLDS)
-    height = np.sqrt(2 / _FOLDS) * np.sin(vertices @ waves.T + phases) @ amplitudes
+    size, waves = _size(vertices), _waves(vertices, _FOLDS, _FOLD_LENGTHS, rng)
+    amplitudes = rng.standard_normal(_FOLDS)
+    height = np.sqrt(2 / _FOLDS) * waves @ amplitudes
     _, _, normals = around_vertices(vertices, faces)
     swollen: FloatArray = vertices + rng.uniform(0, strength) * size * height[:, None] * normals
     return swollen
+
+
+def _waves(vertices: FloatArray, n: int, lengths: tuple[float, float], rng: np.random.Generator) -> FloatArray:
+    """(n_v, n) random plane waves at the vertices; lengths are relative to the size of the body."""
+    directions = rng.standard_normal((n, 3))
+    length = rng.uniform(*lengths, (n, 1))
+    waves = 2 * np.pi / (_size(vertices) * length) * directions / norms(directions)[:, None]
+    values: FloatArray = np.sin(vertices @ waves.T + rng.uniform(0, 2 * np.pi, n))
+    return values
 
 
 def beyond_plane(vertices: FloatArray, faces: IntArray, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -291,7 +290,7 @@ def beyond_plane(vertices: FloatArray, faces: IntArray, share: float, rng: np.ra
 
 
 def bend(vertices: FloatArray, faces: IntArray, degrees: float, n_joints: int, rng: np.random.Generator) -> FloatArray:
-    """Parts turn about joints by up to `degrees`; the turn fades out over the belt at the end of the part."""
+    """Rotate parts about joints by up to `degrees`; the rotation fades out over the belt at the end of the part."""
     for distance in _from_tips(vertices, faces, n_joints, rng):
         reach, axis = rng.uniform(*_REACH), rng.standard_normal(3)
         angle = np.radians(rng.uniform(0, degrees))
@@ -300,7 +299,7 @@ def bend(vertices: FloatArray, faces: IntArray, degrees: float, n_joints: int, r
 
 
 def grow(vertices: FloatArray, faces: IntArray, strength: float, n_parts: int, rng: np.random.Generator) -> FloatArray:
-    """Parts grow or shrink about their joints by up to a factor exp(strength): other proportions, another person."""
+    """Enlarge or shrink parts about their joints by a factor of up to exp(strength), like those of another person."""
     for distance in _from_tips(vertices, faces, n_parts, rng):
         reach, factor = rng.uniform(*_REACH), np.exp(rng.uniform(-strength, strength))
         vertices = _with_part_moved(vertices, distance, reach, np.zeros(3), 0.0, factor)
@@ -310,7 +309,7 @@ def grow(vertices: FloatArray, faces: IntArray, strength: float, n_parts: int, r
 def _from_tips(vertices: FloatArray, faces: IntArray, n_parts: int, rng: np.random.Generator) -> FloatArray:
     """Distances along the surface from a few ends of limbs, one row each.
 
-    Points far from each other are the ends of limbs; the first is where the search began.
+    Points that are far from each other are the ends of limbs; the first is the random start of the search.
     """
     graph = EdgeGraph.from_edges(vertices, unique_edges(faces, len(vertices)))
     tips = graph.spread_points(int(rng.integers(len(vertices))), 1 + _TIPS)[1][1:]
@@ -321,10 +320,10 @@ def _from_tips(vertices: FloatArray, faces: IntArray, n_parts: int, rng: np.rand
 def _with_part_moved(
     vertices: FloatArray, distance: FloatArray, reach: float, axis: FloatArray, angle: float, factor: float
 ) -> FloatArray:
-    """A part, a hand, an arm or a tail, turned about an axis through its joint and scaled from it.
+    """A part such as a hand, an arm or a tail, rotated about an axis through its joint and scaled from there.
 
-    The part are the vertices within `reach` of its tip, a share of the farthest distance. Its joint is the middle of
-    the belt at its end, in which the change sets in; nothing moves where the mesh is too coarse for one.
+    The part consists of the vertices within `reach` of its tip, a share of the largest distance. Its joint is the
+    center of the belt at its end, in which the movement fades; nothing moves if the mesh is too coarse for a belt.
     """
     farthest = 0.0
     for d in distance:

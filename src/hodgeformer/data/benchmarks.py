@@ -1,4 +1,4 @@
-"""The public benchmarks, each from the folder layout in which it is distributed, in the splits of the distribution."""
+"""The public benchmarks, each in the folder layout and the splits of its distribution."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ HUMAN_FAMILIES = ("MIT_animation", "adobe", "faust", "scape", "shrec")
 CosegPart = Literal["vases", "chairs", "aliens"]
 COSEG_PARTS: dict[CosegPart, int] = {"vases": 4, "chairs": 3, "aliens": 4}
 LabelVersion = Literal["face", "edge"]
-# Per-face labels first; .eseg files of the same archive hold them per edge, or in some per face too.
+# Per-face labels first; .eseg files of the same archive contain them per edge, in some archives also per face.
 _FACE_LABELS = ("fseg/{}.fseg", "seg/{}.seg", "seg/{}.txt", "seg/{}.fseg", "seg/{}.eseg")
 
 
 def open_coseg(root: Path, *, part: CosegPart | None = None, **version: Any) -> DataSet:
-    """COSEG: vases, chairs or aliens with three or four parts, in the versions that `open_parts` knows.
+    """COSEG: vases, chairs or aliens with three or four parts, in the versions that `open_parts` supports.
 
-    `root` is the folder of one of them, or the one above it (`coseg_vases`, `vases`, ...).
+    `root` is the folder of one of them (`coseg_vases`, `vases`, ...), or its parent.
     """
     part = part or coseg_part(root)
     if part is None:
-        raise DataError(f"{root}: which of {', '.join(COSEG_PARTS)}? Set `part`, or name the folder after it")
+        raise DataError(f"{root}: set `part` to one of {', '.join(COSEG_PARTS)}, or name the folder after it")
     candidates = (root, root / f"coseg_{part}", root / part, root / f"coseg-{part}")
     folder = next((folder for folder in candidates if is_part_labels(folder)), None)
     if folder is None:
-        raise DataError(f"{root}: expected train/, test/ and seg/ here or in coseg_{part}/ or {part}/")
+        raise DataError(f"{root}: expected train/, test/ and seg/ in this folder or in coseg_{part}/ or {part}/")
     classes = tuple(f"part_{i + 1}" for i in range(COSEG_PARTS[part]))
     return open_parts(folder, f"COSEG {part}", classes, **version)
 
 
 def coseg_part(root: Path) -> CosegPart | None:
-    """Which of the sets a folder is named after."""
+    """The set that a folder is named after."""
     return next((part for part in COSEG_PARTS if part in root.resolve().name.lower()), None)
 
 
 def open_rna(root: Path) -> DataSet:
-    """RNA surfaces: one label per vertex, about 260 classes of which a molecule shows a part, -1 is unlabelled.
+    """RNA surfaces: one label per vertex, about 260 classes of which a molecule contains some, -1 is unlabeled.
 
-    `off/*.off`, `labels/*.txt`, and the lists `train.txt` and `test.txt`. The classes are the numbers that occur in the
-    label files, named by them.
+    The files are `off/*.off`, `labels/*.txt`, and the lists `train.txt` and `test.txt`. The classes are the numbers
+    that occur in the label files.
     """
     label_paths = sorted((root / "labels").glob("*.txt"))
     if not label_paths:
-        raise DataError(f"{root / 'labels'}: no label files (*.txt) found")
+        raise DataError(f"{root / 'labels'}: no label files (*.txt)")
     numbers = {int(number) for path in label_paths for number in set(read_labels(path).values.tolist())}
     codes = Codes(tuple(sorted(number for number in numbers if number >= 0)))
 
@@ -69,15 +69,15 @@ def open_rna(root: Path) -> DataSet:
 
 
 def human_family(name: str) -> str:
-    """The source of a mesh, by its name: meshes of one source resemble each other far more than others."""
+    """The source of a mesh, from its name: meshes of one source are far more similar to each other than to others."""
     found = next((family for family in HUMAN_FAMILIES if name.startswith(family)), None)
     return found or name.split("__", maxsplit=1)[0]
 
 
 def human_person(name: str) -> str:
-    """Who a mesh shows, by its name: FAUST has ten people in ten poses, SCAPE one, Adobe one per mesh.
+    """The person in a mesh, from its name: FAUST has ten people in ten poses, SCAPE one, Adobe one per mesh.
 
-    MIT has three people; a name tells its motion only, and that counts as one.
+    MIT has three people, but names only contain the motion; each motion counts as a person.
     """
     source = human_family(name)
     if source == "adobe":
@@ -89,7 +89,7 @@ def human_person(name: str) -> str:
 
 
 def evened(samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """Meshes of people that are shown rarely are repeated, so that a person counts by the root of their meshes."""
+    """Repeat the meshes of people who appear rarely, so that a person counts by the root of their number of meshes."""
     meshes = Counter(human_person(sample.name) for sample in samples)
     most = max(meshes.values(), default=1)
     times = [max(round((most / meshes[human_person(sample.name)]) ** 0.5), 1) for sample in samples]
@@ -101,7 +101,7 @@ def evened(samples: Sequence[Sample]) -> tuple[Sample, ...]:
 
 
 def is_part_labels(root: Path) -> bool:
-    """Whether a folder is laid out as Human and COSEG are."""
+    """Whether a folder has the layout of Human and COSEG."""
     return (root / "seg").is_dir() or (root / "fseg").is_dir()
 
 
@@ -116,14 +116,14 @@ def open_parts(
 ) -> DataSet:
     """The layout of Human and COSEG: meshes in `train/` and `test/`, one label file per mesh beside them.
 
-    Labels of version `labels` are carried to `element` by majority. The soft edge labels of `sseg/` are not used: they
-    are a way to score, not a ground truth. Labels count from one, or from zero where a zero occurs. `group` tells the
-    source of a mesh by its name.
+    Labels of version `labels` are converted to `element` by majority. The soft edge labels of `sseg/` are not used:
+    they are a way to score, not a ground truth. Labels count from one, or from zero if a zero occurs. `group` returns
+    the source of a mesh from its name.
     """
-    # Some distributions do not split: everything is for training.
+    # Some distributions have no splits: everything is for training.
     meshes = [(folder, path) for folder in (*SPLITS, "shapes") for path in _meshes(root / folder)]
     if not meshes:
-        raise DataError(f"{root}: no meshes in {', '.join(SPLITS)} or shapes; give the folder above them")
+        raise DataError(f"{root}: no meshes in {', '.join(SPLITS)} or shapes; pass the folder that contains these")
     files = [_label_file(root, path.stem, labels) for _, path in meshes]
     codes = Codes.counted_from(0 if any(map(_has_zero, files)) else 1, len(classes))
     splits: dict[str, list[Sample]] = {}
@@ -136,7 +136,7 @@ def open_parts(
 
 
 def _label_file(root: Path, stem: str, labels: LabelVersion) -> Path:
-    """Where it is missing, the name it should have: reading it says so."""
+    """The label file, or if it is missing the expected name, which is reported when it is read."""
     names = _FACE_LABELS if labels == "face" else _FACE_LABELS[-1:]
     candidates = [root / name.format(stem) for name in names]
     return next((path for path in candidates if path.is_file()), candidates[0])
@@ -145,18 +145,18 @@ def _label_file(root: Path, stem: str, labels: LabelVersion) -> Path:
 def _has_zero(path: Path) -> bool:
     try:
         return bool((read_labels(path).values == 0).any())
-    except DataError:  # which is told with its mesh
+    except DataError:  # reported later with its mesh
         return False
 
 
 def open_classes(root: Path, name: str, n_classes: int) -> DataSet:
-    """The layout `<class>/{train,test}/*.obj`: class names (the folders, sorted), and meshes named `<class>/<stem>`."""
+    """The layout `<class>/{train,test}/*.obj`: classes are the folders, sorted, and meshes are `<class>/<stem>`."""
     if not root.is_dir():
-        raise DataError(f"{root}: there is no such folder")
+        raise DataError(f"{root}: the folder does not exist")
     folders = [child for child in sorted(root.iterdir()) if any((child / split).is_dir() for split in SPLITS)]
     if not folders:
         raise DataError(
-            f"{root}: expected folders <class>/train and <class>/test with meshes; give the folder above them"
+            f"{root}: expected folders <class>/train and <class>/test with meshes; pass the folder that contains them"
         )
     splits = {
         split: tuple(

@@ -1,4 +1,4 @@
-"""Every mesh of a data set looked at once, before anything is learned from it: what is bad, how large, how balanced."""
+"""One pass over all meshes of a data set before training: problems, sizes, class balance, copies."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ Found = dict[str, CountedMesh | Problem]
 
 Look = Callable[[Place], CountedMesh | Problem]
 Over = Callable[[Look, Sequence[Place]], Iterable[tuple[Place, CountedMesh | Problem | Exception]]]
-"""Looks at every place; an exception stands for one that could not be looked at."""
+"""Applies a function to every place; an exception replaces a result that could not be computed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Census:
-    """What was found, in the order of the data set; `dataset` holds only the usable meshes."""
+    """The findings, in the order of the data set; `dataset` contains only the usable meshes."""
 
     dataset: DataSet
     meshes: tuple[CountedMesh, ...]
@@ -68,7 +68,7 @@ class Census:
 
     @cached_property
     def mirrored(self) -> Mirrored:
-        """What becomes of the classes in mirror images. Reads a few training meshes again, once."""
+        """How mirror images exchange classes. Reads a few training meshes again, once."""
         dataset = self.dataset
         if dataset.task != "segmentation":
             return mirrored_by_name(dataset.classes)
@@ -101,21 +101,22 @@ class Census:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is no mistake in itself but is worth knowing: leaks, copies, classes that cannot be learned."""
+        """Leaks between splits, copies, classes that cannot be learned."""
         leaks = self.leaks
         found = [*self.dataset.notes, *(f"the same shape is in several splits: {_listed(group)}" for group in leaks)]
         found += [
             f"the same shape occurs more than once: {_listed(group)}" for group in self.copies if group not in leaks
         ]
         if not self.training:
-            found.append("there is no training split, so this data set can only be evaluated on")
+            found.append("there is no training split; this data set can only be used for evaluation")
         elif missing := [name for name, n in zip(self.dataset.classes, self.labels, strict=False) if n == 0]:
-            found.append(f"no training mesh shows {', '.join(missing[:8])}{' and others' if len(missing) > 8 else ''}")
+            more = " and others" if len(missing) > 8 else ""
+            found.append(f"classes without training meshes: {', '.join(missing[:8])}{more}")
         return tuple(found)
 
     @property
     def class_counts(self) -> dict[str, list[int]]:
-        """Labelled elements (or meshes) of each class in each split; a regression has none."""
+        """Labeled elements (or meshes) of each class in each split; a regression has none."""
         if not self.dataset.classes:
             return {}
         nothing = np.zeros(len(self.dataset.classes), dtype=np.int64)
@@ -127,13 +128,13 @@ class Census:
         return {split: sum(mesh.n_unlabelled for mesh in self.of_split(split)) for split in self.class_counts}
 
     def usable(self, *, skip_bad: bool) -> DataSet:
-        """The data set without its bad meshes if they may be skipped; an error that names them if not."""
+        """The data set without its bad meshes if they may be skipped; otherwise an error that names them."""
         if self.problems and not skip_bad:
             first = "; ".join(problem.message for problem in self.problems[:3])
             others = f" (and {len(self.problems) - 3} others)" if len(self.problems) > 3 else ""
             raise DataError(
-                f"{len(self.problems)} of the meshes cannot be used: {first}{others}; correct the data, or skip such "
-                "meshes with --skip-bad"
+                f"{len(self.problems)} meshes cannot be used: {first}{others}; fix the data, or skip such meshes with "
+                "--skip-bad"
             )
         for split, samples in self.dataset.splits.items():
             if not samples:
@@ -168,11 +169,11 @@ def take_census(
     over: Over | None = None,
     again: bool = False,
 ) -> Census:
-    """Read every mesh and its target once, but for those that the data set has counted already.
+    """Read every mesh and its target once, except those that the data set has counted already.
 
-    `progress(done, total)` is called after each mesh, `seen` with every one that can be used. Where several processes
-    work together, `share` gives this one its part, and `collect` what all of them found. `over` looks at the meshes
-    elsewhere than here, in any order. `again` reads those that are counted as well, and compares.
+    `progress(done, total)` is called after each mesh, `seen` with every usable one. With several processes, `share`
+    returns the part of this one, and `collect` the findings of all. `over` processes the meshes elsewhere, in any
+    order. `again` also reads meshes that are counted already, and compares.
     """
     places = [(split, sample) for split, samples in dataset.splits.items() for sample in samples]
     known: Found = {
@@ -204,7 +205,7 @@ def _looked_at(
         if seen is not None:
             seen(sample, mesh, target)
         return counted
-    except Exception as error:  # it is told with its mesh, and the others are looked at
+    except Exception as error:  # reported with its mesh; the others continue
         return _problem(place, error)
 
 
@@ -222,16 +223,16 @@ def _compare(found: CountedMesh, stated: CountedMesh | None) -> None:
 
 def _problem(place: Place, error: Exception) -> Problem:
     split, sample = place
-    if not isinstance(error, HodgeFormerError):  # nobody foresaw it
-        told = f"{sample.where}: an unexpected {type(error).__name__} ({error}); please report it"
+    if not isinstance(error, HodgeFormerError):
+        message = f"{sample.where}: unexpected {type(error).__name__} ({error}); please report this"
     else:
         named = sample.name in str(error) or sample.where in str(error)
-        told = str(error) if named else f"{sample.where}: {error}"
-    return Problem(sample.name, split, told)
+        message = str(error) if named else f"{sample.where}: {error}"
+    return Problem(sample.name, split, message)
 
 
 def shape_hash(mesh: Mesh) -> str:
-    """Equal for copies of a mesh however they are numbered, moved or scaled (not turned)."""
+    """Equal for copies of a mesh that are renumbered, moved or scaled (but not rotated)."""
     faces = mesh.faces[~repeats_a_vertex(mesh.faces)]
     used, corners = np.unique(faces, return_inverse=True)
     points = mesh.vertices[used]

@@ -1,4 +1,4 @@
-"""A data set: named meshes with targets, in splits. Meshes are read when asked for."""
+"""A data set: named meshes with targets, in splits. Meshes are read on demand."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SPLITS = ("train", "val", "test")
 
 @dataclass(frozen=True, eq=False)
 class CountedMesh:
-    """A mesh that can be used.
+    """Counts and measures of a usable mesh.
 
-    `labels` are its labelled elements per class, or for a regression the rows (count, sum, sum of squares) of its
-    values. `shares` of its area belong to each class, in a segmentation. `radius` is that in the file, `edge_lengths`
-    are quantiles at unit size, `asymmetry` is the distance to its mirror image, `shape` is equal for copies.
+    `labels` are its labeled elements per class, or for a regression the rows (count, sum, sum of squares) of its
+    values. `shares` are the area shares of the classes, in a segmentation. `radius` is in the units of the file,
+    `edge_lengths` are quantiles at unit size, `asymmetry` is the distance to its mirror image, `shape` is a hash.
     """
 
     name: str
@@ -44,9 +44,9 @@ class CountedMesh:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One mesh (a file or a mesh in memory) and where its target comes from; the name is unique in its data set.
+    """One mesh (a file or in memory) and the source of its target; the name is unique in the data set.
 
-    Meshes of one `group` are of one source, such as a person, and resemble each other more than others do.
+    Meshes of one `group` have one source, such as a person, and are more similar to each other than to others.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Sample:
 
     @property
     def source(self) -> str:
-        """Its group, or where none is known the mesh itself."""
+        """Its group, or if there is none the mesh itself."""
         return self.group or self.name
 
     @property
@@ -66,11 +66,11 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """What is to be learned from which meshes.
+    """A task with its meshes and targets, in splits.
 
     `element` is what a target belongs to; "mesh" for a class or a value of the whole mesh. `classes` are the class
-    names in label order, empty for a regression, which has `n_values` columns instead. `notes` are worth knowing.
-    `counted` are meshes, by name, that need not be read to know how large they are and what labels they have.
+    names in label order, empty for a regression, which has `n_values` columns instead. `notes` are shown to the user.
+    `counted` are meshes, by name, whose sizes and labels are known without reading them.
     """
 
     name: str
@@ -91,19 +91,19 @@ class DataSet:
         if self.task != "regression" and len(self.classes) < 2:
             raise DataError(f"{self.name}: at least two classes are needed, found {list(self.classes)}")
         if len(set(self.classes)) < len(self.classes):
-            raise DataError(f"{self.name}: class names must differ from each other, found {list(self.classes)}")
+            raise DataError(f"{self.name}: class names must be unique, found {list(self.classes)}")
         colors = self.colors or class_colors(len(self.classes))
         if len(colors) != len(self.classes):
-            raise DataError(f"{self.name}: {len(colors)} colors for {len(self.classes)} classes; give one for each")
+            raise DataError(f"{self.name}: {len(colors)} colors for {len(self.classes)} classes; set one for each")
         wrong = [color for color in colors if not all(0 <= part <= 255 for part in color)]
         if wrong:
-            raise DataError(f"{self.name}: the parts of a color are 0 to 255, found {list(wrong[0])}")
+            raise DataError(f"{self.name}: the components of a color must be 0 to 255, found {list(wrong[0])}")
         object.__setattr__(self, "colors", tuple(colors))
         seen: set[str] = set()
         for sample in self.samples:
             if sample.name in seen:
                 raise DataError(
-                    f"{self.name}: mesh '{sample.name}' occurs twice; a mesh belongs to one split, under its own name"
+                    f"{self.name}: mesh '{sample.name}' occurs twice; names must be unique, also across splits"
                 )
             seen.add(sample.name)
 
@@ -114,7 +114,7 @@ class DataSet:
 
     @property
     def n_outputs(self) -> int:
-        """Columns that a model for this data set puts out."""
+        """The number of outputs of a model for this data set."""
         return self.n_values if self.task == "regression" else len(self.classes)
 
     @property
@@ -125,7 +125,7 @@ class DataSet:
     def split(self, name: str) -> tuple[Sample, ...]:
         """The samples of a split, at least one."""
         if name not in self.splits:
-            raise DataError(f"{self.name}: there is no split '{name}', only {', '.join(self.splits) or 'none at all'}")
+            raise DataError(f"{self.name}: unknown split '{name}'; found {', '.join(self.splits) or 'none'}")
         if not self.splits[name]:
             raise DataError(f"{self.name}: split '{name}' is empty; add at least one mesh")
         return self.splits[name]
@@ -150,7 +150,7 @@ class DataSet:
         return replace(self, splits={name: tuple(samples) for name, samples in splits.items()})
 
     def with_classes(self, classes: tuple[str, ...]) -> DataSet:
-        """The same labels numbered by another list of class names, for instance that of a trained model."""
+        """The same labels numbered by another list of class names, such as that of a trained model."""
         missing = [name for name in self.classes if name not in classes]
         if missing:
             raise DataError(
@@ -182,27 +182,27 @@ class DataSet:
         bad = np.flatnonzero((target < UNLABELLED) | (target >= len(self.classes)))
         if bad.size:
             raise DataError(
-                f"{sample.where}: label {target[bad[0]]} at {self.element} {bad[0]} is outside the "
+                f"{sample.where}: label {target[bad[0]]} at {self.element} {bad[0]} is out of range for "
                 f"{len(self.classes)} classes"
             )
 
 
 @dataclass(frozen=True)
 class Renumbered:
-    """The labels of another source, label i written as numbers[i]."""
+    """The labels of another source, with label i replaced by numbers[i]."""
 
     source: Target
     numbers: tuple[int, ...]
 
     def read(self, mesh: Mesh) -> IntArray:
         labels = self.source.read(mesh)
-        table = np.array([*self.numbers, UNLABELLED], dtype=np.int64)  # the last entry answers for -1
+        table = np.array([*self.numbers, UNLABELLED], dtype=np.int64)  # the last entry is for -1
         renumbered: IntArray = table[labels]
         return renumbered
 
 
 def _read_mesh(sample: Sample) -> Mesh:
-    """The mesh alone, named as the sample."""
+    """The mesh, with the name of the sample."""
     if isinstance(sample.mesh, Mesh):
         mesh = sample.mesh
     else:

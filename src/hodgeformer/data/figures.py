@@ -1,7 +1,7 @@
-"""Articulated figures: one closed surface around a random skeleton in a random pose, a body part for every face.
+"""Articulated figures: one closed surface around a random skeleton in a random pose, with a body part for every face.
 
-The surface is cut from a smooth union of round cones in a rest pose, where limbs do not touch, and then bent by
-blending the motions of the bones.
+The surface is a smooth union of round cones in a rest pose, in which limbs do not touch. It is then posed by blending
+the motions of the bones.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from hodgeformer.mesh.topology import MeshComplex, pieces
 PARTS = ("head", "hand", "lower_arm", "upper_arm", "torso", "upper_leg", "lower_leg", "foot")
 
 _SPACING = 0.035
-_FILLET = 0.02  # length over which neighboring bones melt into one surface
-_SOFTNESS = 0.025  # length over which the skin passes from one bone to the next at a joint
-_BULGE = 0.15  # how much thicker bones are halfway; straight cones would decimate into slivers
+_FILLET = 0.02  # length over which neighboring bones blend into one surface
+_SOFTNESS = 0.025  # length over which the skin blends from one bone to the next at a joint
+_BULGE = 0.15  # how much thicker bones are in the middle; straight cones would decimate into slivers
 _ISLAND_SHARE = 0.12
 _REACH = 5  # fillets and blends end after this many lengths
 
-# Joint -> (its parent, largest turns in degrees about x, y, z, negative to positive). Parents come first.
+# Joint -> (its parent, limits of rotation in degrees about x, y, z). Parents come first.
 _JOINTS: dict[str, tuple[str | None, tuple[tuple[float, float], ...]]] = {
     "pelvis": (None, ((-10, 10), (0, 0), (-8, 8))),
     "chest": ("pelvis", ((-10, 25), (-18, 18), (-10, 10))),
@@ -48,7 +48,7 @@ _JOINTS: dict[str, tuple[str | None, tuple[tuple[float, float], ...]]] = {
 }
 _JOINT_NAMES = tuple(_JOINTS)
 
-# (from place, to place, radius there, radius here, part, joint that moves it); "*" stands for both sides.
+# (start, end, radius at the start, radius at the end, part, joint that moves it); "*" means both sides.
 _BONES = (
     ("shoulder*", "elbow*", 0.052, 0.040, "upper_arm", "shoulder*"),
     ("elbow*", "wrist*", 0.042, 0.032, "lower_arm", "elbow*"),
@@ -66,7 +66,7 @@ _BONES = (
 
 @dataclass(frozen=True)
 class Bones:
-    """Bulging round cones from `tail` to `head` with `radii` at both; part and joint are numbers in their lists."""
+    """Bulging round cones from `tail` to `head` with `radii` at both; part and joint are indices in their lists."""
 
     tail: FloatArray
     head: FloatArray
@@ -90,7 +90,7 @@ class Bones:
 
 
 def figure(rng: np.random.Generator, *, n_faces: int, name: str = "figure") -> tuple[Mesh, IntArray]:
-    """A random figure of about n_faces faces, y up, and for every face its part as a number in PARTS."""
+    """A random figure of about n_faces faces, y up, and for every face its part as an index in PARTS."""
     build = rng.uniform(0.8, 1.25)
     places = _places(rng, build)
     bones = _bones(places, build)
@@ -102,7 +102,7 @@ def figure(rng: np.random.Generator, *, n_faces: int, name: str = "figure") -> t
 
 
 def _places(rng: np.random.Generator, build: float) -> dict[str, FloatArray]:
-    """Joints and ends of bones in the rest pose: y up, looking along z, arms lowered by 45 degrees."""
+    """Joints and ends of bones in the rest pose: y up, facing along z, arms lowered by 45 degrees."""
     size = {
         name: length * rng.uniform(0.87, 1.13)
         for name, length in {
@@ -178,7 +178,7 @@ def _surface(bones: Bones) -> tuple[FloatArray, IntArray]:
 
 
 def _without_islands(labels: IntArray, topology: MeshComplex) -> IntArray:
-    """Pieces of a part much smaller than its largest one take the most frequent part around them."""
+    """Pieces of a part that are much smaller than its largest one get the most frequent part around them."""
     sides = np.argsort(topology.face_edges.ravel(), kind="stable").reshape(-1, 2)  # the two of every edge
     one, other = (sides // 3).T
     same = labels[one] == labels[other]
@@ -194,7 +194,7 @@ def _without_islands(labels: IntArray, topology: MeshComplex) -> IntArray:
 
 
 def _bent(vertices: FloatArray, bones: Bones, places: dict[str, FloatArray], rng: np.random.Generator) -> FloatArray:
-    """x <- sum_i w_i(x) (R_i x + t_i) over joints i, weights falling off with the distance to their bones."""
+    """x <- sum_i w_i(x) (R_i x + t_i) over joints i, with weights that fall off with the distance to their bones."""
     turns, shifts = _motions(places, rng)
     distances = bones.distances(vertices).astype(np.float64)
     weights = np.exp((distances.min(axis=0) - distances) / _SOFTNESS)
@@ -204,7 +204,7 @@ def _bent(vertices: FloatArray, bones: Bones, places: dict[str, FloatArray], rng
 
 
 def _motions(places: dict[str, FloatArray], rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    """A random rigid motion per joint, carried by that of its parent."""
+    """A random rigid motion per joint, relative to that of its parent."""
     turns = np.empty((len(_JOINTS), 3, 3))
     shifts = np.empty((len(_JOINTS), 3))
     for i, (name, (parent, limits)) in enumerate(_JOINTS.items()):

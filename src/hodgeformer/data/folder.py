@@ -1,4 +1,4 @@
-"""Anyone's data set: a folder with meshes, labels and a `dataset.toml` that says how they belong together."""
+"""Your own data set: a folder with meshes, labels and a `dataset.toml` that describes them."""
 
 from __future__ import annotations
 
@@ -51,27 +51,27 @@ def _described(root: Path, spec: FolderSpec) -> DataSet:
 
 
 def find_meshes(root: Path, where: str) -> dict[str, Path]:
-    """Name -> file. A name is the path below the folder (or the fixed part of the glob) without the suffix."""
+    """Name -> file. A name is the path relative to the folder (or the fixed part of the glob) without the suffix."""
     parts = Path(where).parts
     fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     base, pattern = root.joinpath(*parts[:fixed]), "/".join(parts[fixed:]) or "**/*"
     if not base.is_dir():
-        raise DataError(f"meshes = '{where}', but there is no folder {base}")
+        raise DataError(f"meshes = '{where}', but the folder {base} does not exist")
     meshes: dict[str, Path] = {}
     for path in sorted(base.glob(pattern)):
         if path.suffix.lower() not in MESH_SUFFIXES or not path.is_file():
             continue
         name = path.relative_to(base).with_suffix("").as_posix()
         if name in meshes:
-            raise DataError(f"{path} and {meshes[name].name} would share one name; keep only one of them")
+            raise DataError(f"{path} and {meshes[name].name} would have the same name; keep only one of them")
         meshes[name] = path
     if not meshes:
-        raise DataError(f"{base}: no meshes found ({', '.join(MESH_SUFFIXES)})")
+        raise DataError(f"{base}: no meshes in this folder (looked for {', '.join(MESH_SUFFIXES)})")
     return meshes
 
 
 def _class_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> tuple[tuple[str, ...], dict[str, Target]]:
-    """Classes, and the class of every mesh: from a table, or from the sub-folder that is named like a class."""
+    """Classes, and the class of every mesh: from a table, or from its subfolder."""
     if spec.labels is not None:
         table = _table(root, spec)
         class_of = {name: str(_look_up(table, name)) for name in meshes}
@@ -82,7 +82,7 @@ def _class_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> tup
     for name, found in class_of.items():
         if found not in classes:
             raise DataError(
-                f"{meshes[name]}: class '{found}' is not one of {', '.join(classes)}; add it to `classes` or correct it"
+                f"{meshes[name]}: class '{found}' is not one of {', '.join(classes)}; add it to `classes`, or fix it"
             )
     return classes, {name: WholeMesh(classes.index(found)) for name, found in class_of.items()}
 
@@ -92,7 +92,7 @@ def _folder_class(name: str, path: Path, classes: tuple[str, ...], split_names: 
     known = [part for part in parts if part in classes]
     if not parts:
         raise DataError(
-            f"{path}: the class of a mesh is the name of its sub-folder, but this one is in none; move it, or give a "
+            f"{path}: the class of a mesh is the name of its subfolder, but this mesh is in none; move it, or set a "
             'table with `labels = "labels.csv"` (lines: name,class)'
         )
     return known[0] if known else parts[0]
@@ -125,21 +125,21 @@ def _value_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dic
 def _label_files(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dict[str, Path]:
     folder = root / (spec.labels if isinstance(spec.labels, str) else "labels")
     if not folder.is_dir():
-        raise DataError(f"there is no folder of labels {folder}; set `labels`")
-    # A missing file is reported when the mesh is read, so that a check can list all of them at once.
+        raise DataError(f"the folder of labels {folder} does not exist; set `labels`")
+    # A missing file is reported when the mesh is read, so that a check lists all of them.
     found = label_files(folder)
     files = {name: found.get(name) or found.get(Path(name).name) or _other_file(folder / name) for name in meshes}
     owners: dict[Path, str] = {}
     for name, path in files.items():
         if owners.setdefault(path, name) != name:
             raise DataError(
-                f"{path} would label both '{owners[path]}' and '{name}'; use the same sub-folders as the meshes"
+                f"{path} would label both '{owners[path]}' and '{name}'; use the same subfolders as for the meshes"
             )
     return files
 
 
 def _other_file(path: Path) -> Path:
-    """A file of a kind that holds no labels, which is named when it is read; or the one that should be there."""
+    """A file in an unsupported format, which is reported when it is read; or the expected name."""
     beside = sorted(path.parent.glob(f"{glob.escape(path.name)}.*"))
     known = (*MESH_SUFFIXES, *LABEL_SUFFIXES)
     return next((file for file in beside if file.suffix.lower() not in known), Path(f"{path}.txt"))
@@ -147,12 +147,12 @@ def _other_file(path: Path) -> Path:
 
 def _kind(spec: FolderSpec) -> ElementKind:
     if spec.target_element not in KIND_OF:
-        raise DataError(f"in a {spec.task} `element` is face, vertex or edge")
+        raise DataError(f"set `element` to face, vertex or edge for a {spec.task}")
     return KIND_OF[spec.target_element]
 
 
 def _table(root: Path, spec: FolderSpec) -> dict[str, TableValue]:
-    """Name -> class or numbers, from the file `labels` points at (lines: name,value...) or written in place."""
+    """Name -> class or numbers, from the file that `labels` names (lines: name,value...) or from the table itself."""
     if isinstance(spec.labels, dict):
         return spec.labels
     path = root / str(spec.labels)
@@ -163,7 +163,7 @@ def _table(root: Path, spec: FolderSpec) -> dict[str, TableValue]:
         raise DataError(f"{path}: not a table ({error})") from None
     short = next((i for i, row in enumerate(rows) if len(row) < 2), None)
     if short is not None:
-        raise DataError(f"{path}: row {short + 1} has no value; every line is name,value")
+        raise DataError(f"{path}: row {short + 1} has no value; write every line as name,value")
     return {row[0]: row[1] if len(row) == 2 else [_number(cell, row[0]) for cell in row[1:]] for row in rows}
 
 
@@ -172,7 +172,7 @@ def _look_up(table: Mapping[str, TableValue], name: str) -> TableValue:
     for key in (*names, *(f"{own}{suffix}" for own in names for suffix in MESH_SUFFIXES)):
         if key in table:
             return table[key]
-    raise DataError(f"the table of labels or groups has no line for mesh '{name}'")
+    raise DataError(f"the table of labels or groups has no entry for mesh '{name}'")
 
 
 def _numbers(value: TableValue, name: str) -> tuple[float, ...]:
@@ -200,24 +200,24 @@ def _n_values(targets: dict[str, Target]) -> int:
 
 
 def _groups(spec: FolderSpec, meshes: dict[str, Path]) -> dict[str, str]:
-    """The source of each mesh that has one, by the table or the pattern of the description."""
+    """The source of each mesh that has one, from the table or the regular expression `groups`."""
     if not isinstance(spec.groups, str):
         return {name: str(_look_up(spec.groups, name)) for name in meshes} if spec.groups else {}
     try:
         pattern = re.compile(spec.groups)
     except re.error as error:
-        raise DataError(f"groups = '{spec.groups}' is no regular expression ({error})") from None
+        raise DataError(f"groups = '{spec.groups}' is not a valid regular expression ({error})") from None
     found = {name: pattern.search(name) for name in meshes}
     return {name: match[min(1, pattern.groups)] for name, match in found.items() if match}
 
 
 def write_folder(dataset: DataSet, root: Path, *, suffix: str = ".ply") -> None:
-    """Any data set as a folder that `open_folder` reads back unchanged.
+    """Write any data set as a folder that `open_folder` reads back unchanged.
 
-    Meshes below `meshes/`, targets below `labels/` (or `labels.csv` for targets of whole meshes), dataset.toml.
+    Meshes in `meshes/`, targets in `labels/` (or `labels.csv` for targets of whole meshes), dataset.toml.
     """
     if (root / FILE_NAME).exists():
-        raise DataError(f"{root} already holds a data set; give an empty folder")
+        raise DataError(f"{root} already contains a data set; use an empty folder")
     rows = []
     for sample in dataset.samples:
         mesh, target = dataset.load(sample)

@@ -1,4 +1,4 @@
-"""The file `dataset.toml`, which says what the meshes and labels of a folder are."""
+"""The file `dataset.toml`, which describes the meshes and labels of a folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hodgeformer.data.dataset import SPLITS, DataSet
 FILE_NAME = "dataset.toml"
 MINIMAL = """\
 task = "segmentation"          # or "classification", "regression"
-element = "face"               # what a label belongs to: face, vertex, edge
+element = "face"               # labels are per face, vertex or edge
 classes = ["head", "torso"]    # names in label order
 meshes = "meshes"              # folder or glob
 labels = "labels"              # one file per mesh with the same stem: .txt .csv .npy .json ...
@@ -94,7 +94,7 @@ class FolderSpec(Settings):
 
 
 def described(dataset: DataSet) -> Table:
-    """What a `dataset.toml` says of a data set, but for where its meshes and labels are."""
+    """The content of `dataset.toml` for a data set, except the location of its meshes and labels."""
     spec: Table = {"name": dataset.name, "task": dataset.task}
     if dataset.kind is not None:
         spec["element"] = dataset.element
@@ -108,7 +108,7 @@ def read_spec(root: Path) -> FolderSpec:
     path = root / FILE_NAME
     if not path.is_file():
         raise DataError(
-            f"{root} has no {FILE_NAME}, so it is not clear what its labels mean. Write one, for example:\n\n{MINIMAL}"
+            f"{root} has no {FILE_NAME}, which describes its meshes and labels. Write one, for example:\n\n{MINIMAL}"
         )
     try:
         return FolderSpec.parse(read_toml(path))

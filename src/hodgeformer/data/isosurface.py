@@ -15,7 +15,7 @@ _CORNERS = np.array([[c & 1, c >> 1 & 1, c >> 2 & 1] for c in range(8)], dtype=n
 
 
 def isosurface(field: NDArray[np.floating], *, origin: FloatArray, spacing: float) -> tuple[FloatArray, IntArray]:
-    """Vertices and faces of field = 0, normals towards positive values.
+    """Vertices and faces of field = 0, with normals toward positive values.
 
     `field[i, j, k]` is the value at origin + spacing * (i, j, k) and must be positive on the border.
     """
@@ -44,7 +44,7 @@ def _crossing_segments(tetrahedra: IntArray, inside: NDArray[np.bool_]) -> IntAr
     """(n, 3, 2) triangles, each corner on a grid segment (a, b), a < b, whose ends are on different sides."""
     signs = inside[tetrahedra]
     n_inside = signs.sum(axis=1)
-    # Inside corners first. An odd rearrangement mirrors the tetrahedron, and with it the triangle.
+    # Inside corners first. An odd permutation mirrors the tetrahedron and its triangles.
     order = np.argsort(~signs, axis=1, kind="stable")
     odd = _is_odd(order)
     sorted_corners = np.take_along_axis(tetrahedra, order, axis=1)

@@ -1,4 +1,4 @@
-"""Label files of every kind, read as they are written: numbers, names or colors, of elements or of points."""
+"""Read label files of every format: numbers, names or colors, of elements or of points."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh
 
 COUNTED: dict[str, ElementKind] = {".eseg": "e", ".seseg": "e", ".fseg": "f"}
-"""What a label file counts by its suffix."""
-_LARGEST = 1 << 53  # beyond it floating-point numbers are no longer whole ones
-_LONGEST_NAME = 1000  # an array of names takes as much for each as for the longest
-_MOST_UNPACKED, _TIMES_PACKED = 64 << 20, 20  # bytes of an .npz file, and of each of its own
+"""The elements of a label file, by its suffix."""
+_LARGEST = 1 << 53  # beyond it, floating-point numbers skip integers
+_LONGEST_NAME = 1000  # in an array of names, each needs as much memory as the longest
+_MOST_UNPACKED, _TIMES_PACKED = 64 << 20, 20  # the unpacked size of an .npz file: bytes, plus times its own size
 _LABEL_COLUMNS = ("label", "labels", "class", "part", "segment", "category")
 _POINT_COLUMNS = (4, 7)  # x y z label, or with a normal before the label
 
 
 @dataclass(frozen=True, eq=False)
-class Written:
-    """What a label file says, before its labels are class numbers.
+class RawLabels:
+    """The content of a label file, before its labels become class numbers.
 
-    `values` are whole numbers or names (n,), or colors (n, 3). Where the file tells, `kind` is what it counts and
-    `classes` are the names of its numbers, which then count from 0. `points` (n, 3) are what labels belong to that
-    belong to no element.
+    `values` are integers or names (n,), or colors (n, 3). If the file contains them, `kind` is the labeled element and
+    `classes` are the names of its numbers, which then count from 0. `points` (n, 3) are given if the labels belong to
+    points instead of elements.
     """
 
     values: NDArray[Any]
@@ -43,8 +43,8 @@ class Written:
     points: FloatArray | None = None
 
 
-def read_labels(path: Path) -> Written:
-    """The labels of a file of any kind that `LABEL_SUFFIXES` lists."""
+def read_labels(path: Path) -> RawLabels:
+    """The labels of a file in any format of `LABEL_SUFFIXES`."""
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise DataError(f"{path}: unsupported label format '{path.suffix}'; supported: {', '.join(LABEL_SUFFIXES)}")
@@ -70,7 +70,7 @@ def read_numbers(path: Path) -> NDArray[np.float32]:
         values = _parsed([word for row in rows for word in row], path).reshape(len(rows), -1 if rows else 0)
     if values.dtype.kind not in "biuf":
         raise DataError(f"{path}: expected an array of numbers, found {values.dtype}")
-    with np.errstate(over="ignore"):  # what is too large for single precision is not finite
+    with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
         values = values.reshape(len(values), -1 if values.size else 0).astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if bad.size:
@@ -79,36 +79,36 @@ def read_numbers(path: Path) -> NDArray[np.float32]:
 
 
 def label_files(folder: Path) -> dict[str, Path]:
-    """The label files below a folder by their paths without suffix ("part/scan_1"); of several the first suffix."""
+    """The label files in a folder by their paths without suffix ("part/scan_1"); of several, the first suffix."""
     found = [path for path in folder.rglob("*") if path.suffix.lower() in LABEL_SUFFIXES]
     found.sort(key=lambda path: LABEL_SUFFIXES.index(path.suffix.lower()), reverse=True)
     return {path.relative_to(folder).with_suffix("").as_posix(): path for path in found}
 
 
 def points_beside(path: Path) -> FloatArray | None:
-    """The points that a label file counts, as ShapeNet has them: NAME.pts beside it, or in the folder `points`."""
+    """The points of a label file, as in ShapeNet: NAME.pts beside it, or in the folder `points`."""
     for file in (path.with_suffix(".pts"), path.parent.parent / "points" / f"{path.stem}.pts"):
         if file.is_file():
             return read_numbers(file)[:, :3].astype(np.float64)
     return None
 
 
-def carried(mesh: Mesh, what: str, kind: ElementKind) -> Written | None:
-    """The `labels` or `colors` that a mesh file carries for elements of a kind, or else for the other kind."""
+def stored_in(mesh: Mesh, what: str, kind: ElementKind) -> RawLabels | None:
+    """The `labels` or `colors` in a mesh file for elements of a kind, or else for the other kind."""
     names: dict[ElementKind, Attribute] = {"f": f"face_{what}", "v": f"vertex_{what}"}  # type: ignore[dict-item]
     for own in sorted(names, key=lambda own: own != kind):
         if names[own] in mesh.attributes:
             values = np.asarray(mesh.attributes[names[own]])
-            return Written(values[:, :3] if what == "colors" else whole(values, mesh.name), own)
+            return RawLabels(values[:, :3] if what == "colors" else whole(values, mesh.name), own)
     return None
 
 
 def whole(values: NDArray[Any], where: str) -> IntArray:
-    """Numbers as int64, refused where they are not whole or so large that they would become others."""
+    """Numbers as int64; an error if they are not integers, or too large to be exact."""
     with np.errstate(invalid="ignore"):
         bad = np.flatnonzero(~(np.isfinite(values) & (values == np.round(values)) & (abs(values) <= _LARGEST)))
     if bad.size:
-        raise DataError(f"{where}: label {values[bad[0]]} at element {bad[0]} is not a whole number, or far too large")
+        raise DataError(f"{where}: label {values[bad[0]]} at element {bad[0]} is not an integer, or too large")
     return values.astype(np.int64)
 
 
@@ -121,8 +121,8 @@ def read_text(path: Path) -> str:
         raise DataError(f"{path}: the label file cannot be read as text ({error})") from None
 
 
-def _text(path: Path) -> Written:
-    """Numbers with spaces, commas or line breaks between them; names, one per line; or points with their labels."""
+def _text(path: Path) -> RawLabels:
+    """Numbers separated by spaces, commas or line breaks; names, one per line; or points with their labels."""
     text = read_text(path)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and not any(map(_is_number, lines[0].replace(",", " ").split())):
@@ -134,12 +134,12 @@ def _text(path: Path) -> Written:
         if not np.isfinite(rows).all():
             raise DataError(f"{path}: points and their labels must be finite numbers")
         if not (rows[:, :3] == np.round(rows[:, :3])).all():
-            return Written(whole(rows[:, -1], str(path)), points=rows[:, :3])
-    return Written(whole(numbers, str(path)))
+            return RawLabels(whole(rows[:, -1], str(path)), points=rows[:, :3])
+    return RawLabels(whole(numbers, str(path)))
 
 
-def _csv(path: Path) -> Written:
-    """One column of labels, with or without a header; or several, with that of the labels and that of the elements."""
+def _csv(path: Path) -> RawLabels:
+    """One column of labels, with or without a header; or several, with one for labels and one for element numbers."""
     text = read_text(path)
     first = text.lstrip().split("\n", 1)[0]
     try:
@@ -163,29 +163,29 @@ def _csv(path: Path) -> Written:
     labels = _labels([row[at] for row in rows], path)
     numbered = next((i for i, name in enumerate(head) if i != at and (n_columns == 2 or _element(name))), None)
     if numbered is None:
-        return Written(labels)
+        return RawLabels(labels)
     index = whole(_parsed([row[numbered] for row in rows], path), str(path))
     order = np.argsort(index, kind="stable")
     if len(index) and not np.array_equal(index[order], np.arange(len(index)) + min(max(index.min(), 0), 1)):
         raise DataError(
-            f"{path}: the column '{head[numbered]}' must number every element once, from 0 or from 1; mark those "
-            "without a label with -1"
+            f"{path}: the column '{head[numbered]}' must contain the number of every element once, from 0 or from 1; "
+            "use label -1 for unlabeled elements"
         )
-    return Written(labels[order], _element(head[numbered]))
+    return RawLabels(labels[order], _element(head[numbered]))
 
 
-def _column(lines: Sequence[str], path: Path) -> Written:
-    """Names, or a header and what stands below it."""
+def _column(lines: Sequence[str], path: Path) -> RawLabels:
+    """Names, or a header and the labels below it."""
     is_headed = lines[0].lower() in _LABEL_COLUMNS or (len(lines) > 1 and _is_number(lines[1]))
-    return Written(_labels(lines[is_headed:], path))
+    return RawLabels(_labels(lines[is_headed:], path))
 
 
 def _element(name: str) -> ElementKind | None:
-    """What a column such as `face`, `vertex_id` or `Edge index` numbers."""
+    """The element that a column such as `face`, `vertex_id` or `Edge index` refers to."""
     return next((kind for element, kind in KIND_OF.items() if name.lower().startswith(element)), None)
 
 
-def _json(path: Path) -> Written:
+def _json(path: Path) -> RawLabels:
     content = _json_content(path)
     if "labels" not in content:
         raise DataError(f"{path}: expected a list of labels, or an object with `labels`; found {list(content)[:9]}")
@@ -194,7 +194,7 @@ def _json(path: Path) -> Written:
         raise DataError(f"{path}: expected one label per element in `labels`")
     labels = _labels([str(UNLABELLED if label is None else label) for label in given], path)
     kind = next((kind for element, kind in KIND_OF.items() if element == content.get("element")), None)
-    return Written(labels, kind, tuple(map(str, classes)) if isinstance(classes, list) else ())
+    return RawLabels(labels, kind, tuple(map(str, classes)) if isinstance(classes, list) else ())
 
 
 def _json_content(path: Path) -> dict[str, Any]:
@@ -207,20 +207,20 @@ def _json_content(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _numpy(path: Path) -> Written:
+def _numpy(path: Path) -> RawLabels:
     arrays = _arrays(path, "labels", "classes")
     labels = arrays["labels"]
     labels = labels.reshape(-1) if labels.ndim == 2 and 1 in labels.shape else labels
     if labels.ndim != 1:
         raise DataError(f"{path}: expected one label per element, found an array of shape {labels.shape}")
     if not all(map(_is_text, arrays.values())):
-        raise DataError(f"{path}: the names in this file are not text; write it again")
+        raise DataError(f"{path}: the names in this file are not valid text; write it again")
     classes = tuple(map(str, arrays["classes"].tolist())) if "classes" in arrays else ()
-    return Written(labels if labels.dtype.kind == "U" else whole(labels, str(path)), classes=classes)
+    return RawLabels(labels if labels.dtype.kind == "U" else whole(labels, str(path)), classes=classes)
 
 
 def _is_text(array: NDArray[Any]) -> bool:
-    """Whether the letters of an array are some: NumPy makes them of any numbers."""
+    """Whether the characters of an array are valid: NumPy accepts any numbers."""
     if array.dtype.kind != "U" or not array.dtype.itemsize:
         return True
     letters = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).view(np.uint32)
@@ -228,10 +228,10 @@ def _is_text(array: NDArray[Any]) -> bool:
 
 
 def _arrays(path: Path, name: str, *others: str) -> dict[str, NDArray[Any]]:
-    """The arrays of these names of a NumPy file; the only one there is stands for the first."""
+    """The arrays with these names in a NumPy file; a single array of any name is used for the first."""
     _check_file(path)
     try:
-        # Mapped, a header that promises more than the file holds costs no memory.
+        # Memory-mapped, so that a wrong header does not allocate more than the file contains.
         found = np.load(path, mmap_mode="r", allow_pickle=False)
         if isinstance(found, np.ndarray):
             arrays = {name: np.array(found)}
@@ -244,7 +244,7 @@ def _arrays(path: Path, name: str, *others: str) -> dict[str, NDArray[Any]]:
                 listed = ", ".join(found.files)
     except DataError:
         raise
-    except Exception as error:  # NumPy answers damaged headers with errors of many kinds
+    except Exception as error:  # NumPy raises many different errors for damaged headers
         raise DataError(f"{path}: the label file cannot be read as a NumPy array ({error})") from None
     if name not in arrays:
         raise DataError(f"{path}: expected an array `{name}`; found {listed or 'none'}")
@@ -254,28 +254,26 @@ def _arrays(path: Path, name: str, *others: str) -> dict[str, NDArray[Any]]:
 
 
 def check_unpacked(members: Sequence[ZipInfo], path: Path, most: int = _MOST_UNPACKED) -> None:
-    """A small file may unpack to a thousand times its size."""
+    """Refuse a small file that unpacks to many times its size."""
     unpacked = sum(member.file_size for member in members)
     packed = path.stat().st_size
     if unpacked > most + _TIMES_PACKED * packed:
-        raise DataError(
-            f"{path}: {unpacked:,} bytes when unpacked are too many for {packed:,} packed ones; save arrays as .npy"
-        )
+        raise DataError(f"{path}: {packed:,} bytes unpack to {unpacked:,}, which is too much; save arrays as .npy")
 
 
-def _mesh(path: Path) -> Written:
-    """A mesh file that carries the labels of another, as numbers or as colors."""
+def _mesh(path: Path) -> RawLabels:
+    """A mesh file that contains the labels of another mesh, as numbers or as colors."""
     try:
         mesh = load_mesh(path)
     except MeshError as error:
         raise DataError(str(error)) from None
-    found = carried(mesh, "labels", "f") or carried(mesh, "colors", "f")
+    found = stored_in(mesh, "labels", "f") or stored_in(mesh, "colors", "f")
     if found is None:
         raise DataError(f"{path}: the mesh file contains no labels: no property 'label' and no colors")
     return found
 
 
-_READERS: dict[str, Callable[[Path], Written]] = {
+_READERS: dict[str, Callable[[Path], RawLabels]] = {
     **dict.fromkeys((".txt", ".npy", ".seg", ".eseg", ".seseg", ".fseg"), _text),
     ".npy": _numpy,
     ".csv": _csv,
@@ -290,19 +288,19 @@ def _check_file(path: Path) -> None:
     if not path.exists():
         raise DataError(f"{path}: the label file is missing; add it or remove its mesh from the data set")
     if not path.is_file():  # a pipe would never end
-        raise DataError(f"{path}: labels cannot be read from this file")
+        raise DataError(f"{path}: not a regular file")
 
 
 def _labels(words: Sequence[str], path: Path) -> NDArray[Any]:
-    """Whole numbers, or names where any of them is no number."""
+    """Integers, or names if any of the words is not a number."""
     if all(map(_is_number, words)):
         return whole(_parsed(words, path), str(path))
     long = next((i for i, word in enumerate(words) if len(word) > _LONGEST_NAME), None)
     if long is not None:
-        raise DataError(f"{path}: label {long} has {len(words[long]):,} letters, which is too long for a name")
+        raise DataError(f"{path}: label {long} has {len(words[long]):,} characters, which is too long for a name")
     n_bytes = 4 * len(words) * max(map(len, words), default=0)
     if n_bytes > _MOST_UNPACKED + _TIMES_PACKED * sum(map(len, words)):
-        raise DataError(f"{path}: {len(words):,} names would take {n_bytes >> 20:,} MB; use shorter names, or numbers")
+        raise DataError(f"{path}: {len(words):,} names would need {n_bytes >> 20:,} MB; use shorter names, or numbers")
     return np.array(words, dtype=np.str_)
 
 

@@ -1,6 +1,6 @@
-"""Where the target of a mesh comes from, each source read into one array in the order of the mesh file.
+"""Sources of the target of a mesh. Each is read into one array in the order of the mesh file.
 
-A source is a small frozen value with `read(mesh)`. Class numbers run from 0; -1 is unlabelled and ignored everywhere.
+A source is a small frozen object with `read(mesh)`. Class numbers start at 0; -1 is unlabeled and always ignored.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from scipy.spatial import cKDTree
 from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.base.errors import DataError
 from hodgeformer.base.palette import RGB, UNLABELLED_COLOR, class_colors, hex_color
-from hodgeformer.data.label_files import Written, carried, points_beside, read_labels, read_numbers
+from hodgeformer.data.label_files import RawLabels, points_beside, read_labels, read_numbers, stored_in
 from hodgeformer.mesh.elements import UNLABELLED, convert_labels, element_centers, element_counts, radius
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 _NO_NAME = ("", "-1", "none", "unlabelled", "unlabeled")
-_SAME_COLOR = 8  # of 255: what a picture format or a rounding may change
-_FAR = 0.1  # of the radius of a mesh: points so far from it belong to another
+_SAME_COLOR = 8  # of 255: tolerance for compression and rounding
+_FAR = 0.1  # of the radius of a mesh: points at this distance belong to another mesh
 
 
 class Target(Protocol):
-    """Where the target of one mesh comes from."""
+    """The source of the target of one mesh."""
 
     def read(self, mesh: Mesh) -> NDArray[Any]: ...
 
@@ -44,7 +44,7 @@ class WholeMesh:
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """Values per element that are already in memory, in the order of the mesh file."""
+    """Values per element in memory, in the order of the mesh file."""
 
     array: NDArray[Any]
 
@@ -54,8 +54,8 @@ class Values:
 
 @dataclass(frozen=True)
 class Codes:
-    """How what a file says becomes class numbers: class i is written as the number `codes[i]`, as its name or in its
-    color. Numbers below 0 are unlabelled."""
+    """How classes are written in a file: class i as the number `codes[i]`, by its name or in its color. Numbers below 0
+    are unlabeled."""
 
     codes: tuple[int, ...]
     names: tuple[str, ...] = ()
@@ -76,23 +76,23 @@ class Codes:
         if bad.size:
             raise DataError(
                 f"{where}: label {raw[bad[0]]} at element {bad[0]} is outside the {len(known)} classes, which are "
-                f"written as {known.min()}..{known.max()} ({bad.size} such labels); correct the file, the list of "
-                "classes or first_label"
+                f"written as {known.min()}..{known.max()} ({bad.size} such labels); fix the file, `classes` or "
+                "`first_label`"
             )
         return np.where(raw < 0, UNLABELLED, labels)
 
-    def decode_written(self, written: Written, where: str) -> IntArray:
-        """Of numbers, names and colors alike."""
-        values = written.values
+    def decode_raw(self, raw: RawLabels, where: str) -> IntArray:
+        """Class numbers from numbers, names or colors."""
+        values = raw.values
         if values.ndim == 2:
             return self._of_colors(values, where)
-        if values.dtype.kind != "U" and not (written.classes and self.names):
+        if values.dtype.kind != "U" and not (raw.classes and self.names):
             return self.decode(values, where)
-        spoken, places = np.unique(values, return_inverse=True)
-        if values.dtype.kind != "U":  # what is written by another program, this one too, has its own numbers
-            own = Codes(tuple(range(len(written.classes))))
-            spoken = np.array([*written.classes, ""])[own.decode(spoken, where)]
-        numbers = np.array([self._of_name(str(name), where) for name in spoken], dtype=np.int64)
+        found, places = np.unique(values, return_inverse=True)
+        if values.dtype.kind != "U":  # the file has its own list of classes
+            own = Codes(tuple(range(len(raw.classes))))
+            found = np.array([*raw.classes, ""])[own.decode(found, where)]
+        numbers = np.array([self._of_name(str(name), where) for name in found], dtype=np.int64)
         labels: IntArray = numbers[places]
         return labels
 
@@ -102,20 +102,20 @@ class Codes:
         if name.lower() in _NO_NAME:
             return UNLABELLED
         close = difflib.get_close_matches(name, self.names, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(self.names) or 'none'}"
-        raise DataError(f"{where}: '{name[:40]}' is no class; {hint}")
+        hint = f"did you mean '{close[0]}'?" if close else f"known classes: {', '.join(self.names) or 'none'}"
+        raise DataError(f"{where}: unknown class '{name[:40]}'; {hint}")
 
     def _of_colors(self, colors: NDArray[Any], where: str) -> IntArray:
         palette = np.array([*self.colors, UNLABELLED_COLOR], dtype=np.int64)
-        spoken, places = np.unique(colors.astype(np.int64), axis=0, return_inverse=True)
-        apart = np.abs(spoken[:, None] - palette).max(axis=2)
+        found, places = np.unique(colors.astype(np.int64), axis=0, return_inverse=True)
+        apart = np.abs(found[:, None] - palette).max(axis=2)
         nearest = apart.argmin(axis=1)
         bad = np.flatnonzero(apart.min(axis=1) > _SAME_COLOR)
         if bad.size:
             known = ", ".join(hex_color(color) for color in self.colors)
             raise DataError(
-                f"{where}: the color {hex_color(tuple(spoken[bad[0]].tolist()))} is that of no class ({known}; "
-                f"{bad.size} such colors); give the color of every class as `colors`"
+                f"{where}: no class has the color {hex_color(tuple(found[bad[0]].tolist()))} ({bad.size} such colors); "
+                f"the colors are {known}; set `colors` to the color of every class"
             )
         labels: IntArray = np.where(nearest == len(self.colors), UNLABELLED, nearest)[places.reshape(-1)]
         return labels
@@ -123,7 +123,7 @@ class Codes:
 
 @dataclass(frozen=True)
 class LabelFile:
-    """A file with one label per element of kind `kind`, or else of kind `stored`, carried over by majority."""
+    """A file with one label per element of kind `kind`, or of kind `stored`, converted by majority."""
 
     path: Path
     stored: ElementKind
@@ -133,41 +133,40 @@ class LabelFile:
     def read(self, mesh: Mesh) -> IntArray:
         where = str(self.path)
         if self.path.suffix == ".seseg":
-            written = Written(_strongest(read_numbers(self.path), self.codes, where))
+            raw = RawLabels(_strongest(read_numbers(self.path), self.codes, where))
         else:
-            written = read_labels(self.path)
-        raw, points = written.values, written.points
+            raw = read_labels(self.path)
+        points, labels = raw.points, self.codes.decode_raw(raw, where)
         # The length decides, not the name: there are archives whose .eseg files have a label for every face.
-        stored = written.kind or (self.kind if _fits(raw, mesh, self.kind) else self.stored)
-        if points is None and not _fits(raw, mesh, stored):
+        stored = raw.kind or (self.kind if _fits(labels, mesh, self.kind) else self.stored)
+        if points is None and not _fits(labels, mesh, stored):
             points = points_beside(self.path)
-        if points is not None and len(points) == len(raw):
-            return _of_points(self.codes.decode_written(written, where), points, mesh, self.kind, where)
-        labels = self.codes.decode_written(written, where)
-        if stored == "f" and mesh.polygons is not None and len(raw) == mesh.polygons.max() + 1 != mesh.n_faces:
-            labels = labels[mesh.polygons]  # of the triangles that were cut from a polygon
+        if points is not None and len(points) == len(labels):
+            return _of_points(labels, points, mesh, self.kind, where)
+        if stored == "f" and mesh.polygons is not None and len(labels) == mesh.polygons.max() + 1 != mesh.n_faces:
+            labels = labels[mesh.polygons]  # every triangle gets the label of its polygon
         check_count(labels, mesh, stored, where)
         return convert_labels(labels, mesh, source=stored, to=self.kind)
 
 
 @dataclass(frozen=True)
 class FileAttribute:
-    """What the mesh file carries itself: the property `label` of a PLY file, or colors that stand for classes."""
+    """Labels in the mesh file itself: the property `label` of a PLY file, or the colors of classes."""
 
     kind: ElementKind
     codes: Codes
     what: Literal["labels", "colors"] = "labels"
 
     def read(self, mesh: Mesh) -> NDArray[Any]:
-        written = carried(mesh, self.what, self.kind)
-        if written is None or written.kind is None:
+        raw = stored_in(mesh, self.what, self.kind)
+        if raw is None or raw.kind is None:
             found = ", ".join(mesh.attributes) or "none"
             raise DataError(
                 f"{mesh.name}: the mesh file has no {ELEMENT_NAMES[self.kind]} {self.what} (found: {found}); add an "
-                "integer property 'label' to that element, or give a folder of label files"
+                "integer property 'label' to that element, or set `labels` to a folder of label files"
             )
-        labels = self.codes.decode_written(written, mesh.name)
-        return convert_labels(labels, mesh, source=written.kind, to=self.kind)
+        labels = self.codes.decode_raw(raw, mesh.name)
+        return convert_labels(labels, mesh, source=raw.kind, to=self.kind)
 
 
 @dataclass(frozen=True)
@@ -184,12 +183,12 @@ class ValueFile:
 
 
 def check_count(values: NDArray[Any], mesh: Mesh, kind: ElementKind, where: str) -> None:
-    """An error where there is not one value per element, with a hint at the element that they fit."""
+    """An error if there is not one value per element, with a hint at the element that they match."""
     if _fits(values, mesh, kind):
         return
     counts = element_counts(mesh)
     others = [ELEMENT_NAMES[other] for other, n in counts.items() if n == len(values)]
-    hint = f"; the count fits one per {others[0]}, so check `element`" if others else ""
+    hint = f"; the count matches one per {others[0]}, so check `element`" if others else ""
     raise DataError(
         f"{where}: {len(values)} labels for mesh '{mesh.name}', which has {counts[kind]} {ELEMENT_NAMES[kind]} "
         f"elements ({counts.v} vertices, {counts.e} edges, {counts.f} faces){hint}"
@@ -203,9 +202,9 @@ def _fits(values: NDArray[Any], mesh: Mesh, kind: ElementKind) -> bool:
 
 
 def _strongest(shares: NDArray[np.float32], codes: Codes, where: str) -> IntArray:
-    """Of soft labels, a row of shares per element, the class with the largest one; unlabelled where all are zero."""
+    """The class with the largest share, from soft labels with a row per element; unlabeled if all are zero."""
     if not shares.size:
-        raise DataError(f"{where}: there are no labels in this file")
+        raise DataError(f"{where}: the file contains no labels")
     if shares.shape[1] > len(codes.codes):
         raise DataError(f"{where}: {shares.shape[1]} soft labels per element for {len(codes.codes)} classes")
     known = np.array(codes.codes, dtype=np.int64)
@@ -213,14 +212,14 @@ def _strongest(shares: NDArray[np.float32], codes: Codes, where: str) -> IntArra
 
 
 def _of_points(labels: IntArray, points: FloatArray, mesh: Mesh, kind: ElementKind, where: str) -> IntArray:
-    """The label of the nearest point, for each element; points that are the vertices vote for what they are part of."""
+    """The label of the nearest point for each element; if the points are the vertices, these vote instead."""
     if len(points) == mesh.n_vertices and np.allclose(points, mesh.vertices, atol=1e-3 * radius(mesh)):
         return convert_labels(labels, mesh, source="v", to=kind)
     distances, nearest = cKDTree(points).query(element_centers(mesh, kind))
     if np.median(distances) > _FAR * radius(mesh):
         raise DataError(
-            f"{where}: its {len(points)} points lie elsewhere than mesh '{mesh.name}' (median distance "
-            f"{np.median(distances):.3g}); give both the same position and scale"
+            f"{where}: its {len(points)} points are not on mesh '{mesh.name}' (median distance "
+            f"{np.median(distances):.3g}); use the same position and scale for both"
         )
     found: IntArray = labels[nearest]
     return found

@@ -1,7 +1,6 @@
-"""Batches for training, prepared in worker processes while the model works.
+"""Batches for training, prepared in worker processes while the model learns.
 
-What comes out is a function of (seed, epoch, position) alone: not of the number of workers, nor of where in an epoch
-one starts.
+Batches depend only on (seed, epoch, position), not on the number of workers, nor on the batch at which one starts.
 """
 
 from __future__ import annotations
@@ -22,18 +21,17 @@ from hodgeformer.data.worker import Worker, start_workers
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.pack import Batch
 
-_AHEAD = 2  # batches that each worker is asked for before they are needed
+_AHEAD = 2  # batches that each worker prepares in advance
 
 
 class Loader:
     """The batches of the training split.
 
-    Every epoch is shuffled, augmented and gets new random connections. No mesh is ever left out. With several
-    processes, `rank` prepares only its share of every batch; the shares of all ranks together are the batch of a single
-    process. A batch has at most `batch_size` meshes and at most `batch_faces` faces; a mesh with more faces makes a
-    batch of its own. `n_faces` are the sizes of the meshes of the split. Features and
-    patterns are made for the kinds that the model reads them of (`embedded`, `patterned`), the surface for one that
-    spreads, all ready with the batch.
+    Every epoch is shuffled, augmented and gets new random connections. No mesh is ever skipped. With several
+    processes, `rank` prepares only its share of every batch; together the shares are the batch of a single process. A
+    batch has at most `batch_size` meshes and at most `batch_faces` faces; a mesh with more faces is a batch by itself.
+    `n_faces` are the sizes of the meshes of the split. Features and patterns are computed only for the kinds that the
+    model reads (`embedded`, `patterned`), and the surface only for a model that spreads.
     """
 
     def __init__(
@@ -76,11 +74,11 @@ class Loader:
         self._at: tuple[int, int] | None = None
 
     def n_batches(self, epoch: int = 0) -> int:
-        """Batches of an epoch; with a budget by faces it varies from epoch to epoch."""
+        """The number of batches of an epoch; with `batch_faces` it varies from epoch to epoch."""
         return len(self.keys(epoch))
 
     def batches(self, epoch: int = 0, start_batch: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from number start_batch on."""
+        """The batches of an epoch, starting at number start_batch."""
         for number in range(start_batch, self.n_batches(epoch)):
             began = time.perf_counter()
             batch = self._next(epoch, number)
@@ -88,7 +86,7 @@ class Loader:
             yield batch
 
     def close(self) -> None:
-        """End the workers. They come back when they are needed."""
+        """Stop the workers. They are started again when needed."""
         for worker in self._workers:
             worker.close()
         self._workers, self._asked, self._at = [], deque(), None
@@ -100,7 +98,7 @@ class Loader:
         self.close()
 
     def keys(self, epoch: int) -> list[Key]:
-        """What this process prepares of every batch of an epoch."""
+        """The share of this process of every batch of an epoch."""
         if epoch not in self._epochs:
             order = epoch_order(len(self.samples), self._seed, epoch)
             batches = cut_batches(order, self._batch_size, self._batch_faces, self._n_faces)
@@ -109,7 +107,7 @@ class Loader:
                     f"a batch of {min(map(len, batches))} meshes cannot be shared by {self._world_size} processes; "
                     "use larger batches or fewer processes"
                 )
-            # The stream of one epoch runs on into the next while it is being read, so two epochs are alive.
+            # Workers prepare the next epoch while the current one is being read, so two epochs are needed.
             self._epochs = {e: keys for e, keys in self._epochs.items() if e == epoch - 1}
             self._epochs[epoch] = [Key(epoch, members[self._rank :: self._world_size]) for members in batches]
         return self._epochs[epoch]
@@ -129,7 +127,7 @@ class Loader:
         return answer
 
     def _start(self, epoch: int, number: int) -> None:
-        """Let the workers begin at a batch. They run on into the next epochs."""
+        """Let the workers start at a batch. They continue with the next epochs."""
         self._workers = self._workers or start_workers(self._source, self._n_workers)
         self._n_workers = len(self._workers)
         for worker in self._asked:
@@ -158,7 +156,7 @@ def epoch_order(n: int, seed: int, epoch: int) -> list[int]:
 def cut_batches(
     order: Sequence[int], size: int, batch_faces: int | None, n_faces: Sequence[int]
 ) -> list[tuple[int, ...]]:
-    """Consecutive batches that together hold the whole order, none of them much smaller than the others."""
+    """Consecutive batches that cover the whole order, none of them much smaller than the others."""
     if batch_faces is None:
         n_batches = -(-len(order) // size)
         return [tuple(part.tolist()) for part in np.array_split(np.array(order), n_batches)]
@@ -174,7 +172,7 @@ def cut_batches(
 
 
 def _evened(members: list[int], size: int, n_faces: Sequence[int]) -> list[list[int]]:
-    """Two batches cut where their numbers of faces differ least, so that the last one is no leftover."""
+    """Two batches with numbers of faces as equal as possible, so that the last one is not too small."""
     total = sum(n_faces[i] for i in members)
     cuts = range(max(1, len(members) - size), min(size, len(members) - 1) + 1)
     best = min(cuts, key=lambda cut: abs(total - 2 * sum(n_faces[i] for i in members[:cut])))

@@ -1,4 +1,4 @@
-"""A data set from what is already in memory: pairs of meshes and labels."""
+"""A data set from pairs of meshes and labels in memory."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from hodgeformer.base.errors import DataError
 from hodgeformer.base.palette import RGB
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.folder_spec import Rule, SplitRules
-from hodgeformer.data.label_files import Written
+from hodgeformer.data.label_files import RawLabels
 from hodgeformer.data.labels import Codes, Target, Values, WholeMesh
 from hodgeformer.data.splits import by_rules, with_validation
 from hodgeformer.mesh.io import MeshLike, as_mesh
 
 Pairs = Iterable[tuple[MeshLike, Any]] | Mapping[str, Iterable[tuple[MeshLike, Any]]]
-"""Meshes with their labels, or such for each split by its name."""
+"""Pairs (mesh, labels), or a dictionary with pairs for each split."""
 
 
 class Description(TypedDict, total=False):
-    """What `open_dataset` may be told of pairs.
+    """The options of `open_dataset` for pairs.
 
-    `classes` are the names in the order of the labels; left out, those that occur. `task` and `element` follow from the
-    labels: one per mesh, or one per face unless said otherwise. `split` says who trains, validates and tests, as in a
-    dataset.toml. `groups` names the source of each mesh, by which cross-validation holds out.
+    `classes` are the names in the order of the labels; by default those that occur. `task` and `element` are inferred
+    from the labels: one per mesh, or one per face unless `element` is set. `split` is as in dataset.toml. `groups` are
+    the sources of the meshes, which cross-validation keeps together.
     """
 
     classes: Sequence[str]
@@ -54,10 +54,10 @@ def from_pairs(
     groups: Sequence[str] = (),
     name: str = "meshes",
 ) -> DataSet:
-    """A data set of meshes that need not be files; `Description` says what may be told of them."""
+    """A data set of meshes in memory; the options are those of `Description`."""
     divided = dict(pairs) if isinstance(pairs, Mapping) else None
     if divided and split is not None:
-        raise DataError(f"{name}: the meshes are already split into {', '.join(divided)}; leave `split` out")
+        raise DataError(f"{name}: the meshes are already split into {', '.join(divided)}; remove `split`")
     given_parts = {"": pairs} if divided is None else divided
     parts = {part: _listed(members, name) for part, members in given_parts.items()}
     meshes, given = zip(*(pair for members in parts.values() for pair in members), strict=True)
@@ -80,7 +80,7 @@ def from_pairs(
 def _listed(pairs: Iterable[Any], name: str) -> list[tuple[MeshLike, Any]]:
     found = list(pairs)
     if not found:
-        raise DataError(f"{name}: there are no meshes to train on; give pairs (mesh, labels)")
+        raise DataError(f"{name}: no meshes; pass pairs (mesh, labels)")
     for pair in found:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise DataError(f"{name}: expected pairs (mesh, labels), got a {type(pair).__name__}")
@@ -112,13 +112,13 @@ def _samples(
     element: Element,
     groups: Sequence[str],
 ) -> tuple[Sample, ...]:
-    """Named as their files or as the meshes themselves, with a number where these names are not all different."""
-    held = [Path(mesh) if isinstance(mesh, str | os.PathLike) else as_mesh(mesh) for mesh in meshes]
-    names = [re.sub(r"[^\w.-]+", "_", mesh.stem if isinstance(mesh, Path) else mesh.name) for mesh in held]
+    """Named like their files or the meshes themselves, with a number if these names are not unique."""
+    sources = [Path(mesh) if isinstance(mesh, str | os.PathLike) else as_mesh(mesh) for mesh in meshes]
+    names = [re.sub(r"[^\w.-]+", "_", mesh.stem if isinstance(mesh, Path) else mesh.name) for mesh in sources]
     if len(set(names)) < len(names):
         names = [f"{name}-{i:04d}" for i, name in enumerate(names)]
     if len(groups) != len(names):
-        raise DataError(f"{len(groups)} groups for {len(names)} meshes; give one for each")
+        raise DataError(f"{len(groups)} groups for {len(names)} meshes; pass one for each")
     codes = Codes.counted_from(0, len(classes), classes)
 
     def target(label: NDArray[Any], name: str) -> Target:
@@ -126,9 +126,9 @@ def _samples(
             rows = _rows(label, element).astype(np.float32)
             return WholeMesh(tuple(rows[0].tolist())) if element == "mesh" else Values(rows)
         if label.dtype.kind not in "iuU" or label.ndim > 1:
-            raise DataError(f"{name}: labels are whole numbers or names, got {label.dtype} of shape {label.shape}")
-        numbers = codes.decode_written(Written(np.atleast_1d(label)), name)
+            raise DataError(f"{name}: labels must be integers or names, got {label.dtype} of shape {label.shape}")
+        numbers = codes.decode_raw(RawLabels(np.atleast_1d(label)), name)
         return Values(numbers) if element != "mesh" else WholeMesh(int(numbers[0]))
 
-    columns = zip(names, held, labels, groups, strict=True)
+    columns = zip(names, sources, labels, groups, strict=True)
     return tuple(Sample(name, mesh, target(label, name), group) for name, mesh, label, group in columns)

@@ -1,7 +1,7 @@
-"""What mirror images do to labels, measured on training meshes: nothing, an exchange of left and right, or neither.
+"""How mirror images change labels, measured on training meshes: not at all, or by exchanging left and right.
 
-Names are a hint only: classes may be called larm and rarm, or 11 and 21. A shape that is nearly its own mirror image
-shows it: across its plane of symmetry every place has a counterpart, with a label of its own.
+Names are only a hint: classes may be named larm and rarm, or 11 and 21. Shapes that are nearly their own mirror image
+show it: every place has a counterpart across the plane of symmetry, with a label.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from hodgeformer.mesh.geometry import centroid
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import principal_axes
 
-_MESHES, _MOST_MESHES = 8, 32  # looked at; more only to see every class twice
+_MESHES, _MOST_MESHES = 8, 32  # that are used; more only if a class would occur in fewer than two
 _SEEN = 2
 _WITNESSES = 1.5  # times the least asymmetry: a body with one arm raised is also nearly symmetric, front to back
-_PLACES = 2000  # looked at on a mesh
+_PLACES = 2000  # that are compared on a mesh
 _TIED = 1.1  # planes whose distances differ by less than this factor are equally good
-_OVERLAP = 0.3  # from which a class may lie on the mirror image of another
-_AHEAD = 2  # by which factor it has to overlap that one more than any other
+_OVERLAP = 0.3  # the least overlap of a class with the mirror image of another
+_AHEAD = 2  # the factor by which it must exceed the overlap with any other class
 
 _SIDES = re.compile("left|right|Left|Right|LEFT|RIGHT|(?<![A-Za-z0-9])[lrLR](?![A-Za-z0-9])")
 _OTHER = {"left": "right", "Left": "Right", "LEFT": "RIGHT", "l": "r", "L": "R"}
@@ -34,10 +34,10 @@ _OTHER |= {right: left for left, right in _OTHER.items()}
 
 @dataclass(frozen=True)
 class Mirrored:
-    """What becomes of the classes in a mirror image.
+    """The classes in a mirror image.
 
-    `pairs` exchange their names. `unclear` are classes whose image has no certain name, with the reason; where there
-    are any, mirror images would teach wrong labels. `measured` tells meshes from names.
+    The classes of `pairs` are exchanged. `unclear` are classes whose mirror image is uncertain, with the reason; if
+    there are any, mirror images would have wrong labels. `measured`: determined from meshes, not from names.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -46,19 +46,19 @@ class Mirrored:
 
 
 def mirrored_by_name(classes: Sequence[str]) -> Mirrored:
-    """Exchanged are classes whose names differ in their side only; a left without a right is unclear."""
+    """Classes whose names differ only in their side are exchanged; a left without a right is unclear."""
     pairs = {tuple(sorted((name, other))) for name in classes if (other := _other_side(name)) != name}
     known = sorted((first, second) for first, second in pairs if {first, second} <= set(classes))
-    # A single letter is a side only where there is the other one.
+    # A single letter is a side only if the other one exists.
     sided = [name for name in classes if re.search("left|right", name, re.IGNORECASE) and _other_side(name) != name]
     alone = [name for name in sided if _other_side(name) not in classes]
-    return Mirrored(tuple(known), {name: f"there is no class '{_other_side(name)}'" for name in alone}, measured=False)
+    return Mirrored(tuple(known), {name: f"class '{_other_side(name)}' is missing" for name in alone}, measured=False)
 
 
 def mirrored_by_place(overlaps: FloatArray, classes: Sequence[str]) -> Mirrored:
-    """Exchanged are classes that lie on each other's mirror images; names decide where places do not.
+    """Classes that overlap each other's mirror images are exchanged; names decide if overlaps do not.
 
-    Where names and places contradict each other, the class is unclear.
+    If names and overlaps contradict each other, the class is unclear.
     """
     named = mirrored_by_name(classes)
     by_name = {a: b for pair in named.pairs for a, b in (pair, pair[::-1])}
@@ -71,9 +71,9 @@ def mirrored_by_place(overlaps: FloatArray, classes: Sequence[str]) -> Mirrored:
         if not clear[i]:
             if name not in by_name:
                 most = f"in mirrored training meshes it overlaps '{other}' most, by {100 * first[i]:.0f} %"
-                unclear[name] = most if first[i] else "no mesh symmetric enough shows it"
+                unclear[name] = most if first[i] else "no symmetric mesh contains it"
         elif by_name.get(name, other) != other:
-            unclear[name] = f"its name says '{by_name[name]}', mirrored training meshes say '{other}'"
+            unclear[name] = f"its name suggests '{by_name[name]}', mirrored training meshes suggest '{other}'"
         else:
             pairs |= {(min(name, other), max(name, other))} if other != name else set()
     pairs |= {pair for pair in named.pairs if not {*pair} & {*unclear}}
@@ -81,13 +81,12 @@ def mirrored_by_place(overlaps: FloatArray, classes: Sequence[str]) -> Mirrored:
 
 
 def mirrored_overlaps(dataset: DataSet, meshes: Sequence[CountedMesh]) -> FloatArray:
-    """(n_classes, n_classes): by how much each class overlaps the mirror image of each other one, 0 to 1.
+    """(n_classes, n_classes): the overlap of each class with the mirror image of each other one, 0 to 1.
 
     Twice the common area over the sum of both. Only the most symmetric of the meshes are read: a walking body is not
-    its own mirror image, and across the plane from a limb may be another. A class without labels overlaps itself.
+    its own mirror image, and another limb may be across the plane. A class without labels overlaps itself.
     """
-    if dataset.kind is None or dataset.task != "segmentation":
-        raise ValueError("only labels of elements have places")
+    assert dataset.kind is not None
     samples = {sample.name: sample for sample in dataset.samples}
     n_classes = len(dataset.classes)
     common = np.zeros((n_classes, n_classes))
@@ -102,7 +101,7 @@ def mirrored_overlaps(dataset: DataSet, meshes: Sequence[CountedMesh]) -> FloatA
 
 
 def _most_symmetric(meshes: Sequence[CountedMesh]) -> list[CountedMesh]:
-    """A few, and those that show classes which the others hardly show."""
+    """A few, and more for classes that occur in too few of them."""
     chosen: list[CountedMesh] = []
     seen = np.zeros(len(meshes[0].labels), dtype=np.int64)
     limit = _WITNESSES * min(mesh.asymmetry for mesh in meshes)
@@ -115,7 +114,7 @@ def _most_symmetric(meshes: Sequence[CountedMesh]) -> list[CountedMesh]:
 
 
 def _met(mesh: Mesh, labels: IntArray, *, kind: ElementKind, n_classes: int) -> FloatArray:
-    """The share of the area where label i meets label j across the plane of symmetry, or across planes equally good."""
+    """The share of the area where label i is opposite label j across the plane of symmetry, or equally good planes."""
     from scipy.spatial import cKDTree
 
     areas = np.cumsum(element_areas(mesh, kind))

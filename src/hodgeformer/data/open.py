@@ -1,4 +1,4 @@
-"""From a name, a folder or meshes in memory to a data set."""
+"""Open a data set by name, from a folder or from meshes in memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
 
 DataName = Literal["folder", "shrec11", "cubes", "human", "coseg", "rna", "figures", "synthetic_cubes"]
 
-# Folders looked for below HODGEFORMER_DATA when only a name is given.
+# Folders in HODGEFORMER_DATA that are searched if only a name is given.
 _USUAL_FOLDERS: dict[str, tuple[str, ...]] = {
     "shrec11": ("shrec_16", "shrec11", "SHREC11"),
     "cubes": ("cubes", "cubes_2_classes"),
@@ -49,8 +49,8 @@ _USUAL_FOLDERS: dict[str, tuple[str, ...]] = {
 }
 
 
-_SPLIT_N = 10  # meshes per class that train in SHREC11, as usual
-_TEST_SHARES = {"coseg": 0.15, "rna": 0.2}  # drawn where a distribution has no test meshes
+_SPLIT_N = 10  # training meshes per class in SHREC11, as is usual
+_TEST_SHARES = {"coseg": 0.15, "rna": 0.2}  # used if a distribution has no test meshes
 
 
 class DataConfig(Settings):
@@ -136,13 +136,13 @@ class DataConfig(Settings):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The keys that were given and that not every data set knows."""
+        """The given settings that not every data set supports."""
         common = ("name", "path", "seed", "folds", "fold", "allow_remote")
         values = {key: getattr(self, key) for key in type(self).model_fields if key not in common}
         return {key: value for key, value in values.items() if value is not None}
 
 
-_TESTING = ("train_per_class", "val_per_class", "test_fraction", "hold_out")  # what folds decide in their place
+_TESTING = ("train_per_class", "val_per_class", "test_fraction", "hold_out")  # in conflict with folds
 _DIVIDING = (*_TESTING, "val_fraction", "even_people", "n_train")
 _OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
     "shrec11": (partial(open_classes, name="SHREC11", n_classes=30), ("train_per_class", "val_per_class")),
@@ -161,19 +161,19 @@ _OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
 def open_dataset(
     spec: DataConfig | str | Path | Pairs, *, allow_remote: bool = False, **described: Unpack[Description]
 ) -> DataSet:
-    """A data set from settings, from a name ("shrec11", "human", ...), from a folder, or from the table [data] of a
-    configuration; or from pairs (mesh, labels) in memory, which may be `described`.
+    """Open a data set from settings, a name ("shrec11", "human", ...), a folder, the table [data] of a configuration,
+    or pairs (mesh, labels) in memory, which may be `described`.
 
-    A folder is described by its dataset.toml; one without is recognized if it is laid out as a benchmark is. Meshes are
-    whatever `as_mesh` takes. Labels are an array with a class number or name for each face, one for the whole mesh, or
-    real numbers for a regression. Pairs are divided by `split`, or come divided: {"train": [...], "test": [...]}.
-    `allow_remote` reads shards at the URL that a dataset.toml names.
+    A folder is described by its dataset.toml; without one, the layouts of benchmarks are recognized. Meshes are
+    everything that `as_mesh` accepts. Labels are an array with a class number or name for each face, one for the whole
+    mesh, or real numbers for a regression. Pairs are split by `split`, or given as {"train": [...], "test": [...]}.
+    `allow_remote` permits reading shards at the URL that a dataset.toml names.
     """
     if not isinstance(spec, DataConfig | str | Path):
         return from_pairs(spec, **described)
     if described:
         raise ConfigError(
-            f"'{next(iter(described))}' describes pairs of meshes and labels; a folder has its {FILE_NAME}"
+            f"'{next(iter(described))}' is only for pairs of meshes and labels; a folder is described by {FILE_NAME}"
         )
     config = spec if isinstance(spec, DataConfig) else _config_of(spec)
     config = config.replace(allow_remote=True) if allow_remote else config
@@ -189,7 +189,7 @@ def open_dataset(
 
 
 def _distributed(config: DataConfig) -> DataSet:
-    """As the folder or the archive has it, or freshly made."""
+    """As in the folder or the archive, or generated."""
     if config.name == "folder":
         return _open_path(config)
     opener, known = _OPENERS[config.name]
@@ -203,20 +203,20 @@ def _distributed(config: DataConfig) -> DataSet:
 
 
 def _fold(dataset: DataSet, config: DataConfig) -> Splits:
-    """All meshes pooled, one fold of which tests."""
+    """All meshes pooled, with one fold for testing."""
     n, number = config.folds, config.fold
     if n is None or number is None or number >= n:
         raise ConfigError(f"data.folds = {n} and data.fold = {number}: set both, and count fold from 0")
-    asked = next((key for key in _TESTING if getattr(config, key)), None)
-    if asked is not None:
-        raise ConfigError(f"give data.folds or data.{asked}, not both: each decides which meshes are for testing")
+    other = next((key for key in _TESTING if getattr(config, key)), None)
+    if other is not None:
+        raise ConfigError(f"set data.folds or data.{other}, not both: each decides which meshes are for testing")
     folds = in_folds(dataset.samples, n, config.seed)
     training = tuple(sample for i, members in enumerate(folds) if i != number for sample in members)
     return with_validation({"train": training, "test": folds[number]}, SplitRules(val=config.val_fraction))
 
 
 def _divided(dataset: DataSet, config: DataConfig) -> Splits:
-    """The splits that the settings ask for; those of the distribution where they ask for nothing."""
+    """The splits according to the settings; by default those of the distribution."""
     splits, seed = dict(dataset.splits), config.seed
     per_class = config.train_per_class
     if per_class is None and config.name == "shrec11" and config.folds is None:
@@ -231,14 +231,14 @@ def _divided(dataset: DataSet, config: DataConfig) -> Splits:
         test = _TEST_SHARES[config.name]
         splits |= by_fractions(splits["train"], {"train": 1 - test, "test": test}, seed)
     if config.hold_out and config.val_fraction:
-        raise ConfigError("give data.hold_out or data.val_fraction, not both")
+        raise ConfigError("set data.hold_out or data.val_fraction, not both")
     train = splits.get("train", ())
     if config.hold_out:
         held = {sample.name for sample in train if sample.name.startswith(config.hold_out)}
         if not 0 < len(held) < len(train):
             found = sorted({human_family(sample.name) for sample in train})
             raise DataError(
-                f"hold_out = {list(config.hold_out)} matches {len(held)} of {len(train)} meshes; there are {found}"
+                f"hold_out = {list(config.hold_out)} matches {len(held)} of {len(train)} meshes; families: {found}"
             )
         splits["train"] = tuple(sample for sample in train if sample.name not in held)
         splits["val"] = tuple(sample for sample in train if sample.name in held)
@@ -268,7 +268,7 @@ def _config_of(spec: str | Path) -> DataConfig:
 def _open_path(config: DataConfig) -> DataSet:
     path = config.path
     if path is None or not path.is_dir():
-        where = "none was given" if path is None else f"{path} is not one"
+        where = "set data.path" if path is None else f"{path} is not a folder"
         raise DataError(f"a data set is a folder with meshes, labels and a {FILE_NAME}; {where}")
     if config.options and (path / FILE_NAME).is_file():
         raise ConfigError(f"data.{next(iter(config.options))} belongs in {path / FILE_NAME}")
@@ -276,7 +276,7 @@ def _open_path(config: DataConfig) -> DataSet:
 
 
 def _as_recognized(config: DataConfig) -> DataConfig:
-    """The settings of a folder without a description as those of the benchmark whose layout it has."""
+    """For a folder without a dataset.toml, the settings of the benchmark whose layout it has."""
     path = config.path
     if config.name != "folder" or path is None or not path.is_dir() or (path / FILE_NAME).is_file():
         return config
@@ -288,7 +288,7 @@ def _as_recognized(config: DataConfig) -> DataConfig:
 
 
 def _recognized(path: Path) -> str | None:
-    """The benchmark whose layout a folder has. Class folders are read as distributed, whichever benchmark they are."""
+    """The benchmark whose layout a folder has. Class folders are read as distributed, for any benchmark."""
     if (path / "off").is_dir() and (path / "labels").is_dir():
         return "rna"
     if is_part_labels(path):
@@ -305,6 +305,6 @@ def _folder_of(config: DataConfig) -> Path:
             if (Path(root) / usual).is_dir():
                 return Path(root) / usual
     raise DataError(
-        f"where is the data set '{config.name}'? Set data.path, or HODGEFORMER_DATA to a folder that contains "
+        f"the data set '{config.name}' was not found; set data.path, or HODGEFORMER_DATA to a folder that contains "
         f"{' or '.join(_USUAL_FOLDERS[config.name])} (it is {root or 'not set'})"
     )

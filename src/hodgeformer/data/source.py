@@ -1,4 +1,4 @@
-"""Batches by key: read meshes, change them at random, prepare and pack them; here, or in a worker process."""
+"""Batches by key: read, augment, prepare and pack meshes, in this process or in a worker."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.simplify import simplify
 from hodgeformer.nn.pack import Batch, pack
 
-# What a random stream is for is part of its seed, so that streams of one epoch do not repeat each other.
+# The purpose of a random stream is part of its seed, so that the streams of one epoch differ.
 Purpose = Literal["order", "shape", "connections", "triangulation"]
 _PURPOSES: tuple[Purpose, ...] = ("order", "shape", "connections", "triangulation")
-_TRIANGULATIONS = 8  # of a mesh that is finer than the working resolution, a new one each epoch and then again
+_TRIANGULATIONS = 8  # of a mesh that is finer than the working resolution; epochs alternate between them
 _MEMORY = 512 << 20  # bytes of meshes that one worker keeps after reading them
 _ALIGNMENT = 64
 _SHARED_MEMORY = Path("/dev/shm")
-_HEADROOM = 4  # batches of this size that must still fit into shared memory
+_HEADROOM = 4  # batches of this size that must still fit in shared memory
 
 
 def stream_seed(purpose: Purpose, seed: int, *place: int) -> np.random.SeedSequence:
@@ -38,7 +38,7 @@ def stream_seed(purpose: Purpose, seed: int, *place: int) -> np.random.SeedSeque
 
 
 class Key(NamedTuple):
-    """One batch of an epoch, or the share of one process: the positions of its meshes in the split."""
+    """One batch of an epoch, or the share of one process: the indices of its meshes in the split."""
 
     epoch: int
     members: tuple[int, ...]
@@ -61,7 +61,7 @@ class BatchSource:
     ) -> None:
         self.samples = samples
         self._embedded, self._patterned, self._spreads = embedded, patterned, spreads
-        self._dataset = replace(dataset, splits={}, counted={})  # a worker is sent only what it reads
+        self._dataset = replace(dataset, splits={}, counted={})  # send a worker only what it reads
         self._prepare = prepare
         self._augment = augment
         self._in_frame = prepare if augment is None else prepare.replace(pose="file")
@@ -74,7 +74,7 @@ class BatchSource:
         return self.packed([self.prepared(i, key.epoch, n_threads=None) for i in key.members])
 
     def packed(self, meshes: list[PreparedMesh]) -> Batch:
-        """With what the model will ask for: in a worker it costs the model no time."""
+        """Includes everything that the model will request: in a worker, this costs the model no time."""
         batch = pack(meshes, transpose=True)
         read = {
             "surface": self._spreads,
@@ -95,8 +95,8 @@ class BatchSource:
         seed = int(stream_seed("connections", *place).generate_state(1, np.uint64)[0])
         config, frame = self._in_frame, int(rng.integers(n_frames(self._prepare.pose)))
         if self._augment is not None:
-            # Shapes change before the frame, which follows them as it will follow unseen shapes. Turns come in it:
-            # a frame would undo every rotation.
+            # Shapes change before alignment, which depends on them as for unseen shapes. Rotations come after it, since
+            # it would undo them.
             mesh, target = deformed(mesh, target, self._augment, rng, kind=kind)
             mesh = mesh.with_vertices(posed(mesh.vertices, mesh.faces, self._prepare.pose, frame))
             mesh, target = augmented(mesh, target, self._augment, rng, kind=kind, swapped=self._swapped)
@@ -112,7 +112,7 @@ class BatchSource:
         return prepared.with_target(target if kind is None else prepared.from_file_order(target, kind))
 
     def _working(self, position: int, epoch: int) -> tuple[Mesh, NDArray[Any]]:
-        """A mesh and its target at the working resolution, where it is finer in one of a few triangulations."""
+        """A mesh and its target at the working resolution; finer meshes in one of a few triangulations."""
         number = 0 if self._augment is None else epoch % _TRIANGULATIONS
         known = next((key for key in ((position, None), (position, number)) if key in self._memory), None)
         if known is not None:
@@ -142,7 +142,7 @@ class BatchSource:
 
 
 class _InLine(NamedTuple):
-    """A tensor that is sent without shared memory, and found by `map` as if it were one."""
+    """A tensor that is sent without shared memory; `map` treats it like a tensor."""
 
     array: NDArray[Any]
 
@@ -151,15 +151,15 @@ class _InLine(NamedTuple):
 
 
 def arrived(batch: Batch) -> Batch:
-    """What `in_one_block` sent."""
+    """The batch that `in_one_block` sent."""
     return batch.map(lambda sent: torch.from_numpy(sent.array) if isinstance(sent, _InLine) else sent)
 
 
 def in_one_block(batch: Batch) -> Batch:
-    """The batch with its tensors in one block of shared memory, or in line where that is short.
+    """The batch with its tensors in one block of shared memory, or inline if that is short.
 
-    A batch holds some fifty tensors; sent one by one each costs a file descriptor and a mapping. Those of one block
-    are sent as views of it, and nothing is copied twice.
+    A batch has about fifty tensors; sent separately, each costs a file descriptor and a mapping. Those of one block are
+    sent as views of it, and nothing is copied twice.
     """
     n_bytes = 0
 

@@ -1,6 +1,6 @@
-"""Divide samples into splits: by rules, which are fractions, folders or names; by number per class; or in folds.
+"""Divide samples into splits: by fractions, folders or names; by number per class; or in folds.
 
-Seeded, and independent of the order in which the samples come.
+Random splits depend on the seed, but not on the order of the samples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENOUGH = 30  # training meshes, to spare some for validation
 
 
 def by_rules(samples: Sequence[Sample], rules: SplitRules, root: Path) -> Splits:
-    """As the rules say; without any by the folders train, val and test, or else four fifths train and one tests."""
+    """By the rules; without any, by the folders train, val and test, or else four fifths to train and one to test."""
     given = rules.given
     if not given:
         found = by_folder(samples, root, {name: name for name in SPLITS})
@@ -40,15 +40,15 @@ def by_rules(samples: Sequence[Sample], rules: SplitRules, root: Path) -> Splits
         splits.pop("val")
     for name, members in splits.items():
         if not members:
-            raise DataError(f"split '{name}' = {given[name]!r} is empty; it has no meshes")
+            raise DataError(f"split '{name}' = {given[name]!r} contains no meshes")
     return {name: splits[name] for name in SPLITS if name in splits}
 
 
 def with_validation(splits: Splits, rules: SplitRules) -> Splits:
-    """Where enough meshes train and nothing else was said, a tenth of them validates and calibrates.
+    """By default, use a tenth of the training meshes for validation and calibration if there are enough.
 
-    Of every class alike; without classes a run of neighbors by name: these are often of one source, such as the frames
-    of one motion, and divided they would flatter. `val = 0` leaves all meshes to training.
+    Classes are balanced; without classes, meshes with neighboring names are used: they are often from one source, such
+    as the frames of one motion, and dividing them would make scores too optimistic. `val = 0` disables this.
     """
     train = splits.get("train", ())
     if rules.val is not None or "val" in splits or len(train) < _ENOUGH:
@@ -64,7 +64,7 @@ def with_validation(splits: Splits, rules: SplitRules) -> Splits:
 
 
 def in_folds(samples: Sequence[Sample], n: int, seed: int) -> list[tuple[Sample, ...]]:
-    """n parts of about the same size, of every class alike; meshes of one source stay together."""
+    """n parts of about the same size, balanced by class; meshes of one source stay together."""
     sources: dict[str, list[Sample]] = {}
     for group in shuffled_classes(samples, seed):
         for sample in group:
@@ -75,20 +75,20 @@ def in_folds(samples: Sequence[Sample], n: int, seed: int) -> list[tuple[Sample,
         )
     folds: list[list[Sample]] = [[] for _ in range(n)]
     for members in sorted(sources.values(), key=len, reverse=True):
-        min(folds, key=len).extend(members)  # the first of the smallest, so that single meshes are dealt in turns
+        min(folds, key=len).extend(members)  # the first of the smallest, so that single meshes are dealt in turn
     return [_sorted(fold) for fold in folds]
 
 
 def by_fractions(samples: Sequence[Sample], fractions: Mapping[str, float], seed: int) -> Splits:
-    """Each split gets its fraction of the samples, of every class alike where the whole mesh has a class.
+    """Each split gets its fraction of the samples, balanced by class if whole meshes have a class.
 
-    Fractions that add up to one share out every sample; less leaves some out.
+    Fractions that add up to one use every sample.
     """
     if min(fractions.values()) < 0 or sum(fractions.values()) > 1 + 1e-9:
         raise DataError(f"split fractions must not be negative and add up to at most 1, got {dict(fractions)}")
     ranked: list[tuple[float, Sample]] = []
     for group in shuffled_classes(samples, seed):
-        # Ranks spread over [0, 1), so that a cut through the merged list cuts every class in the same proportion.
+        # Ranks are spread over [0, 1), so that a cut of the merged list divides every class in the same proportion.
         ranked += [((rank + 0.5) / len(group), sample) for rank, sample in enumerate(group)]
     merged = [sample for _, sample in sorted(ranked, key=lambda pair: pair[0])]
     bounds = np.round(np.cumsum([0.0, *fractions.values()]) * len(merged)).astype(int)
@@ -97,14 +97,14 @@ def by_fractions(samples: Sequence[Sample], fractions: Mapping[str, float], seed
 
 
 def by_number(samples: Sequence[Sample], numbers: Mapping[str, int], rest: str, seed: int) -> Splits:
-    """Each split gets this many samples of every class; what is left goes to the split `rest`."""
+    """Each split gets this many samples of every class; the others go to the split `rest`."""
     splits: dict[str, list[Sample]] = {name: [] for name in (*numbers, rest)}
     needed = sum(numbers.values())
     for group in shuffled_classes(samples, seed):
         if len(group) <= needed:
             raise DataError(
-                f"a class with {len(group)} meshes ('{group[0].name}', ...) cannot give {needed} and leave one for "
-                f"'{rest}'; ask for fewer per class"
+                f"a class has {len(group)} meshes ('{group[0].name}', ...), too few for {needed} and at least one for "
+                f"'{rest}'; use fewer per class"
             )
         first = 0
         for name, number in numbers.items():
@@ -115,7 +115,7 @@ def by_number(samples: Sequence[Sample], numbers: Mapping[str, int], rest: str, 
 
 
 def by_folder(samples: Sequence[Sample], root: Path, folders: Mapping[str, str]) -> Splits:
-    """A sample belongs to the split whose folder lies on the way from the root to its file."""
+    """A sample belongs to the split whose folder is part of the path from the root to its file."""
     splits = {}
     for name, folder in folders.items():
         wanted = Path(folder).parts
@@ -136,18 +136,18 @@ def by_name(samples: Sequence[Sample], names: Sequence[str]) -> tuple[Sample, ..
             sample for own, owners in by_own_name.items() if fnmatchcase(own, name) for sample in owners
         ]
         if not found:
-            raise DataError(f"the split names '{name}', but there is no such mesh; check the spelling")
+            raise DataError(f"the split contains '{name}', but no mesh has this name; check the spelling")
         chosen.update({sample.name: sample for sample in found})
     return tuple(chosen.values())
 
 
 def shuffled_classes(samples: Sequence[Sample], seed: int) -> list[list[Sample]]:
-    """The samples of each class in random order, a function of names and seed; one group where meshes have no class."""
+    """The samples of each class in random order, depending on names and seed; one group if meshes have no class."""
     groups: dict[object, list[Sample]] = {}
     for sample in _sorted(samples):
         target = sample.target
         groups.setdefault(target.value if isinstance(target, WholeMesh) else None, []).append(sample)
-    if any(isinstance(key, tuple) for key in groups):  # regression targets are no classes
+    if any(isinstance(key, tuple) for key in groups):  # regression targets are not classes
         groups = {None: list(_sorted(samples))}
     shuffled = []
     for number, (_, group) in enumerate(sorted(groups.items(), key=lambda pair: pair[1][0].name)):

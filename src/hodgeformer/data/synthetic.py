@@ -1,5 +1,5 @@
-"""Labelled data sets made on the spot, for a first run that depends on nobody: figures, and cubes with signs cut into
-one of their sides. The same arguments, the same data."""
+"""Generated data sets, for a first run without downloads: figures, and cubes with an engraved sign. The same arguments
+give the same data."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def synthetic_cubes(
 ) -> DataSet:
     """Classification: cubes with one of n_classes signs engraved on a random side. The numbers are per class."""
     if not 2 <= n_classes <= len(GLYPHS):
-        raise DataError(f"synthetic cubes have 2 to {len(GLYPHS)} classes ({', '.join(GLYPHS)}), asked for {n_classes}")
+        raise DataError(f"synthetic cubes have 2 to {len(GLYPHS)} classes ({', '.join(GLYPHS)}), got {n_classes}")
     classes = tuple(GLYPHS)[:n_classes]
     splits = {}
     for split, n in _numbers(n_train, n_val, n_test).items():
@@ -108,7 +108,7 @@ def synthetic_cubes(
 def _numbers(n_train: int, n_val: int, n_test: int) -> Mapping[str, int]:
     numbers = {"train": n_train, "val": n_val, "test": n_test}
     if min(numbers.values()) < 0 or n_train == 0:
-        raise DataError(f"a synthetic data set needs at least one training mesh, asked for {numbers}")
+        raise DataError(f"a synthetic data set needs at least one training mesh, got {numbers}")
     return {split: n for split, n in numbers.items() if n}
 
 
@@ -119,12 +119,12 @@ def _rng(seed: int, split: str, *place: int) -> np.random.Generator:
 def _size(rng: np.random.Generator, n_faces: int | tuple[int, int]) -> int:
     low, high = (n_faces, n_faces) if isinstance(n_faces, int) else n_faces
     if low < 50 or high < low:
-        raise DataError(f"n_faces must be at least 50 and a range must not be reversed, got {n_faces}")
+        raise DataError(f"n_faces must be at least 50, or an ascending range, got {n_faces}")
     return int(rng.integers(low, high + 1))
 
 
 def engraved_cube(rng: np.random.Generator, glyph: str, *, n_faces: int, name: str = "cube") -> Mesh:
-    """A cube of about n_faces faces with a glyph, turned, sized and placed at random, on a random side."""
+    """A cube of about n_faces faces with a glyph on a random side, with random rotation, size and position."""
     points, faces = _grid_cube(_STEPS)
     axis, sign = int(rng.integers(3)), float(rng.choice([-1.0, 1.0]))
     u, v = points[:, (axis + 1) % 3], points[:, (axis + 2) % 3]
@@ -134,7 +134,7 @@ def engraved_cube(rng: np.random.Generator, glyph: str, *, n_faces: int, name: s
     u, v = (u - shift[0]) / size, (v - shift[1]) / size
     distance = GLYPHS[glyph](np.cos(angle) * u + np.sin(angle) * v, np.cos(angle) * v - np.sin(angle) * u)
     on_side = points[:, axis] == sign
-    # The wall of the engraving is as wide as one grid cell, so that it stays a wall after decimation.
+    # The wall of the engraving is one grid cell wide, so that it is preserved by decimation.
     depth = np.clip(0.5 - distance * size * _STEPS / 2, 0, 1) * rng.uniform(0.16, 0.26)
     moved = points * (1 + rng.uniform(0.03, 0.08) * _pillow(points))[:, None]
     moved[on_side, axis] -= sign * depth[on_side]
@@ -142,7 +142,7 @@ def engraved_cube(rng: np.random.Generator, glyph: str, *, n_faces: int, name: s
 
 
 def _pillow(points: FloatArray) -> FloatArray:
-    """A bulge of every side that vanishes on the edges. Exactly flat sides would decimate into slivers."""
+    """A bulge of every side that vanishes at the edges. Exactly flat sides would decimate into slivers."""
     low, middle, _ = np.sort(abs(points), axis=1).T
     return np.asarray((1 - low**2) * (1 - middle**2), np.float64)
 

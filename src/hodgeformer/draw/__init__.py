@@ -1,1 +1,1 @@
-"""Pictures of meshes: pixels without a display, and one self-contained page."""
+"""Pictures of meshes, rendered without a display, and a self-contained HTML page."""

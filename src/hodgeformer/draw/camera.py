@@ -1,4 +1,4 @@
-"""Where a picture is taken from, and where each vertex falls in it."""
+"""The views of a picture, and the position of each vertex in them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.pose import UP_AXES, up_from_shape
 
 Up = str | FloatArray
-"""What points up in a file: an axis, any direction, or "auto", found from how the shape would stand."""
-_DISTANCE = 4.5  # of the eye, in radii of the mesh: mild perspective
-# What looks toward the eye of the front view.
+"""The direction that is up in a file: an axis, any direction, or "auto", guessed from the shape."""
+_DISTANCE = 4.5  # of the camera, in radii of the mesh: mild perspective
+# The axis toward the camera of the front view.
 _TOWARD = {"y": "z", "z": "-y", "x": "-z", "-y": "-z", "-z": "y", "-x": "-z"}
 
 
 @dataclass(frozen=True)
 class View:
-    """A direction of sight in degrees: around the up axis from the front, and above the horizon."""
+    """A viewing direction in degrees: around the up axis from the front, and above the horizon."""
 
     azimuth: float
     elevation: float = 12.0
@@ -40,20 +40,20 @@ AROUND = (View(20), View(110), View(200), View(290))
 
 
 def as_views(views: Sequence[View | str] | int) -> tuple[View, ...]:
-    """Views by name, or so many at equal angles around the mesh."""
+    """Views by name, or this many at equal angles around the mesh."""
     if isinstance(views, int):
         return tuple(View(20 + 360 * i / views) for i in range(views))
     unknown = [view for view in views if isinstance(view, str) and view not in VIEWS]
     if unknown or not views:
-        raise ConfigError(f"unknown view {unknown or 'list'}; known are {', '.join(VIEWS)}, or give View(...)")
+        raise ConfigError(f"unknown view {unknown or 'list'}; use {', '.join(VIEWS)} or View(...)")
     return tuple(VIEWS[view] if isinstance(view, str) else view for view in views)
 
 
 def upright(mesh: Mesh, up: Up = "auto") -> FloatArray:
-    """Rows: what points right, up and toward the eye of the front view."""
+    """Rows: the directions right, up and toward the camera of the front view."""
     if isinstance(up, str):
         if up != "auto" and up not in UP_AXES:
-            raise ConfigError(f"up is auto, {', '.join(UP_AXES)}, or a direction, got '{up}'")
+            raise ConfigError(f"up must be auto, {', '.join(UP_AXES)}, or a direction, got '{up}'")
         up = up_from_shape(mesh) if up == "auto" else np.array(UP_AXES[up], dtype=np.float64)
     direction = np.asarray(up, dtype=np.float64) / np.linalg.norm(up)
     nearest = max(UP_AXES, key=lambda name: float(np.dot(UP_AXES[name], direction)))
@@ -63,7 +63,7 @@ def upright(mesh: Mesh, up: Up = "auto") -> FloatArray:
 
 
 def rotation(view: View, front: FloatArray) -> FloatArray:
-    """Rows: right, up and toward the eye; `front` are those of the front view."""
+    """Rows: right, up and toward the camera; `front` are those of the front view."""
     turn, tilt = np.radians([view.azimuth, view.elevation])
     around = np.array([[np.cos(turn), 0, -np.sin(turn)], [0, 1, 0], [np.sin(turn), 0, np.cos(turn)]])
     over = np.array([[1, 0, 0], [0, np.cos(tilt), -np.sin(tilt)], [0, np.sin(tilt), np.cos(tilt)]])
@@ -74,8 +74,7 @@ def rotation(view: View, front: FloatArray) -> FloatArray:
 def seen_from(mesh: Mesh, views: Sequence[View], front: FloatArray) -> FloatArray:
     """Screen positions (views, n_v, 3): right and up in radii of the mesh, and nearness, linear on the screen.
 
-    The middle of what each view shows lies at the origin. Vertices that no face uses are carried along but decide
-    nothing.
+    Each view is centered at the origin. Vertices that no face uses have no influence.
     """
     used = np.unique(mesh.faces)
     low, high = mesh.vertices[used].min(axis=0), mesh.vertices[used].max(axis=0)
@@ -93,6 +92,6 @@ def seen_from(mesh: Mesh, views: Sequence[View], front: FloatArray) -> FloatArra
 
 
 def view_extents(seen: FloatArray, used: NDArray[np.int64]) -> FloatArray:
-    """Width and height of what each view shows, (views, 2)."""
+    """Width and height of the mesh in each view, (views, 2)."""
     result: FloatArray = 2 * np.abs(seen[:, used, :2]).max(axis=1)
     return result

@@ -1,4 +1,4 @@
-"""Numbers as colors: a sequential and a diverging map, and the paint for labels and fields."""
+"""Color maps, and the colors of labels and fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ColormapName = Literal["sequential", "diverging", "warmth"]
 Bytes = NDArray[np.uint8]
 
 LOOK: dict[str, Any] = json.loads((resources.files("hodgeformer.draw") / "look.json").read_text(encoding="utf-8"))
-"""Creases, lights and colors that pictures, the page and the viewer share; the latter two read the same file."""
+"""Creases, lights and colors that pictures, the page and the viewer share."""
 
 # Anchors at equal steps; between them the map is linear. "sequential" rises evenly in lightness from dark violet over
 # green to yellow, "diverging" runs from blue over near-white to red, "warmth" from near-white to dark red.
@@ -27,7 +27,7 @@ _ANCHORS: dict[ColormapName, list[str]] = LOOK["colormaps"]
 def colormap_table(name: ColormapName = "sequential", steps: int = 256) -> Bytes:
     """The colors of a map from its low to its high end, (steps, 3)."""
     if name not in _ANCHORS:
-        raise ConfigError(f"there is no color map '{name}'; known are {', '.join(_ANCHORS)}")
+        raise ConfigError(f"unknown color map '{name}'; use {', '.join(_ANCHORS)}")
     anchors = np.array([parse_color(anchor) for anchor in _ANCHORS[name]], dtype=np.float64)
     at, known = np.linspace(0, 1, steps), np.linspace(0, 1, len(anchors))
     channels = [np.interp(at, known, anchors[:, i]) for i in range(3)]
@@ -35,7 +35,7 @@ def colormap_table(name: ColormapName = "sequential", steps: int = 256) -> Bytes
 
 
 def field_limits(values: ArrayLike, name: ColormapName = "sequential") -> tuple[float, float]:
-    """The range a map is stretched over: that of the finite values, symmetric about zero for the diverging map."""
+    """The range of a color map: that of the finite values, symmetric about zero for the diverging map."""
     finite = np.asarray(values, dtype=np.float64)
     finite = finite[np.isfinite(finite)]
     if not finite.size:
@@ -50,7 +50,7 @@ def field_limits(values: ArrayLike, name: ColormapName = "sequential") -> tuple[
 def field_colors(
     values: ArrayLike, name: ColormapName = "sequential", limits: tuple[float, float] | None = None
 ) -> Bytes:
-    """Values (n,) as colors (n, 3); what is not finite becomes the gray of unlabelled elements."""
+    """Values (n,) as colors (n, 3); values that are not finite become gray, like unlabeled elements."""
     numbers = np.asarray(values, dtype=np.float64)
     low, high = field_limits(numbers, name) if limits is None else limits
     finite = np.isfinite(numbers)
@@ -63,6 +63,6 @@ def field_colors(
 
 def label_colors(labels: NDArray[Any], colors: Sequence[RGB]) -> Bytes:
     """Labels (n,) as colors (n, 3); -1 becomes gray."""
-    table = np.array([*colors, UNLABELLED_COLOR], dtype=np.uint8)  # the last row answers for -1
+    table = np.array([*colors, UNLABELLED_COLOR], dtype=np.uint8)  # the last row is for -1
     painted: Bytes = table[labels]
     return painted

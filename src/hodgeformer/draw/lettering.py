@@ -1,4 +1,4 @@
-"""Words around a picture: title, legend of classes, color bar."""
+"""Text around a picture: title, legend of classes, color bar."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Legend:
 
 @dataclass(frozen=True)
 class ColorBar:
-    """The meaning of a color map: its name, its ends and what is shown."""
+    """A color map with its limits and a label."""
 
     limits: tuple[float, float]
     colormap: ColormapName = "sequential"
@@ -42,14 +42,14 @@ class ColorBar:
 
 
 def title_band(text: str, width: int, size: int) -> Picture:
-    """A line of text as a white band of that width."""
+    """A line of text as a white band of this width."""
     band, draw = _canvas(width, int(2.0 * size))
     draw.text((width / 2, 1.1 * size), _fitted(text, width - 2 * size, size), _INK, _font(size), anchor="mm")
     return np.asarray(band)
 
 
 def key_band(key: Legend | ColorBar, width: int, size: int) -> Picture:
-    """A legend or a color bar as a white band of that width."""
+    """A legend or a color bar as a white band of this width."""
     return _legend_band(key, width, size) if isinstance(key, Legend) else _bar_band(key, width, size)
 
 

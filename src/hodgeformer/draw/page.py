@@ -1,4 +1,4 @@
-"""One self-contained page that shows meshes with labels and fields; it needs no network and no server."""
+"""A self-contained HTML page that shows meshes with labels and fields, without a network or a server."""
 
 from __future__ import annotations
 
@@ -50,10 +50,8 @@ class FieldLayer:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A mesh with what is known about it. `scores` are (name, share) pairs of the mesh as a whole, best first.
-
-    `up` is what points up in its file.
-    """
+    """A mesh with its layers. `scores` are (name, share) pairs of the whole mesh, best first; `up` is the direction
+    that is up in its file."""
 
     mesh: Mesh
     layers: tuple[LabelLayer | FieldLayer, ...] = ()
@@ -74,7 +72,7 @@ def labeled_scene(
     caption: str = "",
     up: Up = "auto",
 ) -> Scene:
-    """Prediction, and where known ground truth, error and confidence, as layers of one scene."""
+    """Prediction and, if available, ground truth, error and confidence, as layers of one scene."""
     layers: list[LabelLayer | FieldLayer] = [LabelLayer("prediction", labels, classes, colors, element, probabilities)]
     if truth is not None:
         wrong = np.where(truth < 0, -1, (labels != truth).astype(np.int64))
@@ -89,11 +87,11 @@ def labeled_scene(
 def page(scenes: Sequence[Scene], *, title: str = "hodgeformer") -> str:
     """The page as text: rotate, zoom, pan, switch layers and classes, read class and probability under the pointer."""
     if not scenes:
-        raise MeshError("a page needs at least one mesh to show, got none")
+        raise MeshError("a page needs at least one mesh")
     data = json.dumps([_scene_data(scene) for scene in scenes], separators=(",", ":"), allow_nan=False)
     head, rest = _template().split("@TITLE@")
     middle, tail = rest.split("@DATA@")
-    # "</" would end the script element that holds the data, and "<!--<script" would keep it from ending.
+    # "</" would end the script element that contains the data, and "<!--<script" would keep it from ending.
     return "".join([head, html.escape(title), middle, data.replace("<", "\\u003c"), tail])
 
 
@@ -124,7 +122,7 @@ def _scene_data(scene: Scene) -> dict[str, Any]:
 
 
 def _centered(mesh: Mesh) -> FloatArray:
-    """Within the unit sphere, so that float32 suffices wherever the file puts the mesh."""
+    """In the unit sphere, so that float32 is precise enough wherever the mesh is in its file."""
     used = mesh.vertices[mesh.faces.ravel()]
     middle = (used.min(axis=0) + used.max(axis=0)) / 2
     radius = np.linalg.norm(used - middle, axis=1).max() or 1.0

@@ -18,7 +18,7 @@ def corner_normals(vertices: FloatArray, faces: IntArray, crease: float) -> Floa
     """Unit normals (n_f, 3, 3): the mean over the faces around a corner, without those beyond a crease.
 
     `crease` is the cosine of the angle beyond which an edge stays sharp. This and the lights are arguments, since
-    numba keeps compiled code on disk with the value that a constant had.
+    numba's cache on disk contains the values of constants.
     """
     vectors = face_vectors(vertices, faces)
     offsets, around = incidence_lists(faces, len(vertices))
@@ -37,7 +37,7 @@ def _corner_normals(
                 g = around[at]
                 dot = vectors[f, 0] * vectors[g, 0] + vectors[f, 1] * vectors[g, 1] + vectors[f, 2] * vectors[g, 2]
                 if abs(dot) > crease * lengths[f] * lengths[g]:
-                    # A neighbor wound the other way counts with its normal turned round.
+                    # The normal of a neighbor with opposite winding is reversed.
                     sign = 1.0 if dot > 0 else -1.0
                     x, y, z = x + sign * vectors[g, 0], y + sign * vectors[g, 1], z + sign * vectors[g, 2]
             length = np.sqrt(x * x + y * y + z * z)
@@ -50,7 +50,7 @@ def _corner_normals(
 def rasterize(points: Floats, faces: IntArray, owner: Ints, depth: Floats, weights: Floats) -> None:
     """Write, for each pixel, the nearest face (-1: none), its nearness and the weights of its first two corners.
 
-    `points` (n_v, 3): column, row and nearness; the buffers arrive empty (-1, -inf, any).
+    `points` (n_v, 3): column, row and nearness; the buffers must be empty (-1, -inf, any).
     """
     height, width = owner.shape
     for f in range(len(faces)):
@@ -100,10 +100,9 @@ def shade(
     """Average `samples` x `samples` shaded pixels into each pixel of `out` (rows, columns, 3), in squared color.
 
     `normals` and `colors` (n_f, 3, 3) belong to corners; normals are in the frame of the view, `facing` (n_f) is -1
-    where a face turns its back. `lamps` and `doublings` are those of `_light`. `edge_heights` (n_f, 3) are the heights
-    of the corners over the opposite sides in pixels: they turn weights into distances from the edges. With `nearest` a
-    pixel takes the color of the corner it is closest to in place of the mean. `lit` counts covered samples; it and
-    `out` arrive as zeros.
+    if a face is seen from behind. `lamps` and `doublings` are those of `_light`. `edge_heights` (n_f, 3), the heights
+    of corners over the opposite sides in pixels, convert weights to distances from the edges. With `nearest` a pixel
+    gets the color of the nearest corner instead of the mean. `lit` counts covered samples; it and `out` must be zero.
     """
     rows, columns = lit.shape
     for row in range(rows):
@@ -135,7 +134,7 @@ def _light(
 ) -> tuple[np.float32, np.float32]:
     """Diffuse light and gloss at a point of a face, from the normals of its corners (3, 3).
 
-    `lamps` (4, 4): direction and strength of the ambient light, which grows along its direction, of key and fill
+    `lamps` (4, 4): direction and strength of the ambient light, which increases along its direction, of key and fill
     light, and of the gloss, squared `doublings` times.
     """
     nx = n[0, 0] * w0 + n[1, 0] * w1 + n[2, 0] * w2

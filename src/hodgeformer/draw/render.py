@@ -1,4 +1,4 @@
-"""Pictures of a mesh without a display: several views side by side, shaded, with title and legend."""
+"""Render pictures of a mesh without a display: several shaded views side by side, with title and legend."""
 
 from __future__ import annotations
 
@@ -43,10 +43,9 @@ def render(
 ) -> Picture:
     """Views of the mesh side by side on white, (height, width, 3) uint8.
 
-    Colors are (n, 3) whole numbers 0..255; those of vertices flow into each other, or with `blend` false each paints
-    the pixels it is nearest to, as labels want. `up` is an axis such as "z" or "-y", a direction, or "auto". `edges`
-    from 0 to 1 darkens the edges of the triangles. The colors of the `key` appear exactly as given, those on the mesh
-    shaded.
+    Colors are (n, 3) integers 0..255; those of vertices are interpolated, or for labels, with `blend` false, each pixel
+    has the color of the nearest vertex. `up` is an axis such as "z" or "-y", a direction, or "auto". `edges` from 0 to
+    1 darkens the edges of the triangles. The colors of the `key` are not shaded.
     """
     chosen = as_views(views)
     if width < 64 * len(chosen):
@@ -71,7 +70,7 @@ def save_png(picture: Picture, path: str | os.PathLike[str]) -> None:
 
 
 def stacked(pictures: Sequence[Picture]) -> Picture:
-    """Pictures one below another, narrower ones filled up with white."""
+    """Stack pictures vertically; narrower ones are padded with white."""
     width = max(picture.shape[1] for picture in pictures)
     filled = [
         np.pad(picture, ((0, 0), (0, width - picture.shape[1]), (0, 0)), constant_values=255) for picture in pictures
@@ -81,7 +80,7 @@ def stacked(pictures: Sequence[Picture]) -> Picture:
 
 def _corner_colors(mesh: Mesh, face_colors: ArrayLike | None, vertex_colors: ArrayLike | None) -> Floats:
     if face_colors is not None and vertex_colors is not None:
-        raise MeshError(f"{mesh.name}: give face_colors or vertex_colors, not both")
+        raise MeshError(f"{mesh.name}: pass face_colors or vertex_colors, not both")
     given, n = (face_colors, mesh.n_faces) if vertex_colors is None else (vertex_colors, mesh.n_vertices)
     colors = np.full((n, 3), _PLAIN) if given is None else np.asarray(given)
     if colors.shape != (n, 3):
@@ -94,7 +93,7 @@ def _corner_colors(mesh: Mesh, face_colors: ArrayLike | None, vertex_colors: Arr
 def _panels(
     mesh: Mesh, views: Sequence[View], width: int, front: FloatArray, colors: Floats, blend: bool, edges: float
 ) -> list[Picture]:
-    """One picture per view, all of one height and one scale, each as wide as its view needs; `width` together."""
+    """One picture per view with the same height and scale, each as wide as its view needs, `width` in total."""
     seen = seen_from(mesh, views, front)
     extents = view_extents(seen, np.unique(mesh.faces))
     scale, height = _layout(extents, width)
@@ -116,7 +115,7 @@ def _panels(
 
 
 def _layout(extents: FloatArray, width: int) -> tuple[float, int]:
-    """Pixels per radius of the mesh and the height: as large as the width allows, but not a tower."""
+    """Pixels per radius of the mesh, and the height: as large as the width allows, but not too tall."""
     margin = _MARGIN * width
     across, tall = float(extents[:, 0].sum()) or 1e-9, float(extents[:, 1].max()) or 1e-9
     scale = (width - margin * (len(extents) + 1) / 2) / across
@@ -163,7 +162,7 @@ def _panel(
 
 
 def _heights(flat: FloatArray, mesh: Mesh, double_areas: FloatArray) -> Floats:
-    """Of each corner over the side opposite to it, in pixels."""
+    """The height of each corner over the opposite side, in pixels."""
     corners = flat[mesh.faces]
     sides = np.linalg.norm(np.roll(corners, -1, axis=1) - np.roll(corners, -2, axis=1), axis=2)
     heights: Floats = (double_areas[:, None] / np.maximum(sides, 1e-9)).astype(np.float32)
@@ -171,7 +170,7 @@ def _heights(flat: FloatArray, mesh: Mesh, double_areas: FloatArray) -> Floats:
 
 
 def _openness(nearness: Floats, radius: float) -> NDArray[np.float32]:
-    """How much light reaches a pixel, at most 1: less where its surroundings lie closer to the eye than it does."""
+    """How much light reaches a pixel, at most 1: less if its surroundings are closer to the camera."""
     covered = np.isfinite(nearness)
     height = np.where(covered, nearness, 0).astype(np.float32)
     mask = covered.astype(np.float32)
@@ -184,6 +183,6 @@ def _openness(nearness: Floats, radius: float) -> NDArray[np.float32]:
 
 
 def _blurred(image: Floats, size: int) -> Floats:
-    """Two box filters: close to a Gaussian, at a cost that does not grow with its width."""
+    """Two box filters: close to a Gaussian, at a cost that does not depend on the width."""
     blurred: Floats = uniform_filter(uniform_filter(image, size, mode="constant"), size, mode="constant")
     return blurred

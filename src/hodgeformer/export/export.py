@@ -1,4 +1,4 @@
-"""Write a trained model as an ONNX graph, checked against PyTorch before it is there."""
+"""Write a trained model as an ONNX graph, after comparing it with PyTorch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.exported import FORMAT, KEY, GraphInputs, OnnxNetwork, onnx_session
-from hodgeformer.predict.inference import see
+from hodgeformer.predict.inference import make_views
 
 _SIZES = (300, 1200, 4000)  # faces of the meshes that a model is checked on
 TOLERANCE = 1e-4
@@ -30,10 +30,10 @@ Run = Callable[[PreparedMesh], NDArray[Any]]
 
 @dataclass(frozen=True)
 class Parity:
-    """How far the exported model is from PyTorch on a mesh, at most.
+    """The largest differences between the exported model and PyTorch on a mesh.
 
-    `difference` is that of logits, or of the values of a regression; `scale` is the size of the largest of them, one at
-    least. `answer` is the difference of what a user gets: of probabilities, or of values.
+    `difference` is that of logits, or of the values of a regression; `scale` is the size of the largest of them, at
+    least one. `answer` is the difference of probabilities, or of values.
     """
 
     n_faces: int
@@ -43,7 +43,7 @@ class Parity:
 
 
 def export(checkpoint: Checkpoint, path: Path) -> list[Parity]:
-    """Write the model; the file is there only if it answers as PyTorch does on meshes of three sizes."""
+    """Write the model, only if its answers match those of PyTorch on meshes of three sizes."""
     model = checkpoint.build_model()
     content, run = _onnx(checkpoint, model)
     found = [_parity(model, run, view) for view in _views(checkpoint)]
@@ -51,7 +51,7 @@ def export(checkpoint: Checkpoint, path: Path) -> list[Parity]:
     if not worst.difference <= TOLERANCE * worst.scale:
         raise CheckpointError(
             f"{checkpoint.name}: the exported model differs from PyTorch by {worst.difference:.2g} on a mesh of "
-            f"{worst.n_faces:,} faces, where {TOLERANCE * worst.scale:.2g} is allowed; nothing was written"
+            f"{worst.n_faces:,} faces, and {TOLERANCE * worst.scale:.2g} is allowed; nothing was written"
         )
     write_atomically(path, content)
     return found
@@ -59,7 +59,7 @@ def export(checkpoint: Checkpoint, path: Path) -> list[Parity]:
 
 def _onnx(checkpoint: Checkpoint, model: HodgeFormer) -> tuple[bytes, Run]:
     try:
-        import onnx  # noqa: F401 - what the graph is written with
+        import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
     except ImportError:
         raise ConfigError("exporting to ONNX needs onnx and onnxruntime: pip install 'hodgeformer[export]'") from None
@@ -76,15 +76,15 @@ def _onnx(checkpoint: Checkpoint, model: HodgeFormer) -> tuple[bytes, Run]:
 
 
 def _settings(checkpoint: Checkpoint) -> str:
-    """What `ModelInfo` reads again."""
+    """The settings as `ModelInfo` reads them."""
     return json.dumps({"format": FORMAT, **checkpoint.model_dump(mode="json")})
 
 
 def _views(checkpoint: Checkpoint) -> Iterator[PreparedMesh]:
-    """Made-up bodies of three sizes as the model sees them."""
+    """Views of synthetic bodies of three sizes."""
     for number, n_faces in enumerate(_SIZES):
         mesh, _ = figure(np.random.default_rng(number), n_faces=n_faces)
-        yield see(mesh, checkpoint.at("original"), reads_order=checkpoint.model.reads_order).views[0]
+        yield make_views(mesh, checkpoint.at("original"), reads_order=checkpoint.model.reads_order).views[0]
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Writing an ONNX graph as one writes equations: a call of `Graph` is a node, and gives the name of its result."""
+"""Write an ONNX graph like equations: a call of `Graph` adds a node and returns the name of its result."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch import Tensor
 
 from hodgeformer.predict.exported import INPUTS
 
-OPSET, IR_VERSION = 18, 10  # of 2022 and 2024: what the run-times of the last years read
+OPSET, IR_VERSION = 18, 10  # from 2022 and 2024, for compatibility with older runtimes
 _TYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32}
 
 
 class Graph:
-    """Nodes in the order of computing. `Body` of a loop shares constants, inputs and the count of names with it."""
+    """Nodes in the order of execution. The body of a loop shares constants, inputs and the numbering of names."""
 
     def __init__(self) -> None:
         self._nodes: list[NodeProto] = []
@@ -32,13 +32,13 @@ class Graph:
         return result
 
     def input(self, name: str) -> str:
-        """An input of the graph, declared when it is first read: no graph asks for what it does not need."""
+        """An input of the graph, declared on first use, so that a graph has no unused inputs."""
         kind, shape = INPUTS[name]
         self._inputs.setdefault(name, helper.make_tensor_value_info(name, _TYPES[kind], shape))
         return name
 
     def constant(self, value: Tensor | NDArray[Any] | float | int | Sequence[int]) -> str:
-        """A weight, or a number; whole numbers are int64, as shapes and axes are, and others float32."""
+        """A weight or a number; integers are int64, like shapes and axes, others float32."""
         array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
         array = array.astype(np.int64 if np.issubdtype(array.dtype, np.integer) else np.float32)
         key = (array.dtype.str, array.shape, array.tobytes())
@@ -58,7 +58,7 @@ class Graph:
         return self("ReduceSum", x, self.constant([axis]), keepdims=int(keep))
 
     def mapped(self, body: Callable[..., str], *tables: str) -> str:
-        """body(graph, *chunks) for the chunks tables[0], tables[1], ... of inputs, one after another: (chunks, ...)."""
+        """body(graph, *chunks) for each chunk of the input tables, one after another: (chunks, ...)."""
         inner = self._inner()
         given = [f"chunk_{next(self._numbers)}" for _ in tables]
         result = body(inner, *given)
@@ -71,22 +71,22 @@ class Graph:
     def loop(self, body: Callable[[Graph, str, str], str], n_times: str, carried: str) -> str:
         """carried = body(graph, i, carried) for i < n_times."""
         inner = self._inner()
-        i, go_on, given = (f"{name}_{next(self._numbers)}" for name in ("i", "go_on", "carried"))
+        i, proceed, given = (f"{name}_{next(self._numbers)}" for name in ("i", "proceed", "carried"))
         result = body(inner, i, given)
         infos = [
             helper.make_tensor_value_info(i, TensorProto.INT64, []),
-            helper.make_tensor_value_info(go_on, TensorProto.BOOL, []),
+            helper.make_tensor_value_info(proceed, TensorProto.BOOL, []),
             helper.make_tensor_value_info(given, TensorProto.FLOAT, None),
         ]
         ends = [
-            helper.make_tensor_value_info(inner("Identity", go_on), TensorProto.BOOL, []),
+            helper.make_tensor_value_info(inner("Identity", proceed), TensorProto.BOOL, []),
             helper.make_tensor_value_info(result, TensorProto.FLOAT, None),
         ]
         proto = helper.make_graph(inner._nodes, "step", infos, ends)
         return self("Loop", n_times, "", carried, body=proto)
 
     def model(self, **outputs: tuple[str, tuple[str | int, ...]]) -> ModelProto:
-        """The whole, with these results, of these shapes, under their names."""
+        """The complete model, with outputs by name, each a result and its shape."""
         for name, (value, _) in outputs.items():
             self._nodes.append(helper.make_node("Identity", [value], [name]))
         infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, (_, shape) in outputs.items()]

@@ -1,8 +1,8 @@
-"""A model as an ONNX graph of stock operators, layer by layer as in `nn`, for one mesh of any size.
+"""A model as an ONNX graph of standard operators, layer by layer as in `nn`, for one mesh of any size.
 
-Nothing is scattered: onnxruntime adds to the same row from several threads at once and loses some. Every sum over
-neighbors is a sum over the columns of a table, a chunk of columns at a time, so that nothing of size n x s x d is
-gathered where it is large. `docs/decisions/0016-onnx.md` says more.
+There is no scatter-add: onnxruntime adds to the same row from several threads at once and loses updates. Every sum over
+neighbors is a sum over the columns of a table, in chunks, so that no array of size n x s x d is gathered if it is
+large. See `docs/decisions/0016-onnx.md`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def onnx_model(model: HodgeFormer) -> ModelProto:
     """The graph of a model, with the outputs `rows` (logits, or values) and `features` (their means)."""
     config = model.config
     if config.stars != "learned" and "H" in config.blocks:
-        raise ConfigError(f"stars '{config.stars}' are there to be compared with learned ones and cannot be exported")
+        raise ConfigError(f"stars '{config.stars}' are only for comparison with learned ones and cannot be exported")
     if config.signed_stars and config.attends:
         raise ConfigError("signed stars cannot be exported yet; train with signed_stars=false")
     if "D" in config.blocks and config.diffusion_bound:
@@ -98,7 +98,7 @@ def embedded(g: Graph, model: HodgeFormer, kind: ElementKind) -> str:
 
 
 def members(g: Graph, x: str, table: str, k: int, signs: str | None = None) -> str:
-    """Over the k members of each element in a table: the sum of x, or of sign times x. k gathers, none of them wide."""
+    """The sum of x, or of sign times x, over the k members of each element in a table; k gathers of width one."""
     total = ""
     for i in range(k):
         part = g("Gather", x, g.column(g.input(table), i), axis=0)
@@ -109,7 +109,7 @@ def members(g: Graph, x: str, table: str, k: int, signs: str | None = None) -> s
 
 
 def summed(g: Graph, x: str, source: ElementKind, target: ElementKind, *, signed: bool) -> str:
-    """For each target element the sum of x, or of sign times x, over the source elements that it belongs to."""
+    """For each target element the sum of x, or of sign times x, over the source elements that contain it."""
 
     def chunk(inner: Graph, index: str, sign: str) -> str:
         weights = inner("Unsqueeze", sign if signed else inner("Abs", sign), inner.constant([1]))
@@ -120,24 +120,24 @@ def summed(g: Graph, x: str, source: ElementKind, target: ElementKind, *, signed
 
 
 def transposed(source: ElementKind, target: ElementKind) -> tuple[str, str]:
-    """The inputs that hold the source elements of each target element, and its signs in them."""
+    """The inputs with the source elements of each target element, and its signs in them."""
     one, other = ELEMENT_NAMES[source], ELEMENT_NAMES[target]
     return f"{one}s_of_{other}", f"{one}_signs_of_{other}"
 
 
 def unchunked(g: Graph, chunks: str, kind: ElementKind) -> str:
-    """(chunks, rows, d) as (n, d): the last chunk may have rows too many."""
+    """(chunks, rows, d) as (n, d): the last chunk may have extra rows."""
     shape = g("Concat", g.constant([-1]), g("Shape", chunks, start=2), axis=0)
     return g("Slice", g("Reshape", chunks, shape), g.constant([0]), number(g, kind))
 
 
 def number(g: Graph, kind: ElementKind) -> str:
-    """(1,): how many elements of a kind there are."""
+    """(1,): the number of elements of a kind."""
     return g("Shape", g.input(f"x_{kind}"), start=0, end=1)
 
 
 def counted(g: Graph, source: ElementKind, target: ElementKind) -> str:
-    """(n, 1): how many source elements each target element belongs to."""
+    """(n, 1): the number of source elements that contain each target element."""
     signs = g("Abs", g.input(transposed(source, target)[1]))
     return unchunked(g, g.total(signs, 2, keep=True), target)
 
@@ -161,7 +161,7 @@ def d1_t(g: Graph, y: str) -> str:
 
 
 def attention(g: Graph, layer: Any, x: Features) -> Features:
-    """What a block adds to the kinds that it updates."""
+    """The change that a block adds to the kinds that it updates."""
     if isinstance(layer, Spreading):
         return {"v": spreading(g, layer, x["v"])}
     if hasattr(layer, "mixer"):
@@ -230,7 +230,7 @@ def linear_attention(g: Graph, layer: Any, x: str) -> str:
 def spreading(g: Graph, layer: Spreading, x: str) -> str:
     """W_O [y, tanh(c t (<dy, d(y W_P)> + dy ^ d(y W_Q)))] with y = (M + t L)^-1 M x W_V.
 
-    <dy, dz> is summed edge by edge and dy ^ dz face by face, of which every corner gets the same share.
+    <dy, dz> is summed over edges and dy ^ dz over faces, of which every corner gets the same share.
     """
     d = layer.value.weight.shape[0]
     masses = g("Unsqueeze", g.input("masses"), g.constant([1]))
@@ -258,9 +258,9 @@ def turned(g: Graph, y: str, z: str) -> str:
 
 
 def swept(g: Graph, way: str, x: str) -> str:
-    """The steps of a `Sweep`: x[rows] += sum over the columns of values times x[indices]. No row twice in a step."""
+    """The steps of a `Sweep`: x[rows] += sum over the columns of values times x[indices]. Rows in a step are unique."""
     rows, row_offsets, indices, values, entry_offsets = (g.input(f"{way}_{name}") for name in SWEEP)
-    # (times, all rows, 2): where in x, by time and row, the rows of all steps are written.
+    # (times, all rows, 2): the positions in x, by time and row, of the rows of all steps.
     wide = g("Concat", g.constant([N_TIMES]), g("Shape", rows), axis=0)
     wide = g("Expand", g("Cast", rows, to=TensorProto.INT64), wide)
     times = g("Expand", g.constant(np.arange(N_TIMES)[:, None]), g("Shape", wide))
@@ -289,7 +289,7 @@ def swept(g: Graph, way: str, x: str) -> str:
 
 
 def head(g: Graph, model: HodgeFormer, x: Features, means: str) -> str:
-    """One row for the mesh, from means that are centered, or one per element, each kind carried there."""
+    """One row for the mesh, from centered means, or one per element, from all kinds."""
     layer = model.head
     if isinstance(layer, MeshHead):
         center = layer.center

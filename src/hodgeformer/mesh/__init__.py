@@ -1,1 +1,1 @@
-"""A mesh on disk and what can be said of it. NumPy, never torch."""
+"""Meshes and their geometry, in NumPy and never in torch."""

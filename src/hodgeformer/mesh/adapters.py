@@ -1,6 +1,6 @@
-"""Meshes as other packages hold them: arrays, tensors, trimesh, meshio, Open3D, PyVista, PyTorch Geometric.
+"""Meshes of other packages: arrays, tensors, trimesh, meshio, Open3D, PyVista, PyTorch Geometric.
 
-They are told apart by what they have, so that none of these packages is needed or loaded.
+They are recognized by their attributes, so that none of these packages is required or imported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hodgeformer.mesh.mesh import Mesh
 
 
 class HasVertices(Protocol):
-    """`trimesh.Trimesh` (with `faces`), Open3D's legacy `TriangleMesh` (with `triangles`), and what is like them."""
+    """`trimesh.Trimesh` (with `faces`), Open3D's legacy `TriangleMesh` (with `triangles`), and similar classes."""
 
     @property
     def vertices(self) -> Any: ...
@@ -50,14 +50,13 @@ class HasAttributes(Protocol):
     def triangle(self) -> Any: ...
 
 
-Held = tuple[Any, Any] | HasVertices | HasPoints | HasPositions | HasAttributes
-"""What `from_memory` takes: (vertices, faces) as arrays or tensors, or a mesh of another package."""
+InMemory = tuple[Any, Any] | HasVertices | HasPoints | HasPositions | HasAttributes
+"""(vertices, faces) as arrays or tensors, or a mesh of another package."""
 
 
-def from_memory(held: Held, name: str = "mesh") -> Mesh:
+def from_memory(given: Any, name: str = "mesh") -> Mesh:
     """The mesh of another package, vertices and faces in its order; polygons are cut into triangles."""
-    given: Any = held
-    if hasattr(given, "geometry") and hasattr(given, "to_mesh"):  # what trimesh reads from files with several parts
+    if hasattr(given, "geometry") and hasattr(given, "to_mesh"):  # a trimesh.Scene, from a file with several parts
         given = given.to_mesh()
     if isinstance(given, tuple | list) and len(given) == 2:
         vertices, blocks = given[0], [given[1]]
@@ -74,28 +73,28 @@ def from_memory(held: Held, name: str = "mesh") -> Mesh:
     else:
         kind = type(given)
         raise MeshError(
-            f"{name}: a {kind.__module__}.{kind.__qualname__} is no mesh that is known here; give a path, "
-            "(vertices, faces), or a surface of trimesh, meshio, Open3D, PyVista or PyTorch Geometric"
+            f"{name}: unsupported type {kind.__module__}.{kind.__qualname__}; pass a path, (vertices, faces), or a "
+            "surface of trimesh, meshio, Open3D, PyVista or PyTorch Geometric"
         )
     return _joined(_array(vertices, name), [_array(block, name) for block in blocks], name)
 
 
 def _joined(vertices: NDArray[Any], blocks: Sequence[NDArray[Any]], name: str) -> Mesh:
-    """From faces (n, k) of one or several numbers k of corners."""
+    """A mesh from blocks of faces (n, k), each with its own number k of corners."""
     blocks = [block for block in blocks if block.size]
     if len(blocks) > 1 and any(block.ndim != 2 or block.shape[1] < 3 for block in blocks):
-        raise MeshError(f"{name}: a face must have three corners or more; remove lines and points")
+        raise MeshError(f"{name}: a face must have at least three corners; remove lines and points")
     if all(block.ndim != 2 or block.shape[1] <= 3 for block in blocks):
         faces = np.concatenate(blocks) if blocks else np.zeros((0, 3), dtype=np.int64)
         return Mesh(vertices, faces, name)
-    Mesh(vertices, np.concatenate([block[:, :3] for block in blocks]), name)  # refuses what is no number
+    Mesh(vertices, np.concatenate([block[:, :3] for block in blocks]), name)  # validates the arrays
     corners = np.concatenate([block.ravel() for block in blocks]).astype(np.int64)
     n_corners = np.concatenate([np.full(len(block), block.shape[1]) for block in blocks])
     return Content(vertices.astype(np.float64), corners, n_corners).to_mesh(Path(name))
 
 
 def _surface_cells(cells: list[Any], name: str) -> list[Any]:
-    """The triangles and polygons of a meshio mesh; of curved ones the corners."""
+    """The triangles and polygons of a meshio mesh; only the corners of curved ones."""
     corners = {"tri": 3, "qua": 4}
     blocks = [
         np.atleast_2d(_array(cell.data, name))[:, : corners.get(cell.type[:3])]
@@ -104,25 +103,25 @@ def _surface_cells(cells: list[Any], name: str) -> list[Any]:
     ]
     if not blocks:
         found = ", ".join(sorted({cell.type for cell in cells})) or "none"
-        raise MeshError(f"{name}: the mesh has no triangles or polygons, only cells of type {found}; take its surface")
+        raise MeshError(f"{name}: the mesh has no triangles or polygons, only cells of type {found}; pass its surface")
     return blocks
 
 
 def _counted_polygons(flat: NDArray[Any], name: str) -> list[NDArray[Any]]:
-    """Polygons that are written as the number of their corners and these, one after the other."""
+    """Polygons from one array in which each is preceded by its number of corners."""
     if len(flat) % 4 == 0 and (flat[::4] == 3).all():
         return [flat.reshape(-1, 4)[:, 1:]]
     polygons, at = [], 0
     while at < len(flat):
         if not 0 < flat[at] < len(flat) - at:
-            raise MeshError(f"{name}: a face of {flat[at]} corners where {len(flat) - at - 1} numbers are left")
+            raise MeshError(f"{name}: a face has {flat[at]} corners, but only {len(flat) - at - 1} numbers follow")
         polygons.append(flat[at + 1 : at + 1 + flat[at]])
         at += 1 + flat[at]
     return [np.stack(list(run)) for _, run in groupby(polygons, key=len)]
 
 
 def _array(values: Any, name: str) -> NDArray[Any]:
-    """A NumPy array of whatever it is, on whatever device."""
+    """A NumPy array from an array or tensor on any device."""
     for step in ("detach", "cpu", "numpy"):
         values = getattr(values, step)() if hasattr(values, step) else values
     try:

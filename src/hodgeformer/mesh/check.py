@@ -1,4 +1,4 @@
-"""What is odd about a mesh. Nothing here is fatal: every soup that loads can be checked and used."""
+"""Problems of a mesh. Nothing here is fatal: every triangle soup that loads can be checked and used."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex, pieces, repeats_a_vertex
 
-# Twice the area over the square of the longest side: below this a triangle is a line for float64.
+# Twice the area over the square of the longest side: below this a triangle is a line in float64.
 FLAT = 1e-12
-# Distance from the origin over size, beyond which float32 coordinates lose the shape.
+# Distance from the origin over size: beyond this, float32 coordinates lose the shape.
 FAR = 1e4
 
 
 @dataclass(frozen=True)
 class MeshReport:
-    """Counts of what is in a mesh. Faces that repeat a vertex have no edges and belong to no component.
+    """Counts of the elements and problems of a mesh. Faces that repeat a vertex have no edges and no component.
 
     `n_boundary_edges` have one face, `n_nonmanifold_edges` three or more, `n_flipped_edges` two that disagree
     in winding. `euler_characteristic` is v - e + f without unreferenced vertices and repeating faces.
@@ -61,7 +61,7 @@ class MeshReport:
 
     @property
     def oddities(self) -> list[str]:
-        """Short readable sentences; empty for a closed, clean surface in one piece."""
+        """The problems in words; empty for a closed, clean surface in one piece."""
         counted = [
             (self.n_boundary_edges, "boundary edge", "boundary edges"),
             (self.n_nonmanifold_edges, "non-manifold edge", "non-manifold edges"),
@@ -74,9 +74,9 @@ class MeshReport:
         ]
         odd = [f"{count} {one if count == 1 else many}" for count, one, many in counted if count]
         if self.diagonal == 0:
-            odd.append("all vertices lie in one place")
+            odd.append("all vertices are at the same position")
         elif math.hypot(*self.center) > FAR * self.diagonal:
-            odd.append("lies far from the origin for its size")
+            odd.append("far from the origin relative to its size")
         return odd
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class MeshReport:
 
 
 def check_mesh(mesh: MeshLike) -> MeshReport:
-    """Count what is in the mesh and what is odd about it."""
+    """Count the elements and problems of a mesh."""
     mesh = as_mesh(mesh)
     repeating = repeats_a_vertex(mesh.faces)
     faces = mesh.faces[~repeating]
@@ -96,7 +96,7 @@ def check_mesh(mesh: MeshLike) -> MeshReport:
     turns = np.bincount(topology.face_edges.ravel(), topology.face_signs.ravel(), minlength=topology.n.e)
     used = np.unique(mesh.faces)
     low, high = mesh.vertices[used].min(axis=0), mesh.vertices[used].max(axis=0)
-    # Squares of very large or small coordinates leave the range of float64.
+    # Squares of very large or small coordinates are outside the range of float64.
     unit = float(np.abs([low, high]).max()) or 1.0
     areas = norms(face_vectors(mesh.vertices / unit, faces)) / 2
     return MeshReport(
@@ -121,7 +121,7 @@ def check_mesh(mesh: MeshLike) -> MeshReport:
 
 
 def _duplicates(faces: IntArray) -> int:
-    """Faces with the same three vertices as an earlier one, however wound."""
+    """Faces with the same three vertices as an earlier one, in any winding."""
     rows = np.sort(faces, axis=1)
     rows = rows[np.lexsort(rows.T)]
     return int((rows[1:] == rows[:-1]).all(axis=1).sum())

@@ -1,9 +1,9 @@
-"""Quadric edge collapse that keeps a surface a surface.
+"""Quadric edge collapse that preserves the topology of a surface.
 
-Each vertex carries the quadric of its part of the surface: squared distance to its planes, and, much weaker, to its
-points. The planes keep the shape, the points keep triangles of even size and the minimum unique (probabilistic
-quadrics, Trettner and Kobbelt 2020). Quadrics only grow by adding, so an old cost is a lower bound of the present one,
-and an edge needs to be looked at again only when it comes to the top of the heap.
+Each vertex has the quadric of its part of the surface: the squared distance to its planes, and, with a much smaller
+weight, to its points. The planes keep the shape, the points keep triangles even and the minimum unique (probabilistic
+quadrics, Trettner and Kobbelt 2020). Quadrics only grow, so an old cost is a lower bound of the current one, and an
+edge needs to be evaluated again only when it reaches the top of the heap.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from hodgeformer.mesh.topology import MeshComplex, pieces
 Int32Array = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
 
-_RIM_WEIGHT = 1.0  # of the walls that stand on boundary edges
-_SPREAD = 1.5  # a seed makes costs up to this factor, and more, larger
+_RIM_WEIGHT = 1.0  # of the planes perpendicular to the surface at boundary edges
+_SPREAD = 1.5  # a seed multiplies costs by 1 to 1 + this
 _LEAST_COSINE = 0.2  # between the normals of a face before and after
 
 
 class Surface(NamedTuple):
-    """A mesh that shrinks in place, as bare arrays for compiled code.
+    """A mesh that is simplified in place, as plain arrays for compiled code.
 
-    `points` and `faces` are current, `alive` says which faces are left, `into[v]` is the vertex that v went into.
-    `edges` and `face_edges` are those of a MeshComplex, `gone` the edges that are no more. `first` and `following`
-    list the corners 3 f + i of each vertex; -1 ends a list. `rim` marks vertices on a border.
+    `points` and `faces` are current, `alive` marks the faces that are left, `into[v]` is the vertex that v was merged
+    into. `edges` and `face_edges` are those of a MeshComplex, `gone` marks collapsed edges. `first` and `following`
+    are linked lists of the corners 3 f + i of each vertex, ended by -1. `rim` marks vertices on a border.
     """
 
     points: FloatArray
@@ -50,9 +50,9 @@ class Surface(NamedTuple):
 
     @classmethod
     def from_mesh(cls, points: FloatArray, faces: IntArray, evenness: float) -> Surface:
-        """Positions of size one, faces that repeat no vertex. On equal costs the numbering decides.
+        """From positions of size one and faces that do not repeat a vertex. Equal costs are ordered by number.
 
-        `evenness` is the weight of the distance to points, against that to planes.
+        `evenness` is the weight of the distance to points, relative to that to planes.
         """
         topology = MeshComplex.from_faces(faces, len(points))
         n_sides = np.bincount(topology.face_edges.ravel(), minlength=topology.n.e)
@@ -79,19 +79,19 @@ class Surface(NamedTuple):
         return int(self.alive.sum())
 
     def reduce(self, n_faces: int, seed: int | None) -> None:
-        """Collapse edges until no more than n_faces are left, as gently as the number allows.
+        """Collapse edges until at most n_faces are left, with as few compromises as the number allows.
 
-        Nothing changes the topology of a closed surface but leaving out small pieces of it.
+        The topology of a closed surface only changes by removing small pieces.
         """
         self._collapse(n_faces, seed)
         if self.n_faces > n_faces:
-            self._leave_out_small_pieces(n_faces)
+            self._remove_small_pieces(n_faces)
         if self.n_faces > n_faces:
             self._collapse(n_faces, seed, unfolded=False)
         if self.n_faces > n_faces and not self.closed:
             self._collapse(n_faces, seed, unfolded=False, linked=False)
 
-    def went_into(self) -> IntArray:
+    def merged_into(self) -> IntArray:
         """For each vertex the one at the end of its chain of collapses."""
         into = self.into.astype(np.int64)
         while not np.array_equal(into, into[into]):
@@ -99,15 +99,15 @@ class Surface(NamedTuple):
         return into
 
     def _collapse(self, n_faces: int, seed: int | None, *, unfolded: bool = True, linked: bool = True) -> None:
-        """The least cost first, until the number is met or no collapse is allowed.
+        """Collapse the cheapest edge, until the number is reached or no collapse is allowed.
 
-        `unfolded` forbids to turn a face over, `linked` to change the topology.
+        `unfolded` forbids flipping a face, `linked` forbids changing the topology.
         """
         spread = 0.0 if seed is None else _SPREAD
         _collapse_edges(self, n_faces, np.uint64(seed or 0), spread, unfolded, linked)
 
-    def _leave_out_small_pieces(self, n_faces: int) -> None:
-        """Take away pieces smaller than an average face of the result, the smallest first, as many as needed."""
+    def _remove_small_pieces(self, n_faces: int) -> None:
+        """Remove pieces smaller than an average face of the result, the smallest first, as many as needed."""
         faces = self.faces[self.alive].astype(np.int64)
         piece = pieces(faces, len(self.points))[faces[:, 0]]
         _, piece, sizes = np.unique(piece, return_inverse=True, return_counts=True)
@@ -122,7 +122,7 @@ class Surface(NamedTuple):
 
 
 def _quadrics(points: FloatArray, topology: MeshComplex, is_rim: BoolArray, evenness: float) -> FloatArray:
-    """For each vertex xᵀA x + 2 bᵀx + c as ten numbers: A by rows of its upper triangle, b, c."""
+    """For each vertex xᵀA x + 2 bᵀx + c as ten numbers: the rows of the upper triangle of A, b, c."""
     normal = face_vectors(points, topology.faces)
     area = norms(normal) / 2
     normal = unit(normal)
@@ -137,7 +137,7 @@ def _quadrics(points: FloatArray, topology: MeshComplex, is_rim: BoolArray, even
         wall = unit(cross(along, normal[of_edge[is_rim]]))
         offset = -np.einsum("ij,ij->i", wall, points[ends[:, 0]])
         _add_planes(quadrics, ends, wall, offset, _RIM_WEIGHT / 2 * norms(along) ** 2)
-    # In proportion to the planes, so that the minimum is well determined; a little also where there is no area.
+    # In proportion to the planes, so that the minimum is well conditioned; not zero even without area.
     planes = quadrics[:, [0, 3, 5]].sum(axis=1)
     weight = evenness * (planes + max(1e-6 * planes.sum() / topology.n.f, 1e-15))
     quadrics[:, [0, 3, 5]] += weight[:, None]
@@ -180,7 +180,7 @@ def _corner_lists(faces: IntArray, n_vertices: int) -> tuple[Int32Array, Int32Ar
 
 @njit(cache=True, nogil=True)
 def _minimum(q: FloatArray, r: FloatArray, at: FloatArray) -> float:
-    """Where the sum of two quadrics is least, written to `at`, and its value there."""
+    """The minimum of the sum of two quadrics; its position is written to `at`."""
     xx, xy, xz, yy, yz, zz = q[0] + r[0], q[1] + r[1], q[2] + r[2], q[3] + r[3], q[4] + r[4], q[5] + r[5]
     bx, by, bz = q[6] + r[6], q[7] + r[7], q[8] + r[8]
     # Cofactors; the matrix is positive definite.
@@ -196,7 +196,7 @@ def _minimum(q: FloatArray, r: FloatArray, at: FloatArray) -> float:
 
 @njit(cache=True, nogil=True)
 def _cost(surface: Surface, edge: int | np.int64, seed: np.uint64, spread: float, at: FloatArray) -> float:
-    """What the collapse of an edge costs, and `at` which place. A seed raises it by a hash of itself and the ends."""
+    """The cost of collapsing an edge; the new position is written to `at`. A seed varies it by a hash of the ends."""
     a, b = surface.edges[edge, 0], surface.edges[edge, 1]
     least = _minimum(surface.quadrics[a], surface.quadrics[b], at)
     if spread == 0.0:
@@ -238,7 +238,7 @@ def _collapse_edges(
             continue
         _merge(surface, a, b, at, twin)
         n_alive -= n_shared
-        # What was forbidden around here may be allowed now.
+        # Collapses around here that were forbidden may be allowed now.
         corner = surface.first[a]
         while corner >= 0:
             for i in range(3):
@@ -251,10 +251,10 @@ def _collapse_edges(
 
 @njit(cache=True, nogil=True)
 def _n_shared(surface: Surface, a: int, b: int, mark: Int32Array, stamp: int, linked: bool) -> int:
-    """How many faces go with the edge (a, b); 0 where the collapse would change the topology.
+    """The number of faces that vanish with the edge (a, b); 0 if the collapse would change the topology.
 
-    The link condition: what is beside both a and b must be beside their edge. Marks: `stamp`, beside a; one more, in a
-    face with both.
+    The link condition: a neighbor of both a and b must share a face with them. Marks: `stamp` for neighbors of a,
+    `stamp + 1` for those in a face with both.
     """
     faces, alive, following = surface.faces, surface.alive, surface.following
     n_shared = n_left = 0
@@ -272,7 +272,7 @@ def _n_shared(surface: Surface, a: int, b: int, mark: Int32Array, stamp: int, li
     if not linked:
         return n_shared
     if n_shared > 1 and surface.rim[a] and surface.rim[b]:
-        return 0  # two borders would meet
+        return 0  # two borders would touch
     caps_b = False
     corner = surface.first[b]
     while corner >= 0:
@@ -290,14 +290,14 @@ def _n_shared(surface: Surface, a: int, b: int, mark: Int32Array, stamp: int, li
     while corner >= 0:
         f = corner // 3
         if alive[f] and mark[faces[f, (corner + 1) % 3]] == mark[faces[f, (corner + 2) % 3]] == stamp + 1:
-            return 0  # a tetrahedron would fall flat
+            return 0  # a tetrahedron would become flat
         corner = following[corner]
     return n_shared
 
 
 @njit(cache=True, nogil=True)
 def _folds(surface: Surface, a: int, b: int, at: FloatArray) -> bool:
-    """Whether a face of a that b has no part in turns over, or nearly, when a moves."""
+    """Whether a face of a without b flips, or nearly, when a moves."""
     corner = surface.first[a]
     while corner >= 0:
         f = corner // 3
@@ -319,7 +319,7 @@ def _folds(surface: Surface, a: int, b: int, at: FloatArray) -> bool:
 
 @njit(cache=True, nogil=True)
 def _merge(surface: Surface, a: int, b: int, at: FloatArray, twin: Int32Array) -> None:
-    """Move a, take away the faces at the edge (a, b), and give to a what else b has. `twin` is scratch."""
+    """Move a, remove the faces at the edge (a, b), and attach the other faces of b to a. `twin` is scratch memory."""
     faces, face_edges, edges, gone = surface.faces, surface.face_edges, surface.edges, surface.gone
     first, following, alive = surface.first, surface.following, surface.alive
     for axis in range(3):
@@ -334,7 +334,7 @@ def _merge(surface: Surface, a: int, b: int, at: FloatArray, twin: Int32Array) -
         corner = following[corner]
         v, w = faces[f, (i + 1) % 3], faces[f, (i + 2) % 3]
         if alive[f] and a in (v, w):
-            # Side i leaves b, side i + 2 comes back to it; one of them is the edge, the other goes into side i + 1.
+            # Side i starts at b, side i + 2 ends there; one of them is the edge, the other merges into side i + 1.
             leaves, comes = face_edges[f, i], face_edges[f, (i + 2) % 3]
             alive[f] = False
             gone[leaves] = gone[comes] = True

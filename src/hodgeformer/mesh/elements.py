@@ -1,6 +1,6 @@
-"""Values and labels on vertices, edges and faces, in the order of the file: carried to another kind, voted, smoothed.
+"""Values and labels on vertices, edges and faces, in the order of the file: converted to another kind, smoothed.
 
-A face that repeats a vertex is counted, but its sides are no edges and it touches nothing.
+A face that repeats a vertex counts as a face, but has no edges and no neighbors.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Values = NDArray[Any]
 
 UNLABELLED = -1
 _ROUNDS = 25
-_SHARPNESS = 0.15  # 1 - cosine of the bend at which an edge lets through 1/e of its weight
+_SHARPNESS = 0.15  # 1 - cosine of the bend at which the weight of an edge falls to 1/e
 
 
 def proper_complex(mesh: Mesh) -> tuple[IntArray, MeshComplex]:
-    """The numbers of the faces that have edges, and their complex; its edges in the order a walk over the faces of the
-    file first meets them."""
+    """The numbers of the faces that have edges, and their complex, with edges in the order of their first appearance
+    in the faces of the file."""
     kept = np.flatnonzero(~repeats_a_vertex(mesh.faces))
     if not kept.size:
-        raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")
+        raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; repair the mesh")
     topology = MeshComplex.from_faces(mesh.faces[kept], mesh.n_vertices)
     order = edges_by_first_appearance(topology.face_edges, topology.n.e)
     return kept, replace(topology, edges=topology.edges[order], face_edges=inverse(order)[topology.face_edges])
@@ -42,19 +42,19 @@ def element_counts(mesh: Mesh) -> PerElement[int]:
 
 
 def file_edges(mesh: Mesh) -> IntArray:
-    """(n_e, 2) vertices of the edges in the file's order."""
+    """(n_e, 2) the vertices of the edges, in the order of the file."""
     return proper_complex(mesh)[1].edges
 
 
 def mirrored_edge_order(mesh: Mesh) -> IntArray:
-    """`order[i]` is the number in the file of edge i after all faces are turned over to corners (0, 2, 1)."""
+    """`order[i]` is the number in the file of edge i after all faces are flipped to corners (0, 2, 1)."""
     topology = proper_complex(mesh)[1]
-    # The sides (0, 2), (2, 1), (1, 0) of a turned face are its old ones from last to first.
+    # The sides (0, 2), (2, 1), (1, 0) of a flipped face are its old ones from last to first.
     return edges_by_first_appearance(topology.face_edges[:, ::-1], topology.n.e)
 
 
 def element_centers(mesh: Mesh, kind: ElementKind) -> FloatArray:
-    """Vertices, middles of edges, or centers of faces."""
+    """Vertices, midpoints of edges, or centers of faces."""
     if kind == "e":
         return edge_centers(mesh.vertices, file_edges(mesh))
     return mesh.vertices if kind == "v" else face_centers(mesh.vertices, mesh.faces)
@@ -71,13 +71,13 @@ def element_areas(mesh: Mesh, kind: ElementKind) -> FloatArray:
 
 
 def radius(mesh: Mesh) -> float:
-    """The distance from the mean corner to the farthest, in the unit of the file."""
+    """The distance from the mean corner to the farthest, in the units of the file."""
     used = mesh.vertices[mesh.faces.ravel()]
     return float(norms(used - used.mean(axis=0)).max())
 
 
 def unit_edge_lengths(mesh: Mesh) -> FloatArray:
-    """Of the mesh in the unit sphere, edge by edge."""
+    """The length of each edge, after scaling the mesh to the unit sphere."""
     tail, head = file_edges(mesh).T
     vertices = to_unit_sphere(mesh.vertices, mesh.faces)
     return norms(vertices[head] - vertices[tail])
@@ -94,10 +94,10 @@ def incidences(mesh: Mesh, source: ElementKind, to: ElementKind) -> tuple[IntArr
     return sources.ravel(), receivers.ravel()
 
 
-def carry(values: Values, mesh: Mesh, *, source: ElementKind, to: ElementKind) -> Values:
-    """Rows per element of kind `source` as rows per element of kind `to`: means over incident elements.
+def convert_values(values: Values, mesh: Mesh, *, source: ElementKind, to: ElementKind) -> Values:
+    """Convert rows per element of kind `source` to rows per element of kind `to`: means over incident elements.
 
-    An element without incident elements (a vertex that no face uses, a face that repeats a vertex) takes the row of the
+    An element without incident elements (a vertex that no face uses, a face that repeats a vertex) gets the row of the
     nearest one that has some.
     """
     if source == to:
@@ -106,7 +106,7 @@ def carry(values: Values, mesh: Mesh, *, source: ElementKind, to: ElementKind) -
     n = element_counts(mesh)
     incidence = sparse_matrix((np.ones(len(rows)), (rows, columns)), shape=(n[to], n[source]))
     counts = np.diff(incidence.indptr)
-    carried = (incidence @ values) / np.maximum(counts, 1)[:, None]
+    converted = (incidence @ values) / np.maximum(counts, 1)[:, None]
     lonely = np.flatnonzero(counts == 0)
     if lonely.size:
         others = np.flatnonzero(counts)
@@ -114,15 +114,15 @@ def carry(values: Values, mesh: Mesh, *, source: ElementKind, to: ElementKind) -
         from scipy.spatial import cKDTree
 
         nearest = cKDTree(centers[others]).query(centers[lonely])[1]
-        carried[lonely] = carried[others[nearest]]
-    result: Values = carried.astype(values.dtype)
+        converted[lonely] = converted[others[nearest]]
+    result: Values = converted.astype(values.dtype)
     return result
 
 
 def convert_labels(labels: IntArray, mesh: Mesh, *, source: ElementKind, to: ElementKind) -> IntArray:
-    """Labels per element of kind `source` as labels per element of kind `to`: a vote of the incident elements.
+    """Convert labels per element of kind `source` to labels per element of kind `to`: a vote of incident elements.
 
-    A tie goes to the smaller label; unlabelled elements (-1) do not vote; an element nobody votes for is unlabelled.
+    A tie goes to the smaller label; unlabeled elements (-1) do not vote; an element without votes is unlabeled.
     """
     n = element_counts(mesh)
     if len(labels) != n[source]:
@@ -137,7 +137,7 @@ def convert_labels(labels: IntArray, mesh: Mesh, *, source: ElementKind, to: Ele
 
 
 def majority(labels: IntArray, receivers: IntArray, n_receivers: int) -> IntArray:
-    """For each receiver the most frequent of the labels sent to it; ties to the smaller, -1 does not vote."""
+    """For each receiver the most frequent of its labels; a tie goes to the smaller, -1 does not vote."""
     valid = labels >= 0
     labels, receivers = labels[valid], receivers[valid]
     result = np.full(n_receivers, UNLABELLED, dtype=np.int64)
@@ -145,7 +145,7 @@ def majority(labels: IntArray, receivers: IntArray, n_receivers: int) -> IntArra
         return result
     n_labels = int(labels.max()) + 1
     ballots, counts = np.unique(receivers * n_labels + labels, return_counts=True)
-    # Written from the least to the most frequent, and among equals from the largest label to the smallest.
+    # The last write wins: sorted from the least to the most frequent, then from the largest label to the smallest.
     order = np.lexsort((-ballots, counts))
     receiver, label = np.divmod(ballots[order], n_labels)
     result[receiver] = label
@@ -155,8 +155,8 @@ def majority(labels: IntArray, receivers: IntArray, n_receivers: int) -> IntArra
 def smoothed(probabilities: Values, mesh: Mesh, *, kind: ElementKind, strength: float) -> Values:
     """p <- (1 - strength) p_0 + strength W p, repeated; the rows of W are means over adjacent elements.
 
-    Between faces the weight is the length of the shared edge, less the more the surface bends there. Rows still sum to
-    one. An element without neighbors keeps its own.
+    Between faces the weight is the length of the shared edge, reduced where the surface bends. Rows still sum to one.
+    An element without neighbors keeps its row.
     """
     first, second, weight = _adjacent(mesh, kind)
     rows, columns = np.concatenate([first, second]), np.concatenate([second, first])
@@ -165,16 +165,16 @@ def smoothed(probabilities: Values, mesh: Mesh, *, kind: ElementKind, strength: 
     weights.eliminate_zeros()
     totals = np.asarray(weights.sum(axis=1)).ravel()
     weights.data /= np.repeat(totals, np.diff(weights.indptr))
-    listens = (np.diff(weights.indptr) > 0)[:, None]
+    has_neighbors = (np.diff(weights.indptr) > 0)[:, None]
     current = start = probabilities.astype(np.float64)
     for _ in range(_ROUNDS):
-        current = np.where(listens, (1 - strength) * start + strength * (weights @ current), start)
+        current = np.where(has_neighbors, (1 - strength) * start + strength * (weights @ current), start)
     result: Values = current.astype(probabilities.dtype)
     return result
 
 
 def _adjacent(mesh: Mesh, kind: ElementKind) -> tuple[IntArray, IntArray, FloatArray]:
-    """Pairs of adjacent elements (first, second), and how much they listen to each other.
+    """Pairs of adjacent elements (first, second), and their weights.
 
     Vertices are adjacent along an edge, edges within a face, faces across an edge of exactly two faces.
     """
@@ -190,7 +190,7 @@ def _adjacent(mesh: Mesh, kind: ElementKind) -> tuple[IntArray, IntArray, FloatA
     starts = (np.cumsum(counts) - counts)[counts == 2]
     first, second = kept[order[starts] // 3], kept[order[starts + 1] // 3]
     normals = unit(face_vectors(mesh.vertices, mesh.faces))
-    # Faces wound against each other bend the other way round.
+    # The absolute value, since neighbors may have opposite winding.
     bend = 1 - np.abs(np.einsum("ij,ij->i", normals[first], normals[second]))
     tail, head = topology.edges[counts == 2].T
     lengths = norms(mesh.vertices[head] - mesh.vertices[tail])

@@ -1,6 +1,6 @@
-"""Input features x_in of vertices, edges and faces; beyond the paper's, how each lies within the surface.
+"""Input features x_in of vertices, edges and faces: those of the paper, and distances along the surface.
 
-Distances along the edges of a surface hardly change when a body takes another pose.
+Distances along the edges of a surface hardly change when a body changes its pose.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ PAPER_GROUPS: tuple[FeatureGroup, ...] = ("coords", "normals", "areas")
 
 N_POINTS = 48
 RADII = (0.15, 0.25, 0.4, 0.6)
-"""In roots of the area of the surface. The points are about 0.14 apart."""
+"""In units of the root of the surface area. The points are about 0.14 apart."""
 N_DISTANCES = 2 + len(RADII)
 TYPICAL = np.array([0.6, 1.2, 0.05, 0.13, 0.28, 0.46])
 SPREAD = np.array([0.2, 0.4, 0.02, 0.05, 0.1, 0.13])
 """Mean and deviation over the vertices of animals and people. Shapes differ by a few hundredths in these columns, which
-a network that reads coordinates of size one beside them would take long to notice."""
+a network would learn slowly beside coordinates of size one."""
 
 _WORTH_THREADS = 10_000  # vertices
 
@@ -74,8 +74,7 @@ def input_features(
     vertex: position, unit normal, a third of its faces' area. edge: tail, head, left and right opposite vertex; mean
     of the two vertex normals; the six distances between those four points. face: its corners in winding order, unit
     normal, area. Beyond the paper: distances along the surface of a vertex, and their means over the corners of an edge
-    or face. Rows of kinds that are left out are no numbers, so that nobody reads them by mistake,
-    and take no memory.
+    or face. Kinds not in `kinds` get rows of NaN that use no memory.
     """
     faces, (tails, heads) = topology.faces, topology.edges.T
     double_areas, vertex_areas, normals = around_vertices(vertices, faces)
@@ -134,15 +133,14 @@ class EdgeGraph:
 
 
 def distance_features(vertices: FloatArray, edges: IntArray, faces: IntArray) -> FloatArray:
-    """How each vertex lies within the surface, (n_v, N_DISTANCES).
+    """Features of each vertex from its distances to the rest of the surface, (n_v, N_DISTANCES).
 
-    Mean and maximum of its distances to the rest of the surface, in roots of the area, and how much of the surface is
-    near it: the mean of exp(-(d / r)²) for every radius r. Means are integrals over the surface: each of some points
-    spread over it stands for the area that is nearest to it; what no point reaches counts as zero. All columns are
-    given as deviations from what is typical.
+    Mean and maximum of the distances, in units of the root of the area, and how much of the surface is near: the mean
+    of exp(-(d / r)²) for every radius r. Means are integrals over the surface: each of some points spread over it
+    represents the area that is nearest to it; parts that no point reaches count as zero. All columns are standardized.
     """
     graph = EdgeGraph.from_edges(vertices, edges)
-    # Where to begin must not depend on the file, nor on how the mesh is turned.
+    # The start must not depend on the file, nor on the rotation of the mesh.
     used = np.diff(graph.offsets) > 0
     start = int(np.argmax(np.where(used, norms(vertices), -1.0)))
     _, distances = graph.spread_points(start, min(N_POINTS, int(used.sum())))

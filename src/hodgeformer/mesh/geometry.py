@@ -78,7 +78,7 @@ def around_vertices(vertices: FloatArray, faces: IntArray) -> tuple[FloatArray, 
 
 @njit(cache=True, nogil=True)
 def centroid(vertices: FloatArray, faces: IntArray) -> tuple[float, FloatArray]:
-    """The area of the surface and its center; where there is no area, all faces count alike."""
+    """The area of the surface and its center; without area, all faces count equally."""
     area, center, plain = 0.0, np.zeros(3), np.zeros(3)
     for f in range(len(faces)):
         x, y, z = face_vector(vertices, faces[f])
@@ -102,7 +102,7 @@ def edge_centers(vertices: FloatArray, edges: IntArray) -> FloatArray:
 
 
 def centers(kind: ElementKind, topology: MeshComplex, vertices: FloatArray) -> FloatArray:
-    """Where the elements are: vertices, middles of edges, centers of faces."""
+    """The positions of elements: vertices, midpoints of edges, centers of faces."""
     if kind == "v":
         return vertices
     return edge_centers(vertices, topology.edges) if kind == "e" else face_centers(vertices, topology.faces)
@@ -115,18 +115,14 @@ def is_used(faces: IntArray, n_vertices: int) -> NDArray[np.bool_]:
     return used
 
 
+@njit(cache=True, nogil=True)
 def to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
     """Move the centroid of the surface to the origin and the farthest used vertex to distance one.
 
     The centroid of the surface, unlike the mean of the vertices, does not move when a part is meshed more finely.
-    Vertices that no face uses decide nothing; those far outside come near, so that no number is large.
+    Vertices that no face uses have no influence; those far outside are moved near, so that no number is large.
     """
-    return _to_unit_sphere(vertices, faces)
-
-
-@njit(cache=True, nogil=True)
-def _to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
-    shifted: FloatArray = vertices - vertices[faces[0, 0]]  # far from the origin, squares lose what matters
+    shifted: FloatArray = vertices - vertices[faces[0, 0]]  # far from the origin, squares lose precision
     extent = 0.0
     for f in range(len(faces)):
         for corner in faces[f]:
@@ -134,7 +130,7 @@ def _to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
                 extent = max(extent, abs(shifted[corner, axis]))
     if extent == 0:
         return np.zeros_like(shifted)
-    # Neither overflow nor underflow below, whatever the unit.
+    # Prevents overflow and underflow below.
     for v in range(len(shifted)):
         for axis in range(3):
             shifted[v, axis] = min(max(shifted[v, axis] / extent, -_FARTHEST_UNUSED), _FARTHEST_UNUSED)
@@ -149,9 +145,9 @@ def _to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
 
 
 def to_disk_area(vertices: FloatArray, faces: IntArray) -> FloatArray:
-    """Scale the surface to the area of the unit disk; one without area stays as it is.
+    """Scale the surface to the area of the unit disk; a surface without area is not changed.
 
-    A body that stretches its arms leaves a sphere around it but keeps its area, so parts keep their size.
+    When a body stretches its arms, its enclosing sphere grows but its area does not, so parts keep their size.
     """
     area = centroid(vertices, faces)[0]
     scaled: FloatArray = vertices * np.sqrt(np.pi / area) if area > 0 else vertices
@@ -161,8 +157,8 @@ def to_disk_area(vertices: FloatArray, faces: IntArray) -> FloatArray:
 def edge_quads(vertices: FloatArray, topology: MeshComplex, double_areas: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Tail, head, left and right opposite vertex of each edge, (n_e, 4, 3), and the six distances between these four.
 
-    Left is the corner opposite the edge in the face that walks it from tail to head. Of three or more faces the two
-    largest count. A missing one is the mirror image of the present one in the edge.
+    Left is the corner opposite the edge in the face that traverses it from tail to head. Of three or more faces the two
+    largest count. A missing vertex is the other one mirrored in the edge.
     """
     return _quads(vertices, topology.edges, topology.faces, topology.face_edges, topology.face_signs, double_areas)
 
@@ -234,7 +230,7 @@ def _opposite_corners(
             for side in range(3):
                 if face_edges[f, side] == e:
                     place = 0 if face_signs[f, side] > 0 else 1
-                    if sides[e, place] >= 0:  # both faces walk the edge the same way: the larger keeps its side
+                    if sides[e, place] >= 0:  # both faces traverse the edge the same way: the larger keeps its side
                         place = 1 - place
                     sides[e, place] = faces[f, (side + 2) % 3]
     return sides

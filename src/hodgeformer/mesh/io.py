@@ -1,4 +1,4 @@
-"""Read and write mesh files. The order of vertices and faces is the file's own, always."""
+"""Read and write mesh files. The order of vertices and faces is always that of the file."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from hodgeformer.base.errors import MeshError, MeshFormatError
 from hodgeformer.base.files import place, write_atomically
-from hodgeformer.mesh.adapters import Held, from_memory
+from hodgeformer.mesh.adapters import InMemory, from_memory
 from hodgeformer.mesh.formats import glb, gltf, obj, off, ply, stl
 from hodgeformer.mesh.formats.content import Attributes, Content
 from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.mesh import Attribute, Mesh
 
-MeshLike = Mesh | str | os.PathLike[str] | Held
-"""A mesh wherever one is taken: ours, a path, arrays, or one of another package."""
+MeshLike = Mesh | str | os.PathLike[str] | InMemory
+"""Everything that is accepted as a mesh: a `Mesh`, a path, arrays, or a mesh of another package."""
 
 _READERS: dict[str, Callable[[Source], Content]] = {
     ".obj": obj.read_obj,
@@ -31,7 +31,7 @@ _READERS: dict[str, Callable[[Source], Content]] = {
     ".gltf": gltf.read_gltf,
 }
 MESH_SUFFIXES = tuple(_READERS)
-# What each format that can be written holds beside the triangles.
+# What each output format stores besides the triangles.
 WRITTEN: dict[str, tuple[Attribute, ...]] = {
     ".obj": ("face_colors", "vertex_colors", "face_labels"),
     ".off": ("face_colors", "vertex_colors"),
@@ -54,10 +54,10 @@ _FOREIGN = {
 
 
 def as_mesh(given: MeshLike, name: str = "mesh") -> Mesh:
-    """Whatever holds a mesh as a `Mesh`: a path, (vertices, faces) as arrays or tensors, or a mesh of trimesh, meshio,
-    Open3D, PyVista or PyTorch Geometric, in the order that it has there.
+    """Convert to a `Mesh`: a path, (vertices, faces) as arrays or tensors, or a mesh of trimesh, meshio, Open3D,
+    PyVista or PyTorch Geometric. The order of vertices and faces is kept.
 
-    `name` is for what has none of its own.
+    `name` is used for objects without a name.
     """
     if isinstance(given, Mesh):
         return given
@@ -65,24 +65,24 @@ def as_mesh(given: MeshLike, name: str = "mesh") -> Mesh:
 
 
 def load_mesh(path: str | os.PathLike[str], *, weld_stl: bool = True) -> Mesh:
-    """A triangle mesh from an OBJ, OFF, PLY, STL, GLB or GLTF file, on disk or at an address such as s3://bucket/a.ply.
+    """Load a triangle mesh from an OBJ, OFF, PLY, STL, GLB or GLTF file: a path, or a URL such as s3://bucket/a.ply.
 
     Polygons are cut into triangles, `mesh.polygons` maps back. Labels and colors of the file are in
     `mesh.attributes`. The corners of an STL file are welded where their coordinates are exactly equal, unless
-    `weld_stl` is false. `mesh.notes` says what was done. Raises MeshError for anything that is not a mesh.
+    `weld_stl` is false. `mesh.notes` lists what was done. Raises MeshError for anything that is not a mesh.
     """
     path = place(path)
     source, suffix = Source(path, _read_bytes(path)), path.suffix.lower()
     found = _sniff(source.data) if suffix not in _READERS else _unmistakable(source.data, suffix)
     if found is None:
         raise MeshFormatError(
-            f"{path}: the suffix {suffix!r} is not known and the content is not a mesh; "
-            f"supported are {', '.join(MESH_SUFFIXES)}"
+            f"{path}: unsupported format {suffix!r}, and the content is not a mesh; "
+            f"supported: {', '.join(MESH_SUFFIXES)}"
         )
-    with np.errstate(all="ignore"):  # numbers that make no sense are refused by name below
+    with np.errstate(all="ignore"):  # invalid numbers are reported below
         content = stl.read_stl(source, weld=weld_stl) if found == ".stl" else _READERS[found](source)
     if found != suffix and {found, suffix} != {".glb", ".gltf"}:
-        content = replace(content, notes=(f"read as {found[1:].upper()} by its content", *content.notes))
+        content = replace(content, notes=(f"read as {found[1:].upper()}, judging by its content", *content.notes))
     return content.to_mesh(path, source)
 
 
@@ -97,14 +97,14 @@ def save_mesh(
     face_own_colors: ArrayLike | None = None,
     vertex_own_colors: ArrayLike | None = None,
 ) -> None:
-    """Write OBJ, OFF, PLY, STL or GLB, by the suffix; the file appears complete or not at all.
+    """Write OBJ, OFF, PLY, STL or GLB, by the suffix; the file is written completely or not at all.
 
-    Colors are (n, 3) or (n, 4) whole numbers 0..255, labels (n,) whole numbers. What each format holds:
-    PLY all of it, exactly (labels as the property `label`). OBJ colors (of faces as materials in a .mtl file
-    beside it, of vertices without alpha) and face labels (as groups `label_3`). OFF colors. GLB, in float32,
-    labels and colors of faces or of vertices; those of faces give each face its own three corners, which
-    `load_mesh` joins again. STL only the triangles, in float32. Own colors, which PLY and GLB hold under names that no
-    viewer shows (`own_red`, `_OWN_COLOR`), are what a scan came with where colors show its labels.
+    Colors are (n, 3) or (n, 4) integers 0..255, labels (n,) integers. PLY stores everything exactly (labels as the
+    property `label`). OBJ stores colors (of faces as materials in a .mtl file beside it, of vertices without alpha)
+    and face labels (as groups `label_3`). OFF stores colors. GLB stores, in float32, labels and colors of faces or of
+    vertices; those of faces give each face its own three corners, which `load_mesh` joins again. STL stores only the
+    triangles, in float32. Own colors are the original colors of a scan whose colors now show labels; PLY and GLB store
+    them under names that viewers ignore (`own_red`, `_OWN_COLOR`).
     """
     mesh, path = as_mesh(mesh), place(path)
     suffix = path.suffix.lower()
@@ -113,31 +113,31 @@ def save_mesh(
         "face_labels": face_labels, "vertex_labels": vertex_labels,
         "face_own_colors": face_own_colors, "vertex_own_colors": vertex_own_colors,
     }  # fmt: skip
-    held = {kind: _checked(kind, values, mesh) for kind, values in given.items() if values is not None}
-    _check_format_holds(suffix, mesh, held, path)
+    attributes = {kind: _checked(kind, values, mesh) for kind, values in given.items() if values is not None}
+    _check_supported(suffix, mesh, attributes, path)
     if suffix == ".obj":
         library = path.with_suffix(".mtl")
-        if "face_colors" in held:
-            write_atomically(library, obj.mtl_bytes(held["face_colors"]), MeshError)
-        content = obj.obj_bytes(mesh, held, library.name)
+        if "face_colors" in attributes:
+            write_atomically(library, obj.mtl_bytes(attributes["face_colors"]), MeshError)
+        content = obj.obj_bytes(mesh, attributes, library.name)
     else:
-        content = _WRITERS[suffix](mesh, held)
+        content = _WRITERS[suffix](mesh, attributes)
     write_atomically(path, content, MeshError)
 
 
 def _read_bytes(path: Path) -> bytes:
     if isinstance(path, Path) and path.exists() and not path.is_file():  # a pipe would never end
         kind = "a folder" if path.is_dir() else "not a regular file"
-        raise MeshFormatError(f"{path}: this is {kind}; the path of a mesh file is needed")
+        raise MeshFormatError(f"{path}: this is {kind}; pass the path of a mesh file")
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise MeshFormatError(f"{path}: there is no such file; check the spelling and the folder") from None
-    except Exception as error:  # each kind of store has errors of its own
+        raise MeshFormatError(f"{path}: the file does not exist; check the spelling and the folder") from None
+    except Exception as error:  # each kind of store raises its own errors
         reason = getattr(error, "strerror", None) or error
         raise MeshFormatError(f"{path}: the file cannot be read ({reason}); check its permissions") from error
     if data.isspace() or not data:
-        raise MeshFormatError(f"{path}: the file is empty; get or export it again")
+        raise MeshFormatError(f"{path}: the file is empty; download or export it again")
     for magic, kind in _FOREIGN.items():
         if data.startswith(magic):
             raise MeshFormatError(f"{path}: this is {kind}, not a mesh; unpack or export a mesh file from it")
@@ -145,27 +145,27 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _as_utf8(data: bytes, path: Path) -> bytes:
-    """Text as the readers know it: without the mark that some editors put first, which also tells UTF-16."""
+    """Text as UTF-8 without a byte order mark; the mark also identifies UTF-16."""
     for mark, encoding in _MARKS.items():
         if data.startswith(mark) and not stl.is_binary(data):
             try:
                 return data[len(mark) :].decode(encoding).encode()
             except UnicodeDecodeError as error:
                 raise MeshFormatError(
-                    f"{path}: not text in {encoding}, as it begins ({error}); export it again"
+                    f"{path}: invalid {encoding}, which its first bytes announce ({error}); export it again"
                 ) from None
     return data
 
 
 def _unmistakable(data: bytes, suffix: str) -> str:
-    """PLY and GLB files say what they are, whatever they are called."""
+    """PLY and GLB files are recognized by their first bytes, whatever their suffix."""
     if data[:4] in (b"ply\n", b"ply\r"):
         return ".ply"
     return ".glb" if data[:4] == b"glTF" else suffix
 
 
 def _sniff(data: bytes) -> str | None:
-    """The format of a file whose suffix says nothing."""
+    """The format of a file with an unknown suffix."""
     head = data[:65536].lstrip()
     certain = _unmistakable(data, "")
     if certain:
@@ -191,30 +191,30 @@ def _checked(kind: Attribute, values: ArrayLike, mesh: Mesh) -> NDArray[Any]:
     if not fits or len(array) != n:
         raise MeshError(f"{mesh.name}: {kind} must have shape {expected}, got {array.shape}")
     if array.dtype.kind not in "iu":
-        raise MeshError(f"{mesh.name}: {kind} must be whole numbers, got {array.dtype}")
+        raise MeshError(f"{mesh.name}: {kind} must be integers, got {array.dtype}")
     low, high = (0, 255) if is_color else (-(2**31), 2**31 - 1)
     if array.size and (array.min() < low or array.max() > high):
-        raise MeshError(f"{mesh.name}: {kind} must lie in {low}..{high}, got {array.min()}..{array.max()}")
+        raise MeshError(f"{mesh.name}: {kind} must be in {low}..{high}, got {array.min()}..{array.max()}")
     return array.astype(np.uint8 if is_color else np.int64)
 
 
-def _check_format_holds(suffix: str, mesh: Mesh, held: Attributes, path: Path) -> None:
+def _check_supported(suffix: str, mesh: Mesh, attributes: Attributes, path: Path) -> None:
     if suffix not in WRITTEN:
-        raise MeshError(f"{path}: cannot write {suffix!r}; supported are {', '.join(WRITTEN)}")
-    for kind in held:
+        raise MeshError(f"{path}: cannot write {suffix!r}; supported: {', '.join(WRITTEN)}")
+    for kind in attributes:
         if kind not in WRITTEN[suffix]:
             able = ", ".join(other for other, kinds in WRITTEN.items() if kind in kinds)
-            raise MeshError(f"{path}: {suffix[1:].upper()} cannot hold {kind}; {able} can")
-    colors = held.get("vertex_colors")
+            raise MeshError(f"{path}: {suffix[1:].upper()} cannot store {kind}; use {able}")
+    colors = attributes.get("vertex_colors")
     if suffix == ".obj" and colors is not None and (colors[:, 3:] != 255).any():
-        raise MeshError(f"{path}: OBJ cannot hold transparent vertex_colors; .off, .ply and .glb can")
-    if suffix == ".glb" and "face_colors" in held and "vertex_colors" in held:
-        raise MeshError(f"{path}: GLB holds face_colors or vertex_colors, not both; .obj, .off and .ply can")
+        raise MeshError(f"{path}: OBJ cannot store transparent vertex_colors; use .off, .ply or .glb")
+    if suffix == ".glb" and "face_colors" in attributes and "vertex_colors" in attributes:
+        raise MeshError(f"{path}: GLB stores face_colors or vertex_colors, not both; use .obj, .off or .ply")
     if suffix in (".glb", ".stl") and np.abs(mesh.vertices).max() > np.finfo(np.float32).max:
-        raise MeshError(f"{path}: coordinates are too large for {suffix}, which stores float32; .ply can hold them")
+        raise MeshError(f"{path}: coordinates are too large for {suffix}, which stores float32; use .ply")
     numbers = [
         mesh.n_vertices,
-        *(np.abs(values).max() for kind, values in held.items() if kind.endswith("labels")),
+        *(np.abs(values).max() for kind, values in attributes.items() if kind.endswith("labels")),
     ]
     if suffix == ".glb" and max(numbers) > gltf.LARGEST:
         raise MeshError(

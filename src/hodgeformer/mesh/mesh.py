@@ -1,4 +1,4 @@
-"""A triangle mesh: vertices and faces, validated, never changed."""
+"""A triangle mesh: vertices and faces, validated and immutable."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ IntArray = NDArray[np.int64]
 Attribute = Literal[
     "face_labels", "vertex_labels", "face_colors", "vertex_colors", "face_own_colors", "vertex_own_colors"
 ]
-"""What a file says of faces and vertices. Own colors are those of a scan, kept beside the colors of its labels."""
+"""Attributes of faces and vertices in a file. Own colors are the original ones of a scan, beside those of labels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mesh:
     """Vertices (n_v, 3) float64 and faces (n_f, 3) int64 in the order of the file.
 
-    Any triangle soup is a mesh: boundary, non-manifold edges, several components, isolated vertices, duplicate
-    and degenerate faces. What is not: no faces, coordinates that are not finite, indices out of range.
+    Any triangle soup is allowed: boundary, non-manifold edges, several components, isolated vertices, duplicate and
+    degenerate faces. Not allowed: no faces, coordinates that are not finite, indices out of range.
 
-    `polygons[i]` is the polygon of the file that triangle i was cut from (None where every face was a triangle).
-    `notes` says what was done while reading. `attributes` holds labels and colors found in the file.
+    `polygons[i]` is the polygon of the file that triangle i was cut from (None if every face was a triangle).
+    `notes` lists what was done while reading. `attributes` contains labels and colors found in the file.
     """
 
     vertices: FloatArray
@@ -43,7 +43,7 @@ class Mesh:
         vertices = _array(self.vertices, np.float64, "vertices", self.name)
         faces = _array(self.faces, np.int64, "faces", self.name)
         if len(faces) == 0:
-            raise MeshError(f"{self.name}: the mesh has no faces; a surface made of triangles is needed")
+            raise MeshError(f"{self.name}: the mesh has no faces; a surface of triangles is needed")
         if not np.isfinite(vertices).all():
             bad = np.flatnonzero(~np.isfinite(vertices).all(axis=1))
             raise MeshError(
@@ -72,7 +72,7 @@ class Mesh:
 
     @property
     def own_colors(self) -> dict[Attribute, NDArray[Any]]:
-        """The colors that the surface came with, under the names that leave the colors to its labels."""
+        """The original colors of the surface, under the names that leave the plain names for colors of labels."""
         own: dict[Attribute, Attribute] = {"face_colors": "face_own_colors", "vertex_colors": "vertex_own_colors"}
         kept = {name: self.attributes[name] for name in own.values() if name in self.attributes}
         return kept or {own[name]: self.attributes[name] for name in own if name in self.attributes}
@@ -99,6 +99,6 @@ def _array(values: ArrayLike, dtype: type, what: str, name: str) -> NDArray[Any]
     if array.dtype.kind not in ("iu" if what == "faces" else "iufb"):
         raise MeshError(f"{name}: {what} must be {'integers' if what == 'faces' else 'numbers'}, got {array.dtype}")
     if array.dtype == dtype and array.flags.c_contiguous and array.flags.owndata and not array.flags.writeable:
-        return array  # of another mesh
+        return array  # already frozen, from another mesh
     # A private copy, so that freezing it does not freeze the caller's array.
     return np.array(array, dtype=dtype, order="C")

@@ -1,4 +1,4 @@
-"""One numbering of a mesh that depends on its shape alone, not on the file, and the way back.
+"""A canonical numbering of a mesh, which depends on its shape and not on the file.
 
 The learned operators depend on the orientation of single edges, which follows the numbering of the vertices. Sorting
 the vertices along a space-filling curve makes the numbering, and with it every result, a property of the shape; it
@@ -23,7 +23,7 @@ _MAX_SPLITS = 64
 
 
 def canonical_order(vertices: FloatArray, faces: IntArray, name: OrderName = "morton") -> IntArray:
-    """`order[i]` is the file's number of the vertex that comes i-th."""
+    """`order[i]` is the number in the file of vertex i in canonical order."""
     order = _morton_order(vertices, faces)
     if name == "rcm":
         order = order[_cuthill_mckee(inverse(order)[faces], len(vertices))]
@@ -31,7 +31,7 @@ def canonical_order(vertices: FloatArray, faces: IntArray, name: OrderName = "mo
 
 
 def canonical_faces(faces: IntArray) -> tuple[IntArray, IntArray]:
-    """Faces turned so that the smallest corner leads, winding kept, and sorted; with the order that sorts them."""
+    """Faces rotated so that the smallest corner comes first, with the same winding, and sorted; and their order."""
     return _canonical_faces(faces, int(faces.max()) + 1)
 
 
@@ -69,13 +69,9 @@ def _morton_order(vertices: FloatArray, faces: IntArray) -> IntArray:
     return _order_coincident(rank, faces)
 
 
-def morton_codes(vertices: FloatArray, faces: IntArray) -> NDArray[np.uint64]:
-    """Position along the space-filling curve of the bounding box of all used vertices."""
-    return _morton_codes(vertices, faces)
-
-
 @njit(cache=True, nogil=True)
-def _morton_codes(vertices: FloatArray, faces: IntArray) -> NDArray[np.uint64]:
+def morton_codes(vertices: FloatArray, faces: IntArray) -> NDArray[np.uint64]:
+    """Position along the space-filling curve in the bounding box of all used vertices."""
     low, high = np.full(3, np.inf), np.full(3, -np.inf)
     for f in range(len(faces)):
         for corner in faces[f]:
@@ -85,8 +81,8 @@ def _morton_codes(vertices: FloatArray, faces: IntArray) -> NDArray[np.uint64]:
     for v in range(len(vertices)):
         for axis in range(3):
             scaled = (vertices[v, axis] - low[axis]) / (extent if extent > 0 else 1.0)
-            # The grid is shifted by an odd amount so that planes of symmetry do not fall on its cell borders, where
-            # rounding would decide on which side a vertex lies.
+            # The grid is shifted by an irregular amount, so that planes of symmetry do not coincide with cell borders,
+            # where rounding would decide on which side a vertex is.
             cell = min(max((0.0618034 + 0.9 * scaled) * (1 << _BITS), 0.0), (1 << _BITS) - 1.0)
             codes[v] |= _spread(np.uint64(cell)) << np.uint64(axis)
     return codes
@@ -94,7 +90,7 @@ def _morton_codes(vertices: FloatArray, faces: IntArray) -> NDArray[np.uint64]:
 
 @njit(cache=True, nogil=True)
 def _spread(bits: np.uint64) -> np.uint64:
-    """Two empty bits after each of 21 bits."""
+    """Insert two zero bits after each of 21 bits."""
     for shift, mask in (
         (32, 0x1F00000000FFFF),
         (16, 0x1F0000FF0000FF),
@@ -107,11 +103,11 @@ def _spread(bits: np.uint64) -> np.uint64:
 
 
 def _order_coincident(rank: IntArray, faces: IntArray) -> IntArray:
-    """Order vertices at the same place by the faces around them, so that the file's numbering still does not matter.
+    """Order vertices at the same position by the faces around them, so that the numbering of the file does not matter.
 
-    `rank` is shared by vertices at one place. Refine it by the ranks of the neighbors in each face until nothing
-    splits; what is left is told apart by connected component, then one vertex at a time. Vertices that even this
-    leaves equal are mirror copies of each other, for which either order gives the same mesh.
+    `rank` is shared by vertices at one position. It is refined by the ranks of the neighbors in each face until nothing
+    changes; remaining ties are broken by connected component, then one vertex at a time. Vertices that are still equal
+    are mirror copies of each other, for which either order gives the same mesh.
     """
     rank = _refined(rank, faces)
     rank = _refined(_dense_rank(rank, pieces(faces, len(rank))), faces)
@@ -140,7 +136,7 @@ def _refined(rank: IntArray, faces: IntArray) -> IntArray:
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A bijective scrambling of 64-bit integers (splitmix64), so that sums of it tell multisets apart."""
+    """A bijective hash of 64-bit integers (splitmix64), so that sums of it distinguish multisets."""
     values = (values + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

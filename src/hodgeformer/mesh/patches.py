@@ -1,4 +1,4 @@
-"""A prepared mesh that is too large for the memory, as overlapping pieces to be answered one by one and blended."""
+"""Overlapping patches of a prepared mesh that is too large for the memory, to be predicted one by one and blended."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hodgeformer.mesh.topology import MeshComplex, incidence_lists
 def patches(
     whole: PreparedMesh, config: PrepareConfig, most_faces: int
 ) -> Iterator[tuple[PreparedMesh, PerElement[FloatArray]]]:
-    """Pieces of at most about so many faces that overlap and cover a mesh, and what each element counts in them.
+    """Overlapping patches of at most about `most_faces` faces that cover a mesh, and the weights of their elements.
 
-    Faces stand in the order of a curve that fills space, so that a range of them lies together. Rings of faces are
-    added around it until the piece is twice as large; the farther out, the less they count. `order` of a piece are
-    numbers in the whole, whose features, position and size it keeps.
+    Faces are ordered along a space-filling curve, so that a range of them is connected in space. Rings of faces are
+    added around it until the patch is twice as large; their weight falls with the distance. `order` of a patch are
+    numbers in the whole mesh, whose features, position and size it keeps.
     """
     n, faces = whole.n, whole.topology.faces
     incident = incidence_lists(faces, n.v)
@@ -59,7 +59,7 @@ def patches(
 def _with_rings(
     first: int, last: int, faces: IntArray, incident: tuple[IntArray, NDArray[Any]], most_faces: int
 ) -> tuple[IntArray, FloatArray]:
-    """A range of faces and the rings around it, ascending; and 1 in the range, falling to 0 beyond the last ring."""
+    """A range of faces and the rings around it, ascending; and weights: 1 in the range, 0 beyond the last ring."""
     offsets, rows = incident
     ring = np.full(len(faces), -1)
     ring[first:last] = 0

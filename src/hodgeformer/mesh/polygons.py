@@ -1,4 +1,4 @@
-"""Cut polygons into triangles and remember which polygon each triangle came from."""
+"""Cut polygons into triangles, with the polygon that each triangle belongs to."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from hodgeformer.base.compiled import njit
 from hodgeformer.mesh.geometry import is_used
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
-# Clipping ears takes up to the cube of the corners of a polygon; a few seconds for all of a file, then fans are cut.
+# Ear clipping costs up to the cube of the number of corners; after a few seconds per file, only fans are used.
 _MOST_EFFORT = 10**9
-_MOST_CLIPPED = 1000  # corners, the cube of which is all that effort
-# A fan from some corner covers every quad and most small polygons.
+_MOST_CLIPPED = 1000  # corners; the cube root of the effort
+# A fan from one of the first corners covers every quad and most small polygons.
 _MOST_TURNS = 8
 
 
 def triangulate(vertices: FloatArray, corners: IntArray, n_corners: IntArray) -> tuple[IntArray, IntArray, list[str]]:
     """Triangles in the order of their polygons, the polygon of each, and notes.
 
-    A polygon of k corners becomes k - 2 triangles of the same winding.
-
-    Convex polygons are cut as a fan from their first corner; others as a fan from another corner or by clipping
-    ears, so that no triangle is turned over.
+    A polygon of k corners becomes k - 2 triangles of the same winding. Convex polygons are cut as a fan from their
+    first corner; others as a fan from another corner or by ear clipping, so that no triangle is flipped.
     """
-    # Products of very large or small coordinates leave the range of float64.
+    # Products of very large or small coordinates are outside the range of float64.
     largest = float(np.abs(vertices[is_used(corners, len(vertices))]).max())
     vertices = vertices / (largest or 1.0)
     first = np.cumsum(n_corners) - n_corners
@@ -46,7 +44,7 @@ def triangulate(vertices: FloatArray, corners: IntArray, n_corners: IntArray) ->
     if n_concave:
         notes.append(f"{n_concave} of them are not convex")
     if n_forced:
-        notes.append(f"{n_forced} of them cross themselves or are too large, their triangles may overlap")
+        notes.append(f"{n_forced} of them intersect themselves or are too large; their triangles may overlap")
     return faces, np.repeat(np.arange(len(n_corners)), n_triangles), notes
 
 
@@ -54,7 +52,7 @@ def triangulate(vertices: FloatArray, corners: IntArray, n_corners: IntArray) ->
 def _cut_as_fans(
     vertices: FloatArray, corners: IntArray, n_corners: IntArray, faces: IntArray, turn: NDArray[np.int8]
 ) -> None:
-    """The triangles of each polygon as a fan, and the corner it starts from: -1 where no fan covers the polygon."""
+    """The triangles of each polygon as a fan, and the corner it starts from: -1 if no fan covers the polygon."""
     begin = row = 0
     for i in range(len(n_corners)):
         k = n_corners[i]
@@ -77,7 +75,7 @@ def _cut_as_fans(
 
 @njit(cache=True, nogil=True)
 def _fan_fits(vertices: FloatArray, polygon: IntArray, start: int) -> bool:
-    """True where no triangle of the fan turns against the polygon's own normal."""
+    """Whether no triangle of the fan is opposed to the normal of the polygon."""
     n_sides = len(polygon) - 1
     x = y = z = 0.0
     for side in range(1, n_sides):
@@ -92,7 +90,7 @@ def _fan_fits(vertices: FloatArray, polygon: IntArray, start: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _normal(vertices: FloatArray, polygon: IntArray, start: int, side: int) -> tuple[float, float, float]:
-    """Of one triangle of the fan, twice as long as the triangle is large."""
+    """The normal of one triangle of the fan, times twice its area."""
     k = len(polygon)
     a, b, c = vertices[polygon[start]], vertices[polygon[(start + side) % k]], vertices[polygon[(start + side + 1) % k]]
     ux, uy, uz = b[0] - a[0], b[1] - a[1], b[2] - a[2]
@@ -101,7 +99,7 @@ def _normal(vertices: FloatArray, polygon: IntArray, start: int, side: int) -> t
 
 
 def _in_plane(points: FloatArray) -> FloatArray:
-    """Coordinates in the polygon's own plane, so that it runs counter-clockwise."""
+    """Coordinates in the plane of the polygon, counterclockwise."""
     following = np.roll(points, -1, axis=0)
     normal = np.cross(points - points[0], following - points[0]).sum(axis=0)
     axis = int(np.argmax(np.abs(normal)))
@@ -111,7 +109,7 @@ def _in_plane(points: FloatArray) -> FloatArray:
 
 @njit(cache=True, nogil=True)
 def _clip_ears(flat: FloatArray, triangles: IntArray) -> bool:
-    """Fill in the triangles of a simple polygon as corner numbers; False where the polygon crosses itself."""
+    """Fill in the triangles of a simple polygon as corner numbers; False if the polygon intersects itself."""
     n, left = len(flat), np.arange(len(flat))
     for row in range(len(triangles) - 1):
         at = 0
@@ -128,11 +126,11 @@ def _clip_ears(flat: FloatArray, triangles: IntArray) -> bool:
 
 @njit(cache=True, nogil=True)
 def _is_ear(flat: FloatArray, a: int, b: int, c: int, left: IntArray) -> bool:
-    """The corner b turns left and no other remaining corner lies in its triangle."""
+    """Whether corner b turns left and no other remaining corner is in its triangle."""
     if _turn(flat, a, b, c) <= 0:
         return False
     for p in left:
-        # A corner at the same place as one of the ear's (a slit) does not block it.
+        # A corner at the same position as one of the ear's (a slit) does not block it.
         if _turn(flat, a, b, p) >= 0 and _turn(flat, b, c, p) >= 0 and _turn(flat, c, a, p) >= 0:
             at_corner = False
             for q in (a, b, c):

@@ -1,4 +1,4 @@
-"""How a mesh is turned: as in the file, in the frame of its principal axes, at random; and which way is up."""
+"""The rotation of a mesh: as in the file, aligned to its principal axes, or random; and which way is up."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ UpName = Literal["auto", "x", "y", "z", "-x", "-y", "-z"]
 UP_AXES: dict[str, tuple[int, int, int]] = {
     "y": (0, 1, 0), "z": (0, 0, 1), "x": (1, 0, 0), "-y": (0, -1, 0), "-z": (0, 0, -1), "-x": (-1, 0, 0),
 }  # fmt: skip
-"""Directions a file may hold up, the commonest first."""
+"""Directions that may be up in a file, the most common first."""
 
-_BASE = 0.03  # of the height: what is this near to the ground stands on it
+_BASE = 0.03  # of the height: points this near to the ground touch it
 _ROUNDS = 5
-_SPREAD = 2000  # points that stand for a surface
-_LEAST_FIT = 0.3  # share of the heights that a direction has to explain
-_SNAP = np.cos(np.radians(30))  # files hold their axes straight even where a body bends
+_SPREAD = 2000  # points that represent a surface
+_LEAST_FIT = 0.3  # the correlation with the usual heights that a direction needs
+_SNAP = np.cos(np.radians(30))  # up is usually an axis of the file, even if a body bends
 
 # The proper sign choices of two principal axes; the third axis follows as their cross product.
 _SIGNS = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
 
 
 def n_frames(pose: PoseName) -> int:
-    """How many frames a prediction is averaged over."""
+    """The number of frames that a prediction is averaged over."""
     return len(_SIGNS) if pose == "frame_average" else 1
 
 
 def frame_signs(frame: int) -> FloatArray:
-    """What coordinates in frame 0 are multiplied with to be those in a frame: half a turn about an axis, exactly."""
+    """Factors that convert coordinates in frame 0 to those in another frame: exactly half a turn about an axis."""
     first, second = _SIGNS[frame]
     return np.array([first, second, first * second])
 
 
 def posed(vertices: FloatArray, faces: IntArray, pose: PoseName, frame: int = 0) -> FloatArray:
-    """Vertices turned into the chosen pose."""
+    """Vertices rotated into the chosen pose."""
     if pose == "file":
         return vertices
     if not 0 <= frame < len(_SIGNS):
@@ -52,7 +52,7 @@ def principal_axes(vertices: FloatArray, faces: IntArray, frame: int = 0) -> Flo
     """A rotation whose columns are the principal axes of the surface, widest first.
 
     Moments are integrals over the surface, so the frame does not depend on how finely parts are meshed. In frame 0
-    the first two axes point to where the surface reaches farther (positive third moment).
+    the first two axes point to the side on which the surface extends farther (positive third moment).
     """
     area, center = centroid(vertices, faces)
     _, axes = np.linalg.eigh(_moment(vertices, faces, area, center))
@@ -64,7 +64,7 @@ def principal_axes(vertices: FloatArray, faces: IntArray, frame: int = 0) -> Flo
 
 @njit(cache=True, nogil=True)
 def _weight(vertices: FloatArray, corners: IntArray, area: float) -> float:
-    """The share of a face in the area; where there is none, all faces count alike."""
+    """The share of a face in the area; without area, all faces count equally."""
     x, y, z = face_vector(vertices, corners)
     return np.sqrt(x * x + y * y + z * z) / (2 * area) if area > 0 else 1.0
 
@@ -106,10 +106,10 @@ def _moment(vertices: FloatArray, faces: IntArray, area: float, center: FloatArr
 
 
 def asymmetry(vertices: FloatArray, faces: IntArray) -> float:
-    """How far the surface lies from its mirror image, in the best of the planes through its principal axes.
+    """The distance of the surface from its mirror image, in the best of the planes through its principal axes.
 
-    A mean distance in units of the root mean square radius, between points spread evenly over the area: 0.03 to 0.05
-    is their own spacing.
+    A mean distance in units of the root mean square radius, between points spread evenly over the area; their own
+    spacing is 0.03 to 0.05.
     """
     from scipy.spatial import cKDTree
 
@@ -118,7 +118,7 @@ def asymmetry(vertices: FloatArray, faces: IntArray) -> float:
         return 0.0
     number = np.arange(_SPREAD)
     chosen = vertices[faces[np.searchsorted(areas, (number + 0.5) * areas[-1] / _SPREAD)]]
-    # Two irrational steps visit a triangle evenly.
+    # Two irrational steps cover a triangle evenly.
     first, second = np.sqrt(number * 0.7548776662 % 1), number * 0.5698402910 % 1
     corners = np.stack([1 - first, first * (1 - second), first * second], axis=1)
     points = np.einsum("nc,ncd->nd", corners, chosen)
@@ -149,7 +149,7 @@ def rotation_about(axis: FloatArray, angle: float) -> FloatArray:
 
 
 def random_turns(n: int, axis: FloatArray | None, *, seed: int = 0) -> tuple[FloatArray, ...]:
-    """n rotations about an axis, or any; the same whatever they are for."""
+    """n random rotations, about an axis if one is given."""
     rng = np.random.default_rng(seed)
     return tuple(
         random_rotation(rng) if axis is None else rotation_about(axis, rng.uniform(0, 2 * np.pi)) for _ in range(n)
@@ -157,9 +157,9 @@ def random_turns(n: int, axis: FloatArray | None, *, seed: int = 0) -> tuple[Flo
 
 
 def up_from_shape(mesh: Mesh) -> FloatArray:
-    """The first of y, z and x along which the mesh stands without falling over; y if there is none.
+    """The first of y, z and x along which the mesh stands stably; y if there is none.
 
-    Few files are upside down, but many shapes could stand on their heads: the opposite directions are not tried.
+    The opposite directions are not tried: few files are upside down, but many shapes could stand upside down.
     """
     double_areas = norms(face_vectors(mesh.vertices, mesh.faces))
     if not double_areas.any():
@@ -173,9 +173,9 @@ def up_from_shape(mesh: Mesh) -> FloatArray:
 
 
 def part_centers(mesh: Mesh, labels: IntArray, n_classes: int) -> tuple[FloatArray, FloatArray]:
-    """Where the parts are (n_classes, 3) and their shares of the area, in roots of the area around the center.
+    """Centers of the parts (n_classes, 3), in units of the root of the area around the center, and area shares.
 
-    `labels` are those of the faces; below zero is no part.
+    `labels` are those of the faces; labels below zero are ignored.
     """
     areas = norms(face_vectors(mesh.vertices, mesh.faces)) / 2
     centers = face_centers(mesh.vertices, mesh.faces)
@@ -189,10 +189,10 @@ def part_centers(mesh: Mesh, labels: IntArray, n_classes: int) -> tuple[FloatArr
 
 
 def usual_heights(centers: FloatArray, shares: FloatArray, ups: FloatArray) -> FloatArray:
-    """How high each part is over the center in most of many meshes, (n_classes,): what a data set holds up.
+    """The usual height of each part over the center, (n_classes,), over the meshes of a data set.
 
-    `centers` (n, n_classes, 3) and `shares` (n, n_classes) as from `part_centers`, `ups` (n, 3) a first guess. Meshes
-    that lie or stand on their heads are turned to agree with the others.
+    `centers` (n, n_classes, 3) and `shares` (n, n_classes) are those of `part_centers`, `ups` (n, 3) a first guess.
+    Meshes that lie down or are upside down are rotated to agree with the others.
     """
     for _ in range(_ROUNDS):
         heights = _mean_heights(centers, shares, ups)
@@ -202,13 +202,13 @@ def usual_heights(centers: FloatArray, shares: FloatArray, ups: FloatArray) -> F
 
 
 def up_from_parts(centers: FloatArray, shares: FloatArray, heights: FloatArray, *, otherwise: FloatArray) -> FloatArray:
-    """The direction along which the parts lie as high as they usually do; `otherwise` where none does.
+    """The direction along which the parts have their usual heights; `otherwise` if there is none.
 
-    An axis of the file is taken if it is near.
+    An axis of the file is used if it is near.
     """
     weights = shares / (shares.sum() or 1.0)
     offsets, wanted = centers - weights @ centers, heights - weights @ heights
-    # Where the heights rise, not where they are met best: a few parts may lie almost in a line.
+    # The direction in which heights rise, not a least-squares fit: a few parts may be almost collinear.
     direction: FloatArray = (weights * wanted) @ offsets
     length = np.linalg.norm(direction)
     if length == 0:
@@ -232,7 +232,7 @@ def _mean_heights(centers: FloatArray, shares: FloatArray, ups: FloatArray) -> F
 
 
 def _stands(points: FloatArray, up: FloatArray) -> bool:
-    """Whether the origin, the center of the mesh, lies over the hull of what touches the ground."""
+    """Whether the origin, the center of the mesh, is over the convex hull of the points that touch the ground."""
     from scipy.spatial import ConvexHull, QhullError
 
     height = points @ up

@@ -1,4 +1,4 @@
-"""From a mesh to everything the model needs: the only door out of this folder, the same in training and prediction."""
+"""From a mesh to everything the model needs, the same in training and prediction."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Faces = Annotated[int, Field(ge=4)] | Literal["auto", "original"]
 """The working resolution: meshes with more faces are simplified to this number; "auto" lets the plan decide."""
 Patterns = PerElement[SparsityPattern[NDArray[Any]]]
 _NO_PATTERN: SparsityPattern[NDArray[Any]] = SparsityPattern(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
-_REACH = 40  # powers of two beyond the surface
+_REACH = 40  # powers of two: how far outside the surface unused vertices may be
 DEFAULT_CAPS: Counts = {"v": 64, "e": 96, "f": 96}
 
 
@@ -102,16 +102,16 @@ class PrepareConfig(Settings):
     @classmethod
     def _canonical_groups(cls, groups: tuple[FeatureGroup, ...]) -> tuple[FeatureGroup, ...]:
         if not groups:
-            raise ValueError(f"at least one of {', '.join(GROUPS)} is needed")
+            raise ValueError(f"set at least one of {', '.join(GROUPS)}")
         return tuple(group for group in GROUPS if group in groups)
 
     @property
     def most_faces(self) -> int | None:
-        """The number of faces that meshes are simplified to; None for as they are."""
+        """The number of faces that meshes are simplified to; None for no limit."""
         return self.faces if isinstance(self.faces, int) else None
 
     def working(self, n: PerElement[int]) -> PerElement[int]:
-        """About how many elements a mesh of n elements has at the working resolution."""
+        """The approximate number of elements of a mesh at the working resolution."""
         share = min(1.0, (self.most_faces or n.f) / max(n.f, 1))
         return PerElement.build(lambda kind: round(share * n[kind]))
 
@@ -135,11 +135,11 @@ class PrepareConfig(Settings):
 
 @dataclass(frozen=True, eq=False)
 class PreparedMesh:
-    """A mesh in canonical order with all the model reads.
+    """A mesh in canonical order with everything the model reads.
 
-    `order.v[i]` is the file's number of vertex i here; `order.f` and `order.e` likewise (file edges are counted by
-    first appearance). `face_source[j]` is the face here that answers for face j of the file: itself, or the nearest
-    one where the file's face repeats a vertex. `positions` are the normalized vertices.
+    `order.v[i]` is the number in the file of vertex i; `order.f` and `order.e` likewise (edges of the file are numbered
+    by first appearance). `face_source[j]` is the prepared face whose answer is used for face j of the file: the same
+    face, or the nearest one if it repeats a vertex. `positions` are the normalized vertices.
     """
 
     topology: MeshComplex
@@ -156,12 +156,12 @@ class PreparedMesh:
         return self.topology.n
 
     def to_file_order(self, values: NDArray[Any], kind: ElementKind) -> NDArray[Any]:
-        """Values per element here, as values per element of the file."""
+        """Reorder values of the prepared elements to the order of the file."""
         self._check_length(len(values), self.n[kind], kind)
         return values[self.face_source] if kind == "f" else values[inverse(self.order[kind])]
 
     def from_file_order(self, values: NDArray[Any], kind: ElementKind) -> NDArray[Any]:
-        """Values per element of the file (labels, extra columns), as values per element here."""
+        """Reorder values of the elements of the file (labels, extra columns) to the prepared order."""
         self._check_length(len(values), len(self.face_source) if kind == "f" else self.n[kind], kind)
         return values[self.order[kind]]
 
@@ -186,16 +186,15 @@ def prepare(
 ) -> PreparedMesh:
     """Pose, canonical order, unit sphere, complex, input features and sparsity patterns of a mesh.
 
-    `extra` columns per element, in the file's order, are appended to x_in. `seed` draws the random connections in place
-    of the configured one; `frame` chooses one of the four frames of pose "frame_average". `embedded` and `patterned`
-    name the kinds that get features and patterns, for models that read no others; what has no patterns is also for
-    `patches.patches` to cut up.
+    `extra` columns per element, in the order of the file, are appended to x_in. `seed` replaces the configured seed of
+    the random connections; `frame` chooses one of the four frames of pose "frame_average". `embedded` and `patterned`
+    are the kinds that get features and patterns, if the model reads no others; `patches.patches` adds patterns itself.
     """
     mesh, config = as_mesh(mesh), PrepareConfig() if config is None else config
     kinds = (KINDS if patterned else ()) if isinstance(patterned, bool) else patterned
     kept = np.flatnonzero(~repeats_a_vertex(mesh.faces))
     if not kept.size:
-        raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; weld less or repair it")
+        raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; repair the mesh")
     faces = mesh.faces[kept]
     vertices = _moderate(mesh.vertices, faces)
     if config.winding == "outward":
@@ -227,7 +226,7 @@ def patterns_of(
     n_threads: int | None = None,
     kinds: tuple[ElementKind, ...] = KINDS,
 ) -> Patterns:
-    """With rows as long as those of a mesh of n elements; `kinds` that are left out have no rows."""
+    """Patterns with rows as long as those of a mesh of n elements; kinds not in `kinds` have no rows."""
     sizes, seed = config.row_sizes(n), config.seed if seed is None else seed
     n_threads = thread_count() if n_threads is None else n_threads
 
@@ -240,7 +239,7 @@ def patterns_of(
 
 
 def to_size(vertices: FloatArray, faces: IntArray, size: SizeName) -> FloatArray:
-    """The vertices in the size that a model sees."""
+    """The vertices scaled as for the model."""
     vertices = to_unit_sphere(vertices, faces)
     return to_disk_area(vertices, faces) if size == "area" else vertices
 
@@ -248,10 +247,10 @@ def to_size(vertices: FloatArray, faces: IntArray, size: SizeName) -> FloatArray
 def _canonical(
     vertices: FloatArray, faces: IntArray, config: PrepareConfig, frame: int
 ) -> tuple[FloatArray, IntArray, IntArray, IntArray]:
-    """Vertices and faces in canonical order, and the two orders that lead there.
+    """Vertices and faces in canonical order, and the orders of both.
 
-    Every sum is taken in an order that does not depend on the file; else rounding would. That is why a frame, whose
-    moments are sums, needs an order before it and another one after it.
+    Every sum is computed in an order that does not depend on the file; otherwise rounding would. A frame, whose moments
+    are sums, therefore needs a canonical order before it and another one after it.
     """
     order_v, face_order = np.arange(len(vertices)), np.arange(len(faces))
     poses: tuple[PoseName, ...] = ("file",) if config.pose == "file" else ("file", config.pose)
@@ -264,9 +263,9 @@ def _canonical(
 
 
 def _moderate(vertices: FloatArray, faces: IntArray) -> FloatArray:
-    """Scale by a power of two, which is exact, so that squares of any finite coordinates stay finite.
+    """Scale by a power of two, which is exact, so that squares of any finite coordinates are finite.
 
-    The coordinates of the surface decide; a vertex that no face uses may be anywhere and is brought within reach.
+    The surface determines the scale; a vertex that no face uses may be anywhere and is moved near.
     """
     _, exponent = np.frexp(_largest(vertices, faces))
     reach = np.ldexp(1.0, min(int(exponent) + _REACH, 1023))
@@ -287,7 +286,7 @@ def _largest(vertices: FloatArray, faces: IntArray) -> float:
 def _edge_order(
     faces: IntArray, face_edges: IntArray, n_edges: int, file_faces: IntArray, order_v: IntArray, order_f: IntArray
 ) -> IntArray:
-    """The file's number, by first appearance, of each edge here."""
+    """The number in the file, by first appearance, of each prepared edge."""
     here = np.full(len(file_faces), -1)
     here[order_f] = np.arange(len(order_f))
     numbers, n_met = np.full(n_edges, -1), 0
@@ -295,8 +294,7 @@ def _edge_order(
         if f < 0:
             continue
         corners, turn = file_faces[order_f[f]], 0
-        # Its sides in the file start at another corner than here, and where it was turned outward they come in the
-        # other direction.
+        # In the file its sides start at another corner, and if it was flipped outward they are in reverse order.
         while corners[turn] != order_v[faces[f, 0]]:
             turn += 1
         ahead = corners[(turn + 1) % 3] == order_v[faces[f, 1]]
@@ -315,7 +313,7 @@ def _face_source(topology: MeshComplex, vertices: FloatArray, mesh: Mesh, order:
     if set_aside.size:
         from scipy.spatial import cKDTree
 
-        # Corners sorted, so that rounding does not depend on which of them the file names first.
+        # Corners sorted, so that rounding does not depend on their order in the file.
         corners = np.sort(inverse(order.v)[mesh.faces[set_aside]], axis=1)
         nearest = cKDTree(face_centers(vertices, topology.faces)).query(face_centers(vertices, corners))[1]
         source[set_aside] = nearest

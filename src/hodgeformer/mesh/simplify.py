@@ -1,4 +1,4 @@
-"""Fewer faces, and the way back: every original face, vertex and edge keeps its place on the smaller mesh."""
+"""Simplify a mesh, and transfer labels and values to the smaller mesh and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.base.errors import MeshError
-from hodgeformer.mesh.carry import Places, locate, majority
 from hodgeformer.mesh.collapse import Surface
 from hodgeformer.mesh.elements import proper_complex
 from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, is_used, norms, unit, vertex_sums
@@ -20,20 +19,21 @@ from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
 from hodgeformer.mesh.topology import MeshComplex, corner_fans, repeats_a_vertex, sparse_matrix
+from hodgeformer.mesh.transfer import Places, heaviest_labels, locate
 
 EVENNESS = (1e-2, 1e-4)
-"""Triangles of much the same size, or larger ones where the surface is flat. What models were trained on lies between;
-they answer best to the mean of both."""
-_FIRST_STEP = 16  # times the faces that are wanted: only so many are simplified more than once
-_TINY = np.finfo(np.float64).tiny  # what has no size still counts among its like
+"""Triangles of similar size, or larger ones where the surface is flat. Training meshes are in between; the mean of the
+answers for both is best."""
+_FIRST_STEP = 16  # times the target number of faces: the first of two steps, shared by all triangulations
+_TINY = np.finfo(np.float64).tiny  # elements without size still need a weight
 
 
 @dataclass(frozen=True, eq=False)
 class Simplified:
-    """A smaller mesh; labels go over to it, values come back, both in the order of the file.
+    """A smaller mesh; transfers labels to it and values back, both in the order of the file.
 
-    `vertex_map` gives for each original vertex the one that it went into. `whole` are the corners of the faces that the
-    original ones are quarters of, where the mesh was subdivided: quarters are one and get one answer.
+    `vertex_map` gives for each original vertex the one that it was merged into. If the mesh was subdivided, `whole` are
+    the corners of the faces that the original ones are quarters of: the four quarters get one answer.
     """
 
     original: Mesh
@@ -42,27 +42,27 @@ class Simplified:
     whole: IntArray
 
     def labels_over(self, labels: ArrayLike, kind: ElementKind) -> NDArray[np.int64]:
-        """For each small element the label that covers most of it: of the area, or of the length of edges.
+        """For each small element the label that covers most of its area, or of its length for edges.
 
-        No label is lost: one that covers most of nothing gets the element where its share is greatest. Labels below
-        zero mark what is unlabelled and have no such right.
+        No label is lost: one that wins nowhere gets the element where its share is greatest. This does not apply to
+        labels below zero, which mark unlabeled elements.
         """
         array = _per(labels, self.count(self.original, kind), kind)
         if self.mesh is self.original:
             return array.astype(np.int64)
         source, target, weights = self.votes(kind)
-        return majority(array[source], target, weights, self.count(self.mesh, kind))
+        return heaviest_labels(array[source], target, weights, self.count(self.mesh, kind))
 
     def values_over(self, values: ArrayLike, kind: ElementKind) -> NDArray[np.float32]:
-        """(n, columns) numbers of the original elements as their mean over each small one, by area or length."""
+        """(n, columns) values of the original elements, averaged over each small one by area or length."""
         array = _per(values, self.count(self.original, kind), kind)
         return _means(array, *self.votes(kind), self.count(self.mesh, kind)).astype(np.float32)
 
     def values_back(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
-        """Probabilities or other numbers of the small elements at every original element, interpolated.
+        """Probabilities or other values of the small elements, interpolated at every original element.
 
-        Values flow into each other between the elements, so that a border between labels runs through the small
-        triangles and is as smooth as the edges of the original allow.
+        Interpolation lets a border between labels run through the small triangles, as smoothly as the edges of the
+        original allow.
         """
         array = _per(values, self.count(self.mesh, kind), kind)
         if self.mesh is self.original:
@@ -70,7 +70,7 @@ class Simplified:
         return self.places(kind).interpolate(array, kind, self._at_size_one[1], self._small)
 
     def places(self, kind: ElementKind) -> Places:
-        """Where the center of each original element lies on the faces of the smaller mesh that repeat no vertex."""
+        """The place of the center of each original element on the smaller mesh, without faces that repeat a vertex."""
         vertices, points = self._at_size_one
         if kind == "f":
             members, centers, normals = (
@@ -101,13 +101,13 @@ class Simplified:
         return proper_complex(self.mesh)[1]
 
     def count(self, mesh: Mesh, kind: ElementKind) -> int:
-        """How many elements of a kind the original or the smaller mesh has."""
+        """The number of elements of a kind in the original or the smaller mesh."""
         if kind == "e":
             return (self._fine if mesh is self.original else self._small).n.e
         return mesh.n_faces if kind == "f" else mesh.n_vertices
 
     def votes(self, kind: ElementKind) -> tuple[IntArray, IntArray, FloatArray]:
-        """Which original element speaks for which small one, and how loud. Each small one hears at least one."""
+        """Pairs of an original element and the small one it votes for, and weights. Each small one gets a vote."""
         vertices, points = self._at_size_one
         areas = norms(face_vectors(vertices, self.original.faces)) + _TINY
         if kind == "v":
@@ -119,7 +119,7 @@ class Simplified:
             target = np.flatnonzero(~repeats_a_vertex(self.mesh.faces))[self.places(kind).face]
         else:
             places = self.places(kind)
-            side = (places.weights.argmin(axis=1) + 1) % 3  # the one opposite the least corner
+            side = (places.weights.argmin(axis=1) + 1) % 3  # opposite the corner with the least weight
             target = self._small.face_edges[places.face, side]
         if kind == "f":
             weights, centers = areas, face_centers(vertices, self.original.faces)
@@ -128,44 +128,44 @@ class Simplified:
             ends = vertices[self._fine.edges]
             weights, centers = norms(ends[:, 1] - ends[:, 0]) + _TINY, ends.mean(axis=1)
             small_centers = edge_centers(points, self._small.edges)
-        unheard = np.setdiff1d(np.arange(len(small_centers)), target)
+        voteless = np.setdiff1d(np.arange(len(small_centers)), target)
         source = np.arange(len(centers))
-        if unheard.size:
+        if voteless.size:
             from scipy.spatial import cKDTree
 
-            nearest = cKDTree(centers).query(small_centers[unheard])[1]
-            source, target = np.concatenate([source, nearest]), np.concatenate([target, unheard])
+            nearest = cKDTree(centers).query(small_centers[voteless])[1]
+            source, target = np.concatenate([source, nearest]), np.concatenate([target, voteless])
         return source, target, weights[source]
 
 
 @dataclass(frozen=True, eq=False)
 class Refined:
-    """A finer mesh; labels go over to it, values come back, both in the order of the file."""
+    """A finer mesh; transfers labels to it and values back, both in the order of the file."""
 
     original: Mesh
     mesh: Mesh
     vertex_map: IntArray
 
     def labels_over(self, labels: ArrayLike, kind: ElementKind) -> NDArray[np.int64]:
-        """Every piece of an element has its label; what lies between two takes that of one of them."""
+        """Every piece of an element gets its label; a new element between two gets that of one of them."""
         target = self._undone.votes(kind)[1]
         n = self._undone.count(self.original, kind)
         return _per(labels, n, kind)[target[: self._undone.count(self.mesh, kind)]].astype(np.int64)
 
     def values_back(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
-        """The mean over the pieces of each original element, by their size."""
+        """The mean over the pieces of each original element, weighted by size."""
         array = _per(values, self._undone.count(self.mesh, kind), kind)
         mean = _means(array, *self._undone.votes(kind), self._undone.count(self.original, kind))
         return mean.astype(array.dtype if array.dtype.kind == "f" else np.float64)
 
     @cached_property
     def _undone(self) -> Simplified:
-        """The way from the finer mesh to the original."""
+        """The transfer from the finer mesh to the original."""
         return Simplified(self.mesh, self.original, self.vertex_map, self.mesh.faces)
 
 
 def refine(mesh: Mesh, n_faces: int) -> Refined:
-    """Cut all faces in four, as often as brings the mesh nearest to `n_faces`; the surface stays exactly as it is."""
+    """Cut all faces in four until there are about `n_faces`; the surface does not change."""
     fine, origin = mesh, np.arange(mesh.n_faces)
     while 2 * fine.n_faces < n_faces:
         traced = subdivided(fine)
@@ -189,16 +189,16 @@ def triangulations(mesh: Mesh, n_faces: int, n: int) -> tuple[Simplified, ...]:
 
 
 def simplify(mesh: MeshLike, n_faces: int, *, seed: int | None = None, evenness: float = EVENNESS[0]) -> Simplified:
-    """Collapse edges, the least damage first, until no more than `n_faces` faces are left.
+    """Collapse edges, those with the smallest error first, until at most `n_faces` faces are left.
 
-    A mesh that has no more than that comes back as it is. A closed manifold stays one, even if more faces are left
-    than asked; only pieces smaller than a face of the result are left out to meet the number. The result does not
-    depend on how the file numbers vertices and faces, nor on whether the mesh was subdivided. Another `seed` draws
-    another triangulation of the same surface; `evenness` is how much even triangles count against a close fit.
+    A mesh that has no more than that is returned unchanged. A closed manifold remains one, even if more faces are left
+    than requested; to reach the number, only pieces smaller than a face of the result are removed. The result does not
+    depend on the numbering of vertices and faces, nor on whether the mesh was subdivided. Each `seed` gives another
+    triangulation of the same surface; `evenness` weighs triangles of even size against a close fit.
     """
     mesh = as_mesh(mesh)
     if n_faces < 1:
-        raise MeshError(f"{mesh.name}: cannot simplify to {n_faces} faces; at least 1 is needed")
+        raise MeshError(f"{mesh.name}: cannot simplify to {n_faces} faces; set at least 1")
     if n_faces >= mesh.n_faces:
         return Simplified(mesh, mesh, np.arange(mesh.n_vertices), mesh.faces)
     low, scale = _box(mesh)
@@ -229,8 +229,8 @@ def simplify(mesh: MeshLike, n_faces: int, *, seed: int | None = None, evenness:
         notes=(*mesh.notes, f"simplified from {mesh.n_faces} to {surface.n_faces} faces"),
     )
     vertex_map = np.full(mesh.n_vertices, -1, dtype=np.int64)
-    vertex_map[used[order]] = number[surface.went_into()[joined[into]]]
-    # Vertices that went down with their piece, and those that no face uses, take the nearest.
+    vertex_map[used[order]] = number[surface.merged_into()[joined[into]]]
+    # Vertices of removed pieces, and those that no face uses, are mapped to the nearest.
     lost = np.flatnonzero(vertex_map < 0)
     if lost.size:
         from scipy.spatial import cKDTree
@@ -240,7 +240,7 @@ def simplify(mesh: MeshLike, n_faces: int, *, seed: int | None = None, evenness:
 
 
 def _apart(points: FloatArray, faces: IntArray, into: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
-    """Sheets that touch in a vertex each with a vertex of their own: a collapse there would tie them together."""
+    """Give sheets that touch in a vertex a separate vertex each: a collapse there would join them."""
     fans = corner_fans(faces).ravel()
     if fans.max() + 1 == is_used(faces, len(points)).sum():
         return points, faces, into
@@ -252,8 +252,8 @@ def _apart(points: FloatArray, faces: IntArray, into: IntArray) -> tuple[FloatAr
 def _joined_surface(points: FloatArray, faces: IntArray, evenness: float) -> tuple[Surface, IntArray]:
     """The surface, and for each vertex the one that it was joined with.
 
-    Border vertices at the same place are joined: files cut a surface along the seams of its texture, or into single
-    triangles.
+    Border vertices at the same position are joined: in some files a surface is cut along the seams of its texture, or
+    into single triangles.
     """
     surface, joined = Surface.from_mesh(points, faces, evenness), np.arange(len(points))
     rim = np.flatnonzero(surface.rim)
@@ -266,19 +266,19 @@ def _joined_surface(points: FloatArray, faces: IntArray, evenness: float) -> tup
 
 
 def _box(mesh: Mesh) -> tuple[FloatArray, float]:
-    """Corner and longest side: thresholds are absolute and squares overflow, so all work is done at size one."""
+    """Lowest corner and longest side: thresholds are absolute and squares may overflow, so meshes are scaled to one."""
     used = mesh.vertices[is_used(mesh.faces, mesh.n_vertices)]
     low = used.min(axis=0)
     return low, float((used.max(axis=0) - low).max()) or 1.0
 
 
 def _at_size_one(vertices: FloatArray, low: FloatArray, scale: float) -> FloatArray:
-    """A vertex that no face uses may lie anywhere; it comes near, where squares of distances are numbers."""
+    """Scaled to size one. Vertices that no face uses may be anywhere; they are moved near, to keep squares finite."""
     return (np.clip(vertices, low - 4 * scale, low + 4 * scale) - low) / scale
 
 
 def _means(values: NDArray[Any], source: IntArray, target: IntArray, weights: FloatArray, n: int) -> NDArray[Any]:
-    """For each of n targets the mean of the rows that speak for it, by their weights."""
+    """For each of n targets the weighted mean of the rows that vote for it."""
     shares = weights / np.bincount(target, weights, n)[target]
     mean: NDArray[Any] = sparse_matrix((shares, (target, source)), shape=(n, len(values))) @ values
     return mean

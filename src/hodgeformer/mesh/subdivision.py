@@ -1,4 +1,4 @@
-"""Midpoint subdivision, and its undoing: a mesh whose faces were all cut in four is the mesh it was before."""
+"""Midpoint subdivision, and how to undo it."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
 
 _CORNERS = np.arange(3)
-_ROUNDING = 1e-6  # of coordinates at size one, as a file in float32 leaves it
+_ROUNDING = 1e-6  # of coordinates at size one, as in a file in float32
 _UNKNOWN, _OLD, _NEW = 0, 1, 2
 
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """A changed mesh, and for each of its faces the original face it is, or is a piece of."""
+    """A changed mesh, and for each of its faces the original face that it is a piece of."""
 
     mesh: Mesh
     origin: IntArray
 
 
 def rebuilt(mesh: Mesh, vertices: NDArray[np.float64], faces: IntArray) -> Mesh:
-    """Another surface under the same name; what belonged to the old faces and vertices is left behind."""
+    """Another surface with the same name, without the attributes of the old faces and vertices."""
     return replace(mesh, vertices=vertices, faces=faces, polygons=None, attributes={})
 
 
 def subdivided(mesh: Mesh, chosen: NDArray[np.bool_] | None = None) -> Traced:
-    """Split every side of the chosen faces (default: all) in its middle; the neighbors are cut to fit.
+    """Split every side of the chosen faces (default: all) at its midpoint; neighbors are split to match.
 
-    A face with three split sides becomes four, with two three, with one two, so no crack opens.
+    A face with three split sides becomes four, with two three, with one two, so there are no cracks.
     """
     proper = ~repeats_a_vertex(mesh.faces)
     origin = np.flatnonzero(proper)
@@ -50,14 +50,14 @@ def subdivided(mesh: Mesh, chosen: NDArray[np.bool_] | None = None) -> Traced:
 
 
 def _pieces(faces: IntArray, middles: IntArray) -> tuple[list[IntArray], list[IntArray]]:
-    """The triangles that faces fall into when some of their sides have a vertex in the middle (-1: none)."""
+    """The triangles of faces whose sides may have a vertex at the midpoint (-1: none)."""
     count = (middles >= 0).sum(axis=1)
     numbers = np.arange(len(faces))
     whole = count == 0
     pieces, owners = [faces[whole]], [numbers[whole]]
     for n_split in (1, 2, 3):
         rows = np.flatnonzero(count == n_split)
-        # Turn the face so that its split sides come first: (0, 1), then (1, 2).
+        # Rotate the face so that its split sides come first: (0, 1), then (1, 2).
         is_split = middles[rows] >= 0
         start = is_split.argmax(axis=1) if n_split == 1 else ((~is_split).argmax(axis=1) + 1) % 3
         turn = (start[:, None] + _CORNERS) % 3
@@ -75,9 +75,9 @@ def _pieces(faces: IntArray, middles: IntArray) -> tuple[list[IntArray], list[In
 
 
 class Undone(NamedTuple):
-    """The faces before every face was cut in four; the one that each is a quarter of; for each vertex one of before.
+    """The faces before subdivision; for each face the one that it is a quarter of; for each vertex an old one.
 
-    A new vertex goes to one of the two ends of the edge that it halves.
+    A midpoint is mapped to one of the two ends of its edge.
     """
 
     faces: IntArray
@@ -86,8 +86,8 @@ class Undone(NamedTuple):
 
 
 def undo_subdivision(points: FloatArray, faces: IntArray) -> Undone | None:
-    """None where not every face was cut in four. Positions are those of size one."""
-    # Three quarters of the vertices would be new, with six faces, or three on a border.
+    """None if not every face was cut in four. Positions are those of size one."""
+    # Three quarters of the vertices would be midpoints, with six faces, or three on a border.
     valence = np.bincount(faces.ravel(), minlength=len(points))
     if len(faces) % 4 or 2 * np.isin(valence, (3, 6)).sum() < (valence > 0).sum():
         return None
@@ -97,7 +97,7 @@ def undo_subdivision(points: FloatArray, faces: IntArray) -> Undone | None:
         return None
     of_new = np.full(len(points), 6)
     of_new[topology.edges[n_faces == 1]] = 3
-    seeds = np.flatnonzero((valence != of_new) & (valence > 0))  # were there before, for certain
+    seeds = np.flatnonzero((valence != of_new) & (valence > 0))  # certainly old
     corners, quarter_of = _old_corners(faces.copy(), _across(topology), seeds, len(points))
     if len(corners) != len(faces) // 4:
         return None
@@ -111,7 +111,7 @@ def undo_subdivision(points: FloatArray, faces: IntArray) -> Undone | None:
 
 
 def _across(topology: MeshComplex) -> IntArray:
-    """(n_f, 3) the face beyond each side, -1 where there is none; no side has more than two."""
+    """(n_f, 3) the neighbor across each side, -1 if there is none; no side has more than two faces."""
     sides = topology.face_edges.ravel()
     order = np.argsort(sides, kind="stable")
     same = np.flatnonzero(sides[order[1:]] == sides[order[:-1]])
@@ -123,11 +123,10 @@ def _across(topology: MeshComplex) -> IntArray:
 
 @njit(cache=True, nogil=True)
 def _old_corners(faces: IntArray, across: IntArray, seeds: IntArray, n_vertices: int) -> tuple[IntArray, IntArray]:
-    """Rows of three old vertices and the three new ones that halve their sides, as far as the seeds reach.
+    """Rows of three old vertices and the three midpoints of their sides, as far as the seeds reach; for each face its
+    row.
 
-    And for each face its row.
-
-    A face is either at an old vertex, and the others at its corners are new, or between three new ones.
+    A face has either one old vertex and two midpoints, or three midpoints.
     """
     state = np.zeros(n_vertices, dtype=np.int8)
     state[seeds] = _OLD
@@ -171,7 +170,7 @@ def _old_corners(faces: IntArray, across: IntArray, seeds: IntArray, n_vertices:
             beside = across[center, i]
             if beside < 0:
                 return rows[:0], row_of
-            # The corner of the face beside that is not on the common side is old, and what is on it is new.
+            # The corner of the neighbor that is not on the common side is old, the others are midpoints.
             v, w = faces[center, i], faces[center, (i + 1) % 3]
             tip = faces[beside, 0] + faces[beside, 1] + faces[beside, 2] - v - w
             if state[tip] == _NEW or state[v] == _OLD or state[w] == _OLD:

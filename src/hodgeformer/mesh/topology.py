@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class MeshComplex:
-    """Edges and incidences, from faces alone, so positions may change under it.
+    """Edges and incidences; they depend on faces only, not on positions.
 
     `faces` (n_f, 3) corners; `edges` (n_e, 2) tail and head, sorted; `face_edges` (n_f, 3) the edges of the sides
-    (0, 1), (1, 2), (2, 0); `face_signs` (n_f, 3) +1 where the face walks that edge from tail to head, else -1.
+    (0, 1), (1, 2), (2, 0); `face_signs` (n_f, 3) +1 if the face traverses that edge from tail to head, else -1.
     """
 
     n: PerElement[int]
@@ -40,8 +40,8 @@ class MeshComplex:
         repeats = np.flatnonzero(repeats_a_vertex(faces))
         if repeats.size:
             raise MeshError(
-                f"face {repeats[0]} repeats a vertex ({faces[repeats[0]].tolist()}) and has no place in a complex; "
-                f"set such faces aside first ({repeats.size} of {len(faces)})"
+                f"face {repeats[0]} repeats a vertex ({faces[repeats[0]].tolist()}), which a complex does not allow; "
+                f"remove such faces first ({repeats.size} of {len(faces)})"
             )
         edges, face_edges, face_signs = _sides(np.ascontiguousarray(faces), n_vertices)
         return cls(PerElement(n_vertices, len(edges), len(faces)), faces, edges, face_edges, face_signs)
@@ -53,13 +53,13 @@ class MeshComplex:
         return sparse_matrix((signs, (rows, self.edges.ravel())), shape=(self.n.e, self.n.v))
 
     def d1_matrix(self) -> csr_array:
-        """d_1 (n_f, n_e): +1 where a face walks an edge from tail to head, -1 where it walks it back."""
+        """d_1 (n_f, n_e): +1 if a face traverses an edge from tail to head, -1 from head to tail."""
         rows = np.repeat(np.arange(self.n.f), 3)
         return sparse_matrix((self.face_signs.ravel(), (rows, self.face_edges.ravel())), shape=(self.n.f, self.n.e))
 
 
 def sparse_matrix(entries: tuple[Any, ...], shape: tuple[int, int]) -> csr_array:
-    """One of SciPy, which takes long to import and which few meshes have a use for."""
+    """A SciPy matrix; SciPy is slow to import and rarely needed, so it is imported here."""
     from scipy.sparse import csr_array
 
     return csr_array(entries, shape=shape)
@@ -70,15 +70,10 @@ def repeats_a_vertex(faces: IntArray) -> NDArray[np.bool_]:
     return np.asarray((a == b) | (b == c) | (c == a), np.bool_)
 
 
-def pieces(links: IntArray, n_vertices: int) -> IntArray:
-    """For each vertex the number of its piece: faces or edges (n, k) hang their vertices together."""
-    return _numbered_pieces(links, n_vertices)
-
-
 @njit(cache=True, nogil=True)
-def _numbered_pieces(links: IntArray, n_vertices: int) -> IntArray:
-    """Each vertex points to an earlier one of its piece; the first ones of pieces are numbered as they come."""
-    parent = np.arange(n_vertices)
+def pieces(links: IntArray, n_vertices: int) -> IntArray:
+    """For each vertex the number of its connected piece; faces or edges (n, k) connect their vertices."""
+    parent = np.arange(n_vertices)  # each vertex points to an earlier one of its piece
     for row in range(len(links)):
         for column in range(1, links.shape[1]):
             a, b = links[row, 0], links[row, column]
@@ -100,7 +95,7 @@ def _numbered_pieces(links: IntArray, n_vertices: int) -> IntArray:
 
 
 def corner_fans(faces: IntArray) -> IntArray:
-    """(n_f, 3) a number for each corner: the same for corners of one vertex that sides of faces lead around.
+    """(n_f, 3) a number for each corner: equal for corners of one vertex that are connected by sides of faces.
 
     A vertex at which sheets of a surface touch has several. They are numbered by first appearance.
     """
@@ -117,7 +112,7 @@ def corner_fans(faces: IntArray) -> IntArray:
 
 
 def edges_by_first_appearance(face_edges: IntArray, n_edges: int) -> IntArray:
-    """Edge numbers in the order a walk over faces and their sides (0, 1), (1, 2), (2, 0) first meets them.
+    """Edge numbers in the order of first appearance in the faces and their sides (0, 1), (1, 2), (2, 0).
 
     This is the edge order of label files with one label per edge.
     """
@@ -128,7 +123,7 @@ def edges_by_first_appearance(face_edges: IntArray, n_edges: int) -> IntArray:
 
 
 def unique_edges(faces: IntArray, n_vertices: int) -> IntArray:
-    """(n_e, 2) the edges of faces, sorted; a face may repeat a vertex, and then has an edge of no length."""
+    """(n_e, 2) the edges of faces, sorted; a face may repeat a vertex, and then has an edge of length zero."""
     return _sides(np.ascontiguousarray(faces), n_vertices)[0]
 
 
@@ -158,7 +153,7 @@ def incidence_lists(members: IntArray, n_targets: int) -> tuple[IntArray, NDArra
 
 @njit(cache=True, nogil=True)
 def opposite_sides(faces: NDArray[np.int32], n_vertices: int) -> tuple[IntArray, NDArray[np.int32]]:
-    """For each vertex the sides (a, b) of its faces (i, a, b): where they begin, and the sides."""
+    """For each vertex i the sides (a, b) of its faces (i, a, b): offsets, and the sides."""
     offsets, places = sorted_by(faces.ravel(), n_vertices)
     sides = np.empty((len(places), 2), dtype=faces.dtype)
     for i in range(len(places)):
@@ -169,7 +164,7 @@ def opposite_sides(faces: NDArray[np.int32], n_vertices: int) -> tuple[IntArray,
 
 @njit(cache=True, nogil=True)
 def sorted_by(keys: IntArray | NDArray[np.int32], n_keys: int) -> tuple[IntArray, IntArray]:
-    """Where each of the keys 0 ... n_keys - 1 begins, and the places of all keys sorted by key; stable, by counting."""
+    """Offsets of the keys 0 ... n_keys - 1, and the positions of all keys sorted by key; a stable counting sort."""
     offsets = np.zeros(n_keys + 1, dtype=np.int64)
     for key in keys:
         offsets[key + 1] += 1
@@ -183,7 +178,7 @@ def sorted_by(keys: IntArray | NDArray[np.int32], n_keys: int) -> tuple[IntArray
 
 @njit(cache=True, nogil=True)
 def _sides(faces: IntArray, n_vertices: int) -> tuple[IntArray, IntArray, NDArray[np.int8]]:
-    """Edges (tail, head) sorted, those of the sides of each face, and their signs; sorted by counting, twice."""
+    """Sorted edges (tail, head), those of the sides of each face, and their signs; by two counting sorts."""
     n = len(faces)
     tails, heads = np.empty(3 * n, dtype=np.int64), np.empty(3 * n, dtype=np.int64)
     signs = np.empty((n, 3), dtype=np.int8)

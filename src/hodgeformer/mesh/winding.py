@@ -1,4 +1,4 @@
-"""Faces turned so that neighbors agree and normals point outward."""
+"""Orient faces so that neighbors agree and normals point outward."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hodgeformer.mesh.geometry import face_vector
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex
 
-_HOLLOW = 1e-3  # volume over area ** 1.5 below which a piece has no inside
+_HOLLOW = 1e-3  # volume over area ** 1.5; below this a piece encloses nothing
 
 
 def outward(vertices: FloatArray, faces: IntArray) -> IntArray:
-    """Faces turned so that neighbors agree and normals point outward, piece by piece, over edges with two faces.
+    """Faces flipped so that neighbors agree and normals point outward, piece by piece, across edges with two faces.
 
-    Outward is where the volume about the center of the piece is positive, also for one that is cut open. A piece that
-    encloses nothing keeps the winding of most of its area; one that cannot be oriented keeps the file's.
+    Outward means that the volume about the center of the piece is positive, even if the piece is open. A piece that
+    encloses nothing keeps the winding of most of its area; one that cannot be oriented keeps that of the file.
     """
     topology = MeshComplex.from_faces(faces, len(vertices))
     turned = _inside_out(vertices, faces, *_agreeing(topology.face_edges, topology.face_signs, topology.n.e))
@@ -32,7 +32,7 @@ def _inside_out(
     turned: NDArray[np.bool_],
     orientable: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """The faces that must turn: `turned`, or in some pieces all the others."""
+    """The faces to flip: `turned`, or in some pieces all the others."""
     n = len(orientable)
     area, turned_area, moment, volume = np.zeros(n), np.zeros(n), np.zeros((n, 3)), np.zeros(n)
     vectors, centers = np.empty((len(faces), 3)), np.zeros((len(faces), 3))
@@ -64,7 +64,7 @@ def _inside_out(
 def _agreeing(
     face_edges: IntArray, face_signs: NDArray[np.int8], n_edges: int
 ) -> tuple[IntArray, NDArray[np.bool_], NDArray[np.bool_]]:
-    """The piece of each face, whether it must turn to agree with the first face of it, and which pieces can agree."""
+    """The piece of each face, whether it must be flipped to agree with the first, and which pieces are orientable."""
     n = len(face_edges)
     count, pair = np.zeros(n_edges, dtype=np.int64), np.zeros((n_edges, 2), dtype=np.int64)
     for f in range(n):

@@ -1,1 +1,1 @@
-"""Prediction: load a model once; mesh in, labels and probabilities out, on the original mesh."""
+"""Prediction: load a model once, then predict labels and probabilities on the original meshes."""

@@ -1,6 +1,7 @@
 """A trained model in one file: weights (safetensors) and every setting that prediction needs (JSON in its header).
 
-Files are written whole or not at all, and nothing is ever unpickled. A digest over settings and weights shows damage.
+Files are written completely or not at all, and nothing is ever unpickled. A digest of settings and weights detects
+damage.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Checkpoint(ModelInfo):
 
     def build_model(self) -> HodgeFormer:
         """The model with these weights, ready to predict."""
-        with torch.device("meta"):  # its shapes only, so that settings which lie about them cost nothing
+        with torch.device("meta"):  # only shapes, so that wrong settings cost no memory
             model = HodgeFormer(self.model)
         expected, found = model.state_dict(), self.weights
         different = sorted(set(expected) ^ set(found)) or sorted(
@@ -57,8 +58,8 @@ class Checkpoint(ModelInfo):
         )
         if different:
             raise CheckpointError(
-                f"{self.path or self.name}: the weights do not fit the settings ({len(different)} tensors, first "
-                f"'{different[0]}'); it was written by hodgeformer {self.versions.get('hodgeformer', '?')}, "
+                f"{self.path or self.name}: the weights do not match the settings ({len(different)} tensors, first "
+                f"'{different[0]}'); the file was written by hodgeformer {self.versions.get('hodgeformer', '?')}, "
                 f"this is {__version__}"
             )
         model.load_state_dict({name: weight.clone() for name, weight in found.items()}, assign=True)
@@ -70,16 +71,16 @@ def _form(weight: Tensor) -> tuple[torch.Size, bool]:
 
 
 def versions() -> dict[str, str]:
-    """The software this process runs."""
+    """Versions of the software that this process runs."""
     return {"hodgeformer": __version__, "torch": torch.__version__, "python": platform.python_version()}
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint, *, half: bool = False) -> None:
-    """Write a checkpoint; `half` stores matrices as float16, which are float32 again after reading."""
-    # What is fitted later stands there only once it is.
+    """Write a checkpoint; `half` stores matrices as float16, which are read back as float32."""
+    # Values that are fitted later are omitted until they are.
     header = checkpoint.model_dump(mode="json")
     header = {name: header[name] for name in header if name not in _FITTED or header[name] not in (1.0, None, [])}
-    # Vectors (biases, running statistics) cost little, and a small variance would not survive.
+    # Vectors (biases, running statistics) are small, and float16 would lose a small variance.
     weights = {
         name: tensor.half() if half and tensor.is_floating_point() and tensor.ndim > 1 else tensor
         for name, tensor in checkpoint.weights.items()
@@ -93,19 +94,19 @@ def load_checkpoint(path: Path) -> Checkpoint:
     weights = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
     broken = next((name for name, weight in weights.items() if not weight.isfinite().all()), None)
     if broken is not None:
-        raise CheckpointError(f"{path}: '{broken}' has weights that are no numbers, as training leaves that diverged")
+        raise CheckpointError(f"{path}: '{broken}' contains NaN weights: the training run that wrote it diverged")
     settings = {name: header[name] for name in Checkpoint.model_fields if name in header}
     try:
         found = Checkpoint(**{**settings, "weights": weights, "path": path})
         if found.model.task != "regression" and not found.classes:
-            raise ConfigError("its classes have no names")
+            raise ConfigError("the names of the classes are missing")
         return found
     except ConfigError as error:
-        raise CheckpointError(f"{path}: the settings in the checkpoint make no sense ({error})") from None
+        raise CheckpointError(f"{path}: the settings in the checkpoint are invalid ({error})") from None
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any], *, kind: str) -> None:
-    """Tensors and a JSON header in one safetensors file, digest included, replaced in one go."""
+    """Write tensors and a JSON header with a digest as one safetensors file, atomically."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     content = {"format": FORMAT, "kind": kind, **header}
     content["sha256"] = _digest(plain, content)
@@ -113,28 +114,28 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
 
 
 def read_tensors(path: Path, *, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `write_tensors` wrote, checked: file, format, kind, digest."""
+    """Read what `write_tensors` wrote; checks format, kind and digest."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         header: dict[str, Any] = json.loads(metadata[_KEY]) if _KEY in metadata else {}
     except FileNotFoundError:
-        raise CheckpointError(f"{path}: there is no such checkpoint") from None
+        raise CheckpointError(f"{path}: the checkpoint does not exist") from None
     except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: not a readable safetensors file ({error}); it may be cut off") from None
+        raise CheckpointError(f"{path}: not a readable safetensors file ({error}); it may be truncated") from None
     if not isinstance(header, dict) or "format" not in header:
-        raise CheckpointError(f"{path}: a safetensors file, but not one that hodgeformer wrote")
+        raise CheckpointError(f"{path}: this safetensors file was not written by hodgeformer")
     if not isinstance(header["format"], int) or header["format"] > FORMAT:
         raise CheckpointError(
             f"{path}: checkpoint format {header['format']} is newer than this hodgeformer ({__version__}, "
-            f"format {FORMAT}); update it"
+            f"format {FORMAT}); update hodgeformer"
         )
     if header.get("kind") != kind:
         raise CheckpointError(f"{path}: expected a {kind} file, found a {header.get('kind')} file")
     expected = header.pop("sha256", None)
     if expected != _digest(tensors, header):
-        raise CheckpointError(f"{path}: the content does not match its digest; the file is damaged or was changed")
+        raise CheckpointError(f"{path}: the content does not match its digest; the file is damaged or was modified")
     return tensors, header
 
 

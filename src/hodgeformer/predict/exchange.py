@@ -1,4 +1,4 @@
-"""Meshes with values as other packages hold them: trimesh, PyTorch Geometric, loaded when they are asked for."""
+"""Meshes with values as objects of other packages, trimesh and PyTorch Geometric, which are imported on first use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def as_trimesh(
     colors: NDArray[np.uint8] | None = None,
     **values: NDArray[Any],
 ) -> trimesh.Trimesh:
-    """Vertices and faces as they are, with colors and named values of its faces or vertices."""
+    """The unchanged vertices and faces, with colors and named values of its faces or vertices."""
     package = _needed("trimesh")
     made: trimesh.Trimesh = package.Trimesh(mesh.vertices, mesh.faces, process=False, metadata={"name": mesh.name})
     if element is not None:
@@ -34,17 +34,17 @@ def as_trimesh(
 
 
 def as_pyg(mesh: Mesh, **values: NDArray[Any]) -> torch_geometric.data.Data:
-    """`pos`, `face`, the values, and `edge_index` with every edge in both directions, one after the other."""
+    """`pos`, `face`, the values, and `edge_index` with every edge in both directions."""
     import torch
 
     package = _needed("torch_geometric.data")
     edges = proper_complex(mesh)[1].edges
-    held = {
+    arrays = {
         "pos": mesh.vertices.astype(np.float32),
         "face": mesh.faces.T,
         "edge_index": np.concatenate([edges, edges[:, ::-1]]).T,
     }
-    return package.Data(**{name: torch.tensor(array) for name, array in (held | values).items()})
+    return package.Data(**{name: torch.tensor(array) for name, array in (arrays | values).items()})
 
 
 def _needed(module: str) -> Any:

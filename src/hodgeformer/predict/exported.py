@@ -1,7 +1,7 @@
 """Exported models, run by onnxruntime and NumPy without torch.
 
-An exported graph takes one prepared mesh as plain arrays, `INPUTS`, of any size. What is searched, sorted or eliminated
-is done here, before it: patterns, the rows of transposed incidences, and the steps of spreading.
+The inputs of an exported graph are the plain arrays `INPUTS` of one prepared mesh of any size. All searching, sorting
+and elimination happens here, before the graph runs: patterns, transposed incidences, and the steps of spreading.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Array = NDArray[Any]
 
 FORMAT = 1
 KEY = "hodgeformer"
-"""The entry of a file's metadata that holds the settings of the model."""
+"""The metadata entry that contains the settings of the model."""
 _CHUNK = 2**19  # numbers that are gathered at once
-_MOST_ENTRIES = 2**28  # of a table whose rows are as long as its longest
+_MOST_ENTRIES = 2**28  # of a table whose rows are padded to the longest one
 
 _TABLES: dict[str, dict[str, str]] = {
     "vertex": {"edges": "int32", "edge_signs": "float32", "faces": "int32", "face_signs": "float32"},
@@ -68,20 +68,20 @@ INPUTS: dict[str, tuple[str, tuple[str | int, ...]]] = {
     },
     **{f"{way}_values": ("float32", (len(TIMES), f"{way}_indices")) for way in ("down", "up")},
 }
-"""What a graph may take: the type of each input and its shape, in which names are numbers that are free.
+"""Type and shape of all inputs a graph may have; names in shapes are free dimensions.
 
-`x_*` are the features in canonical order; `edges` (tail, head), `faces` and `face_edges` are numbers of elements, and
-`face_signs` tell how a face walks its edges. The tables `*_of_vertex` and `*_of_edge` are the transposed incidences, a
-row per element, cut into chunks of rows of which the last may have some too many; shorter rows are filled up with signs
-of zero. Patterns likewise, with numbers of -1, and with the numbers of the rows of their chunks. `masses` and
-`edge_weights` are those of the Laplacian, `pivots`, `down_*` and `up_*` its elimination (`kernels/sweeps.py`).
+`x_*` are the features in canonical order; `edges` (tail, head), `faces` and `face_edges` are element numbers, and
+`face_signs` are the directions in which a face traverses its edges. The tables `*_of_vertex` and `*_of_edge` are the
+transposed incidences, a row per element, padded with signs of zero and cut into chunks of rows, of which the last may
+have extra rows. Patterns are likewise padded with -1, and come with the row numbers of their chunks. `masses` and
+`edge_weights` belong to the Laplacian, `pivots`, `down_*` and `up_*` to its elimination (`kernels/sweeps.py`).
 """
 
 
 class GraphInputs(Mapping[str, Array]):
-    """The `INPUTS` of one prepared mesh, each made when it is asked for.
+    """The `INPUTS` of one prepared mesh, each computed on first use.
 
-    `width` is that of the rows to be gathered, from which the size of chunks follows; without it there is one chunk.
+    `width` is the width of the gathered rows and determines the size of chunks; without it there is one chunk.
     """
 
     def __init__(self, mesh: PreparedMesh, width: int = 0) -> None:
@@ -100,7 +100,7 @@ class GraphInputs(Mapping[str, Array]):
         return self._made[name]
 
     def _make(self, name: str) -> Array | dict[str, Array]:
-        """The array, or several that are made together."""
+        """The array, or several that are computed together."""
         mesh, topology = self._mesh, self._mesh.topology
         kind: Any = name[-1]
         if name.startswith("x_"):
@@ -124,7 +124,7 @@ class GraphInputs(Mapping[str, Array]):
     @cached_property
     def _laplacian(self) -> Laplacian:
         topology = self._mesh.topology
-        positions = self._mesh.positions.astype(np.float32).astype(np.float64)  # as PyTorch's path rounds them
+        positions = self._mesh.positions.astype(np.float32).astype(np.float64)  # rounded as in PyTorch
         return Laplacian.from_surface(positions, topology.faces, topology.edges, topology.face_edges)
 
     @property
@@ -139,12 +139,12 @@ class GraphInputs(Mapping[str, Array]):
         return made
 
     def _transposed(self, source: str, target: str, members: Array, signs: Array, n: int) -> dict[str, Array]:
-        """For each of n target elements the source elements that it is a member of, and its signs there."""
+        """For each of n target elements the source elements that contain it, and its signs in them."""
         lengths = np.bincount(members.ravel(), minlength=n)
         if n * int(lengths.max()) > _MOST_ENTRIES:
             raise MeshError(
-                f"{self._mesh.name}: a {target} has {lengths.max():,} {source}s, which is too much for an exported "
-                "model at this resolution; work on fewer faces"
+                f"{self._mesh.name}: a {target} has {lengths.max():,} {source}s, too many for an exported model; set a "
+                "smaller number of faces"
             )
         order = np.argsort(members.ravel(), kind="stable")
         return {
@@ -153,7 +153,7 @@ class GraphInputs(Mapping[str, Array]):
         }
 
     def _chunked(self, table: Array) -> Array:
-        """(n, s) cut into chunks of rows, so that what one of them gathers stays near the processor."""
+        """(n, s) cut into chunks of rows, so that what a chunk gathers fits in the processor cache."""
         n, s = table.shape
         n_chunks = -(-n // max(1, _CHUNK // (s * self._width))) if self._width else 1
         rows = -(-n // n_chunks)
@@ -161,7 +161,7 @@ class GraphInputs(Mapping[str, Array]):
 
 
 def _table(values: Array, lengths: Array, *, fill: int) -> Array:
-    """Ragged rows of these lengths, one after another, as rows of the longest length."""
+    """Consecutive ragged rows of these lengths, padded to the longest."""
     table = np.full((len(lengths), int(lengths.max()), *values.shape[1:]), fill, dtype=values.dtype)
     table[np.arange(table.shape[1]) < lengths[:, None]] = values
     return table
@@ -175,7 +175,7 @@ class OnnxNetwork:
         self._names = tuple(given.name for given in session.get_inputs())
 
     def outputs(self, views: Sequence[PreparedMesh], seen: Views) -> list[tuple[Output, Output]]:
-        """Per view its rows, and the means of its features."""
+        """The rows of each view, and the means of its features."""
         return [self._output(view, seen) for view in views]
 
     def _output(self, view: PreparedMesh, seen: Views) -> tuple[Output, Output]:
@@ -192,55 +192,55 @@ class OnnxNetwork:
         feed = {name: changes[name] if name in changes else inputs[name] for name in self._names}
         try:
             rows, features = self._session.run(("rows", "features"), feed)
-        except Exception as error:  # onnxruntime has an exception of its own for each way to be broken
+        except Exception as error:  # onnxruntime raises many different exceptions
             reason = str(error).splitlines()[0]
             raise CheckpointError(f"onnxruntime cannot run this model ({reason:.200}); export it again") from None
         return rows, features
 
 
 def load_exported(file: str | os.PathLike[str], *, threads: int | None = None) -> tuple[ModelInfo, OnnxNetwork]:
-    """A file that `hodgeformer export` wrote. `threads` is how many onnxruntime may use, by default all."""
+    """Load a file that `hodgeformer export` wrote. `threads` limits onnxruntime; by default it uses all."""
     if not Path(file).is_file():
-        raise CheckpointError(f"{file}: there is no such file")
+        raise CheckpointError(f"{file}: the file does not exist")
     session = onnx_session(file, threads=threads)
     try:
         metadata = session.get_modelmeta().custom_metadata_map
     except UnicodeDecodeError as error:
-        raise CheckpointError(f"{file}: the texts beside the model are damaged ({error})") from None
+        raise CheckpointError(f"{file}: the metadata of the model is damaged ({error})") from None
     info = _settings(Path(file), metadata)
     return info, OnnxNetwork(info.model, session)
 
 
 def onnx_session(model: str | os.PathLike[str] | bytes, *, threads: int | None = None) -> InferenceSession:
-    """A file, or its content, ready to run on the CPU."""
+    """A session on the CPU for a file or its content."""
     try:
         import onnxruntime
     except ImportError:
         raise ConfigError("exported models need onnxruntime: pip install 'hodgeformer[runtime]'") from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or thread_count()
-    options.log_severity_level = 4  # what is wrong is raised
+    options.log_severity_level = 4  # errors are raised, not logged
     given = model if isinstance(model, bytes) else os.fspath(model)
     try:
-        # It would print that it tries the same once more.
+        # The fallback would print that it tries the same provider once more.
         return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"], enable_fallback=0)
-    except Exception as error:  # onnxruntime has an exception of its own for each way to be broken
+    except Exception as error:  # onnxruntime raises many different exceptions
         reason = str(error).splitlines()[0]
         raise CheckpointError(f"{given!s:.200}: not a model that onnxruntime can read ({reason})") from None
 
 
 def _settings(file: Path, metadata: Mapping[str, str]) -> ModelInfo:
-    """The settings that an exported file holds."""
+    """The settings in an exported file."""
     if KEY not in metadata:
-        raise CheckpointError(f"{file}: a model, but not one that `hodgeformer export` wrote")
+        raise CheckpointError(f"{file}: this model was not written by `hodgeformer export`")
     try:
         content = json.loads(metadata[KEY])
         found = content.pop("format")
         if found > FORMAT:
             raise CheckpointError(
                 f"{file}: export format {found} is newer than this hodgeformer ({__version__}, format {FORMAT}); "
-                "update it"
+                "update hodgeformer"
             )
         return ModelInfo.parse(content).replace(path=file)
     except (ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
-        raise CheckpointError(f"{file}: the settings in the exported model make no sense ({error})") from None
+        raise CheckpointError(f"{file}: the settings in the exported model are invalid ({error})") from None

@@ -1,4 +1,4 @@
-"""Whether a mesh is of the kind that a model knows: fitted to meshes it has not learned from, and told in words."""
+"""Whether a mesh resembles the training meshes of a model; fitted to meshes that the model was not trained on."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from hodgeformer.mesh.topology import pieces
 Sign = Literal["distance", "doubt", "pieces", "opening"]
 Count = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
-# How far beyond the usual a sign may be at least before it tells anything, however alike the fitted meshes are.
+# A sign may always exceed its usual value by this much, however similar the fitted meshes are.
 _LEAST: dict[Sign, float] = {"distance": 0.5, "doubt": 0.05, "pieces": 0.9, "opening": 0.35}
-_STRICTNESS = 2.0  # how far the limit is from the usual, in distances of the 95 % quantile
-_PRIOR = 3  # meshes that the mean spread of all features counts as
-_SIZABLE = 0.05  # share of the area from which a piece is one
+_STRICTNESS = 2.0  # distance of the limit from the usual value, relative to that of the 95 % quantile
+_PRIOR = 3  # weight of the mean spread of all features, in meshes
+_SIZABLE = 0.05  # the smallest share of the area that counts as a piece
 
-# How far a mesh may be from the training meshes before it is worth a word.
+# How much a mesh may differ from the training meshes before there is a warning.
 _FACES_FACTOR = 3.0
 _LENGTH_FACTOR = 2.0
-_SIZE_FACTOR = 1000.0  # meshes are scaled to one size, so only an absurd one
+_SIZE_FACTOR = 1000.0  # meshes are scaled to one size, so only absurd sizes matter
 
 
 class DataStatistics(Settings):
@@ -50,21 +50,18 @@ class DataStatistics(Settings):
     )
 
     def unlike(self, mesh: Mesh) -> tuple[str, ...]:
-        """What sets a mesh, as the model gets it, apart from the training meshes, one sentence each."""
+        """How the working mesh differs from the training meshes, one sentence each."""
         found = []
         low, _, high = self.n["f"]
-        if mesh.n_faces > _FACES_FACTOR * high:
-            found.append(
-                f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}; faces = auto simplifies"
-            )
-        elif mesh.n_faces < low / _FACES_FACTOR:
-            found.append(f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}")
+        if not low / _FACES_FACTOR <= mesh.n_faces <= _FACES_FACTOR * high:
+            remedy = "; use faces = auto to simplify it" if mesh.n_faces > high else ""
+            found.append(f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}{remedy}")
         median = float(np.median(unit_edge_lengths(mesh)))
         q5, *_, q95 = self.edge_length
         if not q5 / _LENGTH_FACTOR <= median <= q95 * _LENGTH_FACTOR:
             found.append(
-                f"edges of median length {median:.3g} of the mesh's radius, those of the training meshes were mostly "
-                f"{q5:.3g} to {q95:.3g}"
+                f"a median edge length of {median:.3g} radii, in the training meshes most edges had {q5:.3g} to "
+                f"{q95:.3g}"
             )
         smallest, _, largest = self.size
         if not smallest / _SIZE_FACTOR <= (size := radius(mesh)) <= largest * _SIZE_FACTOR:
@@ -77,10 +74,11 @@ class DataStatistics(Settings):
 
 @dataclass(frozen=True, eq=False)
 class Impression:
-    """What is noticed of a mesh as the model gets it.
+    """The signs of familiarity of a working mesh.
 
-    `features` are the means of what the encoder makes of its elements, `doubt` is one less the mean confidence,
-    `pieces` are those of a sizable area, `opening` is the rim of the largest hole in roots of the area.
+    `features` are the mean encoder features, `doubt` is one minus the mean confidence, `pieces` is the number of
+    connected pieces with a sizable area, `opening` is the rim length of the largest hole relative to the root of the
+    area.
     """
 
     features: FloatArray
@@ -90,7 +88,7 @@ class Impression:
 
 
 class Familiarity(Settings):
-    """What familiar meshes are like."""
+    """The usual signs of familiar meshes, and their limits."""
 
     center: tuple[FiniteFloat, ...] = Field(description="The mean of the features of familiar meshes.")
     spread: tuple[PositiveFloat, ...] = Field(description="The spread of the features of familiar meshes.")
@@ -100,7 +98,7 @@ class Familiarity(Settings):
 
     @classmethod
     def fit(cls, impressions: Sequence[Impression]) -> Familiarity:
-        """From meshes that the model has not learned from, two at least."""
+        """Fit to at least two meshes that the model was not trained on."""
         features = np.stack([impression.features for impression in impressions])
         center, spread = _moments(features)
         others = (np.delete(features, i, axis=0) for i in range(len(features)))
@@ -116,26 +114,26 @@ class Familiarity(Settings):
         return cls(center=tuple(center.tolist()), spread=tuple(spread.tolist()), signs=signs)
 
     def judge(self, impression: Impression) -> tuple[float, tuple[str, ...]]:
-        """How familiar a mesh is, from 1 to 0, and below 0.5 why not."""
+        """How familiar a mesh is, from 1 to 0, and the reasons if it is below 0.5."""
         distance = _distance(impression.features, np.array(self.center), np.array(self.spread))
         values = {name: distance if name == "distance" else getattr(impression, name) for name in self.signs}
         strange = {
             name: (values[name] - usual) / ((limit - usual) or 1.0) for name, (usual, limit) in self.signs.items()
         }
         words: dict[Sign, str] = {
-            "distance": "its features are unlike those of the meshes that the model knows",
-            "doubt": f"the model is unsure: a mean confidence of {1 - impression.doubt:.0%}, where "
-            f"{1 - self.signs['doubt'][0]:.0%} is usual",
-            "pieces": f"{impression.pieces:.0f} large pieces, where {self.signs['pieces'][0]:.0f} is usual; several "
-            "objects are better given one by one",
-            "opening": "a large hole, so that a part may be missing",
+            "distance": "its features differ from those of the training meshes",
+            "doubt": f"the model is unsure: a mean confidence of {1 - impression.doubt:.0%}, usually "
+            f"{1 - self.signs['doubt'][0]:.0%}",
+            "pieces": f"{impression.pieces:.0f} large pieces, usually {self.signs['pieces'][0]:.0f}; if these are "
+            "several objects, predict each of them separately",
+            "opening": "a large hole; a part may be missing",
         }
         reasons = tuple(words[name] for name, excess in strange.items() if excess > 1)
         return 2.0 ** -(min(30.0, max(0.0, *strange.values())) ** 2), reasons
 
 
 def impression(mesh: Mesh, features: FloatArray, probabilities: NDArray[np.floating] | None) -> Impression:
-    """Of a mesh as the model gets it and its answer, which for a regression has no probabilities."""
+    """The impression of a working mesh and its answer; a regression has no probabilities."""
     proper, topology = proper_complex(mesh)
     areas = norms(face_vectors(mesh.vertices, mesh.faces))[proper] / 2
     total = float(areas.sum()) or 1.0
@@ -152,7 +150,7 @@ def impression(mesh: Mesh, features: FloatArray, probabilities: NDArray[np.float
 
 
 def _moments(features: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and standard deviation; few meshes spread less in some feature than they should."""
+    """Mean and standard deviation; few meshes underestimate the spread of some features."""
     variance = features.var(axis=0)
     variance = (len(features) * variance + _PRIOR * variance.mean()) / (len(features) + _PRIOR)
     return features.mean(axis=0), np.sqrt(variance) + 1e-9

@@ -1,4 +1,4 @@
-"""A model as PyTorch runs it over prepared views: [NumPy becomes torch, and torch NumPy]."""
+"""Run a model in PyTorch on prepared views: [NumPy becomes torch, and torch NumPy]."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from hodgeformer.predict.inference import Output, Views
 
 @dataclass(frozen=True, eq=False)
 class Forward:
-    """A `Network`: all views in one packed pass, once for every frame that they stand for.
+    """A `Network`: all views in one packed pass, once for every frame that they represent.
 
-    `values` makes values of the outputs of a regression that are not in the units of the data.
+    `values` converts the outputs of a regression to the units of the data, if they are not yet.
     """
 
     model: HodgeFormer
@@ -37,7 +37,7 @@ class Forward:
 
     @torch.no_grad()
     def outputs(self, views: Sequence[PreparedMesh], seen: Views) -> list[tuple[Output, Output]]:
-        """Per view its rows, and the means of its features."""
+        """The rows of each view, and the means of its features."""
         kind, passes = self.config.target_kind, list[tuple[Tensor, Tensor]]()
         packed = pack(views).to(next(self.model.parameters()).device)
         with few_threads(self.model.numbers_of(packed)):
@@ -52,16 +52,16 @@ class Forward:
         return [(part.cpu().numpy(), mean.cpu().numpy()) for part, mean in zip(outputs, features, strict=True)]
 
     def rows(self, x: PerElement[Tensor | None], topology: PackedComplex) -> Tensor:
-        """What is asked for, from what the encoder makes of a batch."""
+        """Probabilities or values from the encoder features of a batch."""
         rows: Tensor = self.model.head(x, topology).float()
         if self.config.task != "regression":
             return rows.softmax(dim=1)
         return rows if self.values is None else self.values(rows)
 
     def _in_frames(self, batch: Batch, seen: Views) -> Iterator[Batch]:
-        """The batch in every frame that it stands for; they share the complex and all that was computed for it.
+        """The batch in every frame that it represents; all share the complex and everything computed for it.
 
-        One after the other: side by side they would not fit into the cache, and take as long.
+        One frame after another: all at once would not fit in the cache, and would not be faster.
         """
         for sign in seen.column_signs:
             yield replace(batch, x_in=batch.x_in.replace(v=batch.x_in.v * torch.from_numpy(sign).to(batch.x_in.v)))
@@ -69,7 +69,7 @@ class Forward:
 
 @dataclass(frozen=True, eq=False)
 class FeatureForward(Forward):
-    """The features that the last layer reads, on any kind of element, in place of an answer."""
+    """Outputs the features that the last layer reads, on any kind of element, instead of an answer."""
 
     element: Element = "vertex"
 

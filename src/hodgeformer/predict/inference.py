@@ -1,7 +1,7 @@
-"""Prepared views in, averaged answers out, in the order of the file: the one way from a mesh through a model and back.
+"""From a mesh through a model and back: prepared views in, averaged answers out, in the order of the file.
 
-Predictions, scores and the viewer's labels all come from here, so that a score describes the answer that a user gets.
-Training steps, the comparison of an exported model with its original, and timings run the network directly.
+Predictions, scores and the viewer's labels are all computed here, so that scores describe the answers that users get.
+Only training steps, the comparison of an exported model with its original, and timings run the network directly.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ Output = NDArray[np.float32]
 Report = Callable[[float], None]
 
 _UNLIMITED = 10**9
-_SHARE = 0.6  # of the free memory that a prediction may take
-_SMALL = 20_000  # faces: no estimate is needed for so few
-_WHOLE_BYTES = 1100  # per face, of a view and of the answer, beside their features and classes
-_READING = {".stl": 12}  # times the bytes of a file that is being read; others take less than 6
+_SHARE = 0.6  # of the free memory that a prediction may use
+_SMALL = 20_000  # faces; smaller meshes need no estimate
+_WHOLE_BYTES = 1100  # per face, for a view and the answer, besides features and classes
+_READING = {".stl": 12}  # times the size of a file while it is read; other formats need less than 6
 _SIMPLIFYING = 450  # bytes per face
-_LEAST_ROOM = 2000  # faces: smaller patches would say little
+_LEAST_ROOM = 2000  # faces; smaller patches give poor answers
 FILL = 4
 """Entries of an eliminated surface in n log2 n: 1.5 to 3.5 on bodies and spheres of 640 to 200,000 vertices."""
 
 
 @dataclass(frozen=True)
 class FaceBudget:
-    """How many faces of a mesh one pass may have, for the process to stay within so many bytes of memory.
+    """The number of faces that one pass may have, for the process to stay within `memory` bytes.
 
-    By default it may take most of what is free.
+    By default it may use most of the free memory.
     """
 
     model: ModelConfig
@@ -70,9 +70,9 @@ class FaceBudget:
             needed = (self.memory - self._allowed + whole + each * _LEAST_ROOM) / GIGABYTE
             raise MeshError(
                 f"{mesh.name}: {mesh.n_faces:,} faces need about {needed:.1f} GB of memory even in patches, and "
-                f"{self.memory / GIGABYTE:.1f} GB are allowed; allow more, or work on fewer faces"
+                f"{self.memory / GIGABYTE:.1f} GB are allowed; allow more memory, or set a smaller number of faces"
             )
-        # In steps, so that a little more or less of free memory does not make other patches and another answer.
+        # In steps, so that small changes of the free memory do not change the patches and the answer.
         return int(_LEAST_ROOM * 2 ** (np.log2(max(1.0, faces / _LEAST_ROOM)) * 2 // 1 / 2))
 
     def check_reading(self, path: Path) -> None:
@@ -94,21 +94,17 @@ class FaceBudget:
             )
 
     def _lean(self, mesh: Mesh) -> float:
-        """What a pass over a whole surface takes that has no patterns: activations, and the surface eliminated.
+        """The memory of a pass over a whole surface without patterns: activations, and the eliminated surface.
 
-        The factor is there in double precision first, and three lists of where its entries are.
+        The factor exists in double precision first, with three lists of the places of its entries.
         """
         n = PerElement(mesh.n_vertices, 0, 0)
         entries = FILL * mesh.n_vertices * np.log2(mesh.n_vertices) if "D" in self.model.blocks else 0
         return activation_memory(self.model, n, n.map(lambda _: 0), training=False) + 4 * (3 * N_TIMES + 3) * entries
 
 
-def _unlimited(mesh: Mesh) -> int:
-    return _UNLIMITED
-
-
 class _OnDemand(Sequence[PreparedMesh]):
-    """Views that are prepared when they are asked for and not kept: one of a large mesh fits where four do not."""
+    """Views that are prepared on access and not kept: one view of a large mesh may fit in memory where four do not."""
 
     def __init__(self, makers: Sequence[Callable[[], PreparedMesh]]) -> None:
         self._makers = makers
@@ -122,12 +118,12 @@ class _OnDemand(Sequence[PreparedMesh]):
 
 @dataclass(frozen=True, eq=False)
 class Views:
-    """A mesh as a model sees it: of a size that it knows, turned, in every frame of its pose, prepared.
+    """A mesh as a model sees it: at the working resolution, rotated, in every frame of its pose, prepared.
 
-    The answers for all `views` are averaged; each stands for `n_frames` frames that share all but the signs of
-    coordinates and normals. Those of a mesh that was simplified take turns among several triangulations of it, `sized`:
-    none of them is what a model was trained on, their mean is near it. Views of more than `room` faces have no
-    patterns; they go through the model in patches.
+    The answers for all `views` are averaged; each represents `n_frames` frames that share everything but the signs of
+    coordinates and normals. The views of a simplified mesh alternate between several triangulations of it, `sized`:
+    none of them looks exactly like the training meshes, but their mean answer is good. Views of more than `room` faces
+    have no patterns; they go through the model in patches.
     """
 
     mesh: Mesh
@@ -139,12 +135,12 @@ class Views:
 
     @property
     def working_mesh(self) -> Mesh:
-        """The mesh that the first view is a view of; the others have about as many faces."""
+        """The mesh of the first view; those of the other views have about as many faces."""
         return self.sized[0].mesh if self.sized else self.mesh
 
     @property
     def n_faces(self) -> int:
-        """Faces of all views that are in memory: what they cost."""
+        """The number of faces of all views that are in memory."""
         return self.working_mesh.n_faces * (1 if isinstance(self.views, _OnDemand) else len(self.views))
 
     @property
@@ -153,32 +149,32 @@ class Views:
 
     @property
     def column_signs(self) -> list[FloatArray]:
-        """For each frame that a view stands for, the signs of its columns of vertex features."""
+        """The signs of the columns of vertex features, for each frame that a view represents."""
         groups = tuple(group for group in self.config.features if group in ("coords", "normals"))
         n_turned = feature_widths(groups).v  # the first columns
         kept = np.ones(self.config.widths.v - n_turned)
         return [np.append(np.tile(frame_signs(frame), n_turned // 3), kept) for frame in range(self.n_frames)]
 
     def on_mesh(self, values: NDArray[Any], kind: ElementKind | None, view: int = 0) -> NDArray[Any]:
-        """Values per element of the mesh of a view as values per element of the mesh itself."""
+        """Transfer values per element of a view's mesh to the elements of the original mesh."""
         if not self.sized or kind is None:
             return values
         return self.sized[view % len(self.sized)].values_back(values, kind)
 
 
-def see(
+def make_views(
     mesh: Mesh,
     config: PrepareConfig,
     *,
     turns: Sequence[FloatArray] = (),
-    room: Callable[[Mesh], int] = _unlimited,
+    room: Callable[[Mesh], int] = lambda _: _UNLIMITED,
     reads_order: bool = True,
     n_threads: int | None = None,
 ) -> Views:
     """Everything that comes before the model, at the resolution of the configuration.
 
-    `turns` are rotations to look from beside that of the file, `room` tells how many faces can be worked on at once.
-    For a model that does not read the canonical order, which each frame has its own of, the first stands for all.
+    `turns` are rotations to use besides that of the file, `room` gives the number of faces that one pass may have.
+    Each frame has its own canonical order; if the model does not read it, the first frame represents all of them.
     """
     frames = n_frames(config.pose)
     prepared_frames, shared_frames = (frames, 1) if reads_order else (1, frames)
@@ -204,25 +200,25 @@ def see(
 
 
 class Network(Protocol):
-    """A model, by whatever it is run."""
+    """A model, run by PyTorch or onnxruntime."""
 
     @property
     def config(self) -> ModelConfig: ...
 
     def outputs(self, views: Sequence[PreparedMesh], seen: Views) -> list[tuple[Output, Output]]:
-        """Per view a row per element in the order of the view, or one row; and the means of its features.
+        """For each view a row per element in the order of the view, or one row; and the means of its features.
 
-        Rows are probabilities, or the values of a regression. Both are means over the frames that a view stands for.
+        Rows are probabilities, or the values of a regression. Both are means over the frames that a view represents.
         """
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Answered(Generic[T]):
-    """What belongs to a mesh, and what the model says of it.
+    """The answer of a model for a mesh, with the `owner` that came with the mesh.
 
     `output` has a row per element of the file, or one for the whole mesh: probabilities, or the values of a regression.
-    `features` are the means of what the encoder hands to the head.
+    `features` are the mean encoder features.
     """
 
     owner: T
@@ -239,10 +235,10 @@ def answers(
     temperature: float = 1.0,
     report: Report | None = None,
 ) -> Iterator[Answered[T]]:
-    """The answer for each mesh, in order, while they come.
+    """The answer for each mesh, in order, as soon as it is ready.
 
-    Views of together at most `batch_faces` faces, of one mesh or of several, share a pass through the model. `report`
-    is told the share of the passes over a mesh that are done.
+    Views with up to `batch_faces` faces in total, of one mesh or of several, share a pass through the model. `report`
+    is called with the share of the passes over a mesh that is done.
     """
     kind, progress = network.config.target_kind, report or (lambda share: None)
     is_probability = network.config.task != "regression"
@@ -257,7 +253,7 @@ def answers(
 
 
 def _added(network: Network, batch: list[tuple[_Mean, PreparedMesh]], progress: Report) -> list[_Mean]:
-    """The means that the views of a batch complete. It is emptied: a large view is gone before the next one comes."""
+    """The means that the views of a batch complete. The batch is cleared, to free a large view before the next one."""
     kind, first = network.config.target_kind, batch[0][0]
     if first.seen.patched:
         passes = [_blended(network, batch[0][1], first, progress)]
@@ -275,7 +271,7 @@ def _added(network: Network, batch: list[tuple[_Mean, PreparedMesh]], progress: 
 def tempered(probabilities: FloatArray, temperature: float) -> FloatArray:
     """p^(1/T), rows summing to one: softmax(logits / T) if p is a softmax.
 
-    It comes after averaging, so that what is calibrated is the answer as it is given, and no label depends on it.
+    It is applied after averaging, so that the final answer is calibrated; labels do not depend on it.
     """
     if temperature == 1:
         return probabilities
@@ -285,7 +281,7 @@ def tempered(probabilities: FloatArray, temperature: float) -> FloatArray:
 
 
 class _Mean:
-    """The answer for one mesh while its views come in."""
+    """The running mean of the answers for one mesh."""
 
     def __init__(self, owner: Any, seen: Views) -> None:
         self.owner, self.seen = owner, seen
@@ -317,7 +313,7 @@ def _batches(meshes: Iterable[tuple[Any, Views]], batch_faces: int) -> Iterator[
 
 
 def _blended(network: Network, view: PreparedMesh, mean: _Mean, progress: Report) -> tuple[Output, Output]:
-    """The outputs for a view that does not fit, from patches that overlap, each fading out towards its rim."""
+    """The outputs for a view that is too large, from overlapping patches whose weight fades toward their rims."""
     kind, n_views = network.config.target_kind, len(mean.seen.views)
     total: Any = 0.0
     features: Any = 0.0

@@ -1,4 +1,4 @@
-"""Many meshes: where the results of each go, which are done, and the way through the others, here or in a worker."""
+"""Predict many meshes: where results are written, which are done already, and the work on the others."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from hodgeformer.base.files import stamp, write_atomically
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.predict.pretrained import locate_models
 
-if TYPE_CHECKING:  # a worker loads them when it begins
+if TYPE_CHECKING:  # a worker imports them when it starts
     from hodgeformer.predict.inference import Report
     from hodgeformer.predict.predictor import Predictor
     from hodgeformer.predict.result import Result
 
 RECORDS = ".done"
-"""The folder beside the results that says which of them are done."""
+"""The folder beside the results that records which of them are done."""
 _READ_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
 class Task:
-    """A mesh, where its results go (without a suffix), the record of their being done, and what they are results of."""
+    """A mesh, the path of its results (without a suffix), the record that they are done, and a hash of the inputs."""
 
     path: Path
     target: Path
@@ -40,9 +40,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Predicted:
-    """What came of a mesh: the files that were written, the answer for a person, and for a program if it is asked for.
+    """The outcome for a mesh: the written files, the answer as text, and as JSON content if requested.
 
-    `unfamiliar`: it is unlike the meshes that the model knows.
+    `unfamiliar`: the mesh is unlike the training meshes.
     """
 
     written: tuple[Path, ...]
@@ -53,7 +53,7 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of every mesh; can be sent to a worker."""
+    """What to do with every mesh; can be sent to a worker."""
 
     model: str
     out: Path
@@ -64,35 +64,35 @@ class Job:
     with_content: bool = False
 
     def tasks(self, inputs: Mapping[Path, PurePath]) -> list[Task]:
-        """One for each mesh; the inputs with their places below the folder that was named (or their own names).
+        """One task per mesh, from the inputs with their paths relative to the given folder (or their own names).
 
-        Those that share a name keep their suffix in it, and nothing that was given is ever overwritten.
+        Meshes that share a name keep their suffix in it, and no input is ever overwritten.
         """
         stems = Counter(place.with_suffix("") for place in inputs.values())
         read = {path.resolve() for path in inputs}
         taken: dict[PurePath, Path] = {}
-        asked = self._asked()
+        request = self._request()
         tasks = []
         for path, place in inputs.items():
             short = place.with_suffix("")
             name = short if stems[short] == 1 else place
             target = self.out / name.as_posix()
             if taken.setdefault(name, path) != path:
-                raise ConfigError(f"{path}: several inputs would be written as {target}; name their folder")
+                raise ConfigError(f"{path}: several inputs would be written as {target}; pass their folder instead")
             for suffix in self.suffixes:
                 if (written := target.with_name(target.name + suffix)).resolve() in read:
                     raise ConfigError(f"{written} would be overwritten by its own result; choose another --out")
-            key = hashlib.sha256(f"{asked}\n{stamp(path)}".encode()).hexdigest()
+            key = hashlib.sha256(f"{request}\n{stamp(path)}".encode()).hexdigest()
             tasks.append(Task(path, target, self.out / RECORDS / f"{name.as_posix()}.json", key))
         return tasks
 
-    def _asked(self) -> str:
-        """The model, by its content, and the options that an answer depends on."""
+    def _request(self) -> str:
+        """The model, by its content, and the options that affect the answer."""
         models = [hashlib.sha256(path.read_bytes()).hexdigest() for path in locate_models(self.model)]
         return json.dumps([models, dict(self.options), sorted(self.suffixes), self.split_parts], sort_keys=True)
 
     def opened(self) -> partial[Iterator[Predicted | Exception]]:
-        """A worker: it loads the model, and then works on tasks."""
+        """A worker: loads the model once, then works on tasks."""
         from hodgeformer.predict.predictor import Predictor
 
         return partial(self.work, Predictor.load(self.model, self.device))
@@ -100,25 +100,25 @@ class Job:
     def work(
         self, predictor: Predictor, tasks: Sequence[Task], report: Report | None = None
     ) -> Iterator[Predicted | Exception]:
-        """What came of each task, in their order; its results are written when it is told."""
+        """The outcome of each task, in order; its results are written by then."""
         failed: dict[Any, Exception] = {}
         paths = [task.path for task in tasks]
         results = predictor.predict_many(paths, on_error=failed.__setitem__, report=report, **self.options)
-        held: Result | None = None  # of a later task than the present one
+        following: Result | None = None  # possibly of a later task than the current one
         for task in tasks:
-            if held is None and task.path not in failed:
-                held = next(results, None)
-            if held is None or held.path != task.path:
+            if following is None and task.path not in failed:
+                following = next(results, None)
+            if following is None or following.path != task.path:
                 yield failed[task.path]
                 continue
             try:
-                yield self._written(task, held)
-            except Exception as error:  # a full disk, a name that cannot be written: the others go on
+                yield self._written(task, following)
+            except Exception as error:  # a full disk, a name that cannot be written: the others continue
                 yield error
-            held = None
+            following = None
 
     def _written(self, task: Task, result: Result) -> Predicted:
-        """The record goes first and comes last, so that it stands beside whole and fitting results only."""
+        """The record is deleted first and written last, so that it only exists beside complete results."""
         target = task.target
         written = [target.with_name(target.name + suffix) for suffix in self.suffixes]
         if written or self.split_parts:
@@ -134,14 +134,14 @@ class Job:
         unfamiliar = bool(result.warnings)
         if written:
             task.record.parent.mkdir(parents=True, exist_ok=True)
-            held = {"of": task.key, "written": [path.name for path in written], "unfamiliar": unfamiliar}
-            write_atomically(task.record, json.dumps(held).encode())
+            record = {"of": task.key, "written": [path.name for path in written], "unfamiliar": unfamiliar}
+            write_atomically(task.record, json.dumps(record).encode())
         content = _content(result, written) if self.with_content else None
         return Predicted(tuple(written), unfamiliar, _answer(result), content)
 
 
 def done_before(tasks: Iterable[Task]) -> dict[Path, Predicted]:
-    """Those of the meshes whose results are all there, and are what the same model makes of the same file now."""
+    """The meshes whose results all exist and belong to the same model, options and file."""
     there: dict[Path, frozenset[str]] = {}
 
     def names_in(folder: Path) -> frozenset[str]:
@@ -163,9 +163,9 @@ def done_before(tasks: Iterable[Task]) -> dict[Path, Predicted]:
 
 def _read_record(task: Task) -> dict[str, Any]:
     with suppress(OSError, ValueError):
-        held = json.loads(task.record.read_bytes())
-        if isinstance(held, dict) and held.keys() >= {"of", "written", "unfamiliar"}:
-            return held
+        record = json.loads(task.record.read_bytes())
+        if isinstance(record, dict) and record.keys() >= {"of", "written", "unfamiliar"}:
+            return record
     return {"of": None}
 
 
@@ -178,7 +178,7 @@ def _content(result: Result, written: list[Path]) -> dict[str, Any]:
 
 
 def _answer(result: Result) -> str:
-    """A line for a person, and one for each thing to know."""
+    """One line with the answer, and one for each remark."""
     known = "" if result.familiarity is None else f"familiarity {result.familiarity:.2f}"
-    unlike = (f"unlike what the model knows: {text}" for text in result.warnings)
+    unlike = (f"unlike the training meshes: {text}" for text in result.warnings)
     return "\n  ".join([result.summary, *filter(None, [result.resolution, known, *unlike])])

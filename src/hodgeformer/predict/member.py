@@ -1,4 +1,4 @@
-"""One of the models that answer together, most often the only one: its settings, and by what it is run."""
+"""One model of an ensemble, most often the only one: its settings and its network."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from hodgeformer.mesh.io import MeshLike
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import random_turns
 from hodgeformer.predict.familiarity import impression
-from hodgeformer.predict.inference import Answered, FaceBudget, Network, Report, Views, answers, see
+from hodgeformer.predict.inference import Answered, FaceBudget, Network, Report, Views, answers, make_views
 from hodgeformer.predict.model_info import ModelInfo
 from hodgeformer.predict.options import PredictOptions
 from hodgeformer.predict.pretrained import EXPORTED
 from hodgeformer.predict.result import Result
 
-if TYPE_CHECKING:  # exported models are predicted with without torch
+if TYPE_CHECKING:  # exported models run without torch
     from hodgeformer.predict.checkpoint import Checkpoint
 
 
 def is_file(given: object) -> TypeGuard[str | os.PathLike[str]]:
-    return isinstance(given, str | os.PathLike) or hasattr(given, "read_bytes")  # remote ones are no PathLike
+    return isinstance(given, str | os.PathLike) or hasattr(given, "read_bytes")  # remote paths are not PathLike
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Member:
 
     @classmethod
     def load(cls, path: Path, device: str = "auto") -> Self:
-        """A checkpoint, or a file that `hodgeformer export` wrote."""
+        """Load a checkpoint, or a file that `hodgeformer export` wrote."""
         if path.suffix != EXPORTED:
             from hodgeformer.predict.checkpoint import load_checkpoint
 
@@ -46,7 +46,7 @@ class Member:
         from hodgeformer.predict.exported import load_exported
 
         if device not in ("auto", "cpu"):
-            raise ConfigError(f"device '{device}': exported models run on the CPU")
+            raise ConfigError(f"device '{device}' is not supported: exported models run on the CPU")
         return cls(*load_exported(path))
 
     @classmethod
@@ -58,12 +58,12 @@ class Member:
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """The settings with the weights; an exported model has none."""
+        """The settings with the weights; None for an exported model."""
         return None if type(self.info) is ModelInfo else cast("Checkpoint", self.info)
 
     @property
     def question(self) -> tuple[str, ...]:
-        """What the model answers, in words."""
+        """What the model predicts, in words; equal for models that can form an ensemble."""
         info, model = self.info, self.info.model
         answer = f"of {', '.join(info.classes)}" if info.classes else f"of {model.n_classes} values"
         return model.task, "per", model.element, answer
@@ -75,12 +75,12 @@ class Member:
     def room(self, options: PredictOptions) -> FaceBudget:
         return FaceBudget(self.info.model, self.info.prepare, options.memory)
 
-    def see(self, mesh: Mesh, options: PredictOptions, room: FaceBudget, n_threads: int | None = None) -> Views:
+    def views(self, mesh: Mesh, options: PredictOptions, room: FaceBudget, n_threads: int | None = None) -> Views:
         """The mesh as this model sees it."""
         config = self.info.at(options.faces)
         if config.most_faces is not None and mesh.n_faces > config.most_faces:
             room.check_simplifying(mesh)
-        return see(
+        return make_views(
             mesh,
             config,
             turns=random_turns(options.tta - 1, self.info.turn_axis, seed=options.seed),
@@ -92,7 +92,7 @@ class Member:
     def results(
         self, meshes: Iterable[tuple[MeshLike, Views]], options: PredictOptions, report: Report | None
     ) -> list[Result]:
-        """What the model says, on the element that it was trained on."""
+        """The answers of the model, on the element that it was trained on."""
         info, model = self.info, self.info.model
         found = answers(
             self.network, meshes, batch_faces=options.batch_faces, temperature=info.temperature, report=report
@@ -104,7 +104,7 @@ class Member:
                 mesh=answer.seen.mesh,
                 task=model.task,
                 element=model.element,
-                outputs=cast(Any, answer.output),  # rounded once, at the end
+                outputs=cast(Any, answer.output),  # rounded to float32 at the end
                 names=info.classes,
                 colors=info.colors or class_colors(len(info.classes)),
                 warnings=warnings,
@@ -118,7 +118,7 @@ class Member:
         return results
 
     def _familiar(self, answer: Answered[Any]) -> tuple[float | None, tuple[str, ...]]:
-        """How familiar a mesh is, where the model can tell, and what sets it apart, a sentence each."""
+        """How familiar a mesh is, if the model was calibrated, and how it differs, one sentence each."""
         known, statistics = self.info.familiarity, self.info.statistics
         working = answer.seen.working_mesh
         unlike = () if statistics is None else statistics.unlike(working)

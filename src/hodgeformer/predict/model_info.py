@@ -1,4 +1,4 @@
-"""What is known of a trained model beside its weights: all that a prediction needs around the network itself."""
+"""Everything that a prediction needs besides the network itself."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ModelInfo(Settings):
     )
     heights: tuple[Height, ...] = Field(
         default=(),
-        description="How high each class usually lies above the center of a mesh, in radii; used to guess which axis "
+        description="The usual height of each class above the center of a mesh, in radii; used to guess which axis "
         "points up.",
     )
     training: dict[str, Any] = Field(default_factory=dict, description="The resolved configuration of the run.")
@@ -59,15 +59,15 @@ class ModelInfo(Settings):
         n = 0 if self.model.task == "regression" else self.model.n_classes
         for name in ("classes", "colors", "heights"):
             if (found := len(getattr(self, name))) not in (0, n):
-                raise ValueError(f"{found} {name} for a {self.model.task} of {n} classes")
+                raise ValueError(f"{found} {name} for a {self.model.task} model with {n} classes")
         width = self.model.d_model * len(self.model.updated)
         if self.familiarity and not len(self.familiarity.center) == len(self.familiarity.spread) == width:
-            raise ValueError(f"familiarity of {len(self.familiarity.center)} features for a model that has {width}")
+            raise ValueError(f"familiarity has {len(self.familiarity.center)} features, the model has {width}")
         return self
 
     @property
     def turn_axis(self) -> FloatArray | None:
-        """The axis that training turned meshes about; None for any rotation."""
+        """The axis about which training rotated meshes; None for any rotation."""
         augment = self.training.get("augment")
         if not isinstance(augment, dict) or augment.get("rotation") != "axis":
             return None
@@ -75,15 +75,16 @@ class ModelInfo(Settings):
         return axis
 
     def at(self, faces: Faces | str = "auto") -> PrepareConfig:
-        """How meshes are prepared at a resolution.
+        """The preparation of meshes at a resolution.
 
-        "auto" is that of training: no more faces than the largest mesh had, and, by half, no fewer than the smallest.
+        "auto" is that of training: at most as many faces as the largest training mesh, and at least about half as many
+        as the smallest.
         """
         if faces != "auto":
             return self.prepare.replace(faces=faces)
         if self.statistics is None:
             return self.prepare
         low, _, high = self.statistics.n["f"]
-        # Runs from before there was a resolution know how large their meshes were.
+        # Older checkpoints have no resolution, but the sizes of their training meshes.
         most = self.prepare.most_faces or max(4, round(high))
         return self.prepare.replace(faces=most, least_faces=min(most, int(low)))

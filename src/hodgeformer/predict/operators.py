@@ -1,5 +1,5 @@
-"""The operators that one head of one layer has learned on one mesh: stars as matrices, Laplacians applied to a form and
-never formed, and their eigenfunctions; beside them the cotangent Laplacian's."""
+"""The operators that one head of one layer has learned, on one mesh: stars as matrices, Laplacians as linear operators,
+and their eigenfunctions; for comparison, those of the cotangent Laplacian."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from hodgeformer.nn.pack import Batch, pack
 End = Literal["largest", "smallest"]
 ComplexArray = NDArray[np.complex128]
 
-# ARPACK counts largest by modulus and smallest by real part: both are outer ends of the spectrum, where it converges.
+# Largest is by modulus and smallest by real part: both are outer ends of the spectrum, where ARPACK converges.
 _WHICH: dict[End, str] = {"largest": "LM", "smallest": "SR"}
 
 
 @dataclass(frozen=True, eq=False)
 class HeadOperators:
-    """The stars (n, n) of every Laplacian that the layer has, for one head, in the order of the prepared mesh.
+    """The stars (n, n) of every Laplacian of a layer, for one head, in the order of the prepared mesh.
 
-    `layer` and `head` count from 1. `classical` are the stars of the textbook on the same mesh: diagonal ones of the
+    `layer` and `head` count from 1. `classical` are the textbook stars on the same mesh: diagonal ones of the
     barycentric dual, and for star1 the mass matrix of Whitney 1-forms.
     """
 
@@ -51,9 +51,9 @@ class HeadOperators:
     classical: Mapping[StarName, csr_array]
 
     def laplacian(self, kind: ElementKind) -> LinearOperator:
-        """L_v, L_e or L_f as the layer applies it to one column of its values, right to left and never formed."""
+        """L_v, L_e or L_f as the layer applies it to one column of its values: right to left, without a matrix."""
         if kind not in self.stars:
-            raise ConfigError(f"this model updates {', '.join(self.stars)}, so layer {self.layer} has no L_{kind}")
+            raise ConfigError(f"layer {self.layer} has no L_{kind}: this model updates {', '.join(self.stars)}")
         stars, topology = self.stars[kind], self.prepared.topology
         d0, d1 = (matrix.astype(np.float64) for matrix in (topology.d0_matrix(), topology.d1_matrix()))
 
@@ -77,7 +77,7 @@ def head_operators(model: HodgeFormer, prepared: PreparedMesh, *, layer: int | N
     """Run the model up to a layer (counted from 1; None: the last HodgeFormer block) and read one head's stars."""
     if layer is None:
         if "H" not in model.config.blocks:
-            raise ConfigError(f"the model's blocks '{model.config.blocks}' have no H, so it has no learned operators")
+            raise ConfigError(f"the model has no learned operators: its blocks '{model.config.blocks}' contain no H")
         layer = model.config.blocks.rindex("H") + 1
     attention = hodge_attention(model, layer)
     if not 1 <= head <= model.config.n_heads:
@@ -122,7 +122,7 @@ def hodge_attention(model: HodgeFormer, layer: int) -> HodgeAttention:
     if not 1 <= layer <= len(blocks) or not isinstance(model.encoder.blocks[layer - 1], HodgeFormerBlock):
         known = ", ".join(str(i + 1) for i, letter in enumerate(blocks) if letter == "H")
         raise ConfigError(
-            f"layer {layer} is no HodgeFormer block; of the blocks '{blocks}' these are: {known or 'none'}"
+            f"layer {layer} is not a HodgeFormer block; the HodgeFormer blocks of '{blocks}': {known or 'none'}"
         )
     return cast(HodgeAttention, model.encoder.blocks[layer - 1].attention)
 
@@ -134,11 +134,11 @@ def stars_of(attention: HodgeAttention, kind: ElementKind) -> dict[StarName, Hod
 
 
 class _ArrivedError(Exception):
-    """The features have been through the module; the rest of the model need not run."""
+    """The features have reached the module; the rest of the model need not run."""
 
 
 def features_at(model: HodgeFormer, attention: nn.Module, batch: Batch) -> PerElement[Tensor | None]:
-    """What arrives at a module when the model reads the batch."""
+    """The features that arrive at a module when the model processes the batch."""
     seen: list[PerElement[Tensor | None]] = []
 
     def catch(_: nn.Module, arguments: tuple[Any, ...], __: Any) -> None:
@@ -159,7 +159,7 @@ def features_at(model: HodgeFormer, attention: nn.Module, batch: Batch) -> PerEl
 
 @dataclass(frozen=True, eq=False)
 class Eigenpairs:
-    """Eigenvalues (k,) and eigenfunctions (n, k), sorted from the asked end; complex ones come in conjugate pairs.
+    """Eigenvalues (k,) and eigenfunctions (n, k), sorted from the chosen end; complex ones come in conjugate pairs.
 
     Functions have unit norm and the phase that makes their real part largest. `residuals` are |L f - value f|.
     """
@@ -172,7 +172,7 @@ class Eigenpairs:
         return len(self.values)
 
     def distinct(self) -> list[int]:
-        """Positions without the second partners of conjugate pairs, whose real parts show nothing new."""
+        """Positions without the second partners of conjugate pairs, whose real parts are the same."""
         small = 1e-9 * (np.abs(self.values).max() if len(self) else 0.0)
         return [i for i in range(len(self)) if self.values[i].imag >= -small]
 
@@ -188,17 +188,17 @@ class Eigenpairs:
 def eigenpairs(operator: LinearOperator, k: int, end: End, *, seed: int = 0) -> Eigenpairs:
     """The k eigenpairs of a real operator, not symmetric in general, at one end of its spectrum.
 
-    Fewer come back where the iteration does not converge. A pair that k would cut in half is returned whole.
+    Fewer are returned if the iteration does not converge. A conjugate pair is never split.
     """
     n = operator.shape[0]
     if k < 1:
         raise ConfigError(f"the number of eigenfunctions must be at least 1, got {k}")
-    if n <= 4 * k + 8:  # too small for a Krylov space, and cheap to write out
+    if n <= 4 * k + 8:  # too small for a Krylov space, and cheap as a dense matrix
         values, functions = np.linalg.eig(operator @ np.eye(n))
     else:
         start = np.random.default_rng(seed).standard_normal(n)
         try:
-            # One more than asked, so that a pair at the cut is seen whole.
+            # One more than requested, so that a pair at the end is complete.
             values, functions = eigs(
                 operator, k=k + 1, which=_WHICH[end], v0=start, ncv=min(n, max(6 * k, 60)), maxiter=50 * n
             )
@@ -210,7 +210,7 @@ def eigenpairs(operator: LinearOperator, k: int, end: End, *, seed: int = 0) -> 
 def _sorted(operator: LinearOperator, values: NDArray[Any], functions: NDArray[Any], k: int, end: End) -> Eigenpairs:
     values, functions = values.astype(np.complex128), functions.astype(np.complex128)
     key = -np.abs(values) if end == "largest" else values.real
-    # Rounded, so that the partners of a pair stay together, the positive one first.
+    # Rounded, so that the partners of a pair are adjacent, the positive one first.
     order = np.lexsort((-values.imag, np.round(key / max(np.abs(values).max(initial=0.0), 1e-300), 9)))
     values, functions = values[order], _in_phase(functions[:, order])
     small = 1e-9 * np.abs(values).max(initial=0.0)
@@ -247,12 +247,12 @@ def whitney_matrix(metric: Metric) -> csr_array:
 def cotangent_eigenpairs(*, stiffness: csr_array, mass: FloatArray, k: int, seed: int = 0) -> Eigenpairs:
     """The k smallest eigenpairs of the cotangent Laplacian: stiffness f = value mass f, functions of unit norm.
 
-    Vertices without area (no face uses them) have no part in the surface and get the value zero.
+    Vertices without area (no face uses them) are not part of the surface and get the value zero.
     """
     used = np.flatnonzero(mass > 0)
     k = min(k, len(used) - 1)
     if k < 1:
-        raise ConfigError("a surface with at least two vertices is needed for eigenfunctions")
+        raise ConfigError("eigenfunctions need a surface with at least two vertices")
     inner, areas = csc_array(stiffness[used][:, used]), mass[used]
     start = np.random.default_rng(seed).standard_normal(len(used))
     shift = -1e-6 * float(np.abs(inner.diagonal() / areas).mean())

@@ -1,4 +1,4 @@
-"""What can be asked for with a mesh."""
+"""The options of a prediction."""
 
 from __future__ import annotations
 

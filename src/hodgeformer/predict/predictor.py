@@ -1,4 +1,4 @@
-"""A model, or several that answer together, by whatever they are run: mesh in, labels and probabilities out."""
+"""A model or an ensemble, ready to predict: mesh in, labels and probabilities out."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from hodgeformer.mesh.elements import smoothed
 from hodgeformer.mesh.io import MeshLike, as_mesh, load_mesh
 from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
-from hodgeformer.predict.inference import FaceBudget, Report, Views, answers, see
+from hodgeformer.predict.inference import FaceBudget, Report, Views, answers, make_views
 from hodgeformer.predict.member import Member, is_file
 from hodgeformer.predict.model_info import ModelInfo
 from hodgeformer.predict.options import PredictKeywords, PredictOptions
 from hodgeformer.predict.pretrained import PRETRAINED, locate_models, model_card
 from hodgeformer.predict.result import Result
 
-if TYPE_CHECKING:  # exported models are predicted with without torch
+if TYPE_CHECKING:  # exported models run without torch
     from hodgeformer.nn.model import HodgeFormer
     from hodgeformer.predict.checkpoint import Checkpoint
     from hodgeformer.predict.forward import Forward
@@ -38,38 +38,38 @@ if TYPE_CHECKING:  # exported models are predicted with without torch
 _MOST_AHEAD = 256
 
 ModelLike = Union[str, os.PathLike[str], "Checkpoint", "Predictor"]
-"""Whatever names a model, or several; or what is loaded already."""
+"""A name or path of one or several models, or a loaded model."""
 Models = ModelLike | list[ModelLike] | tuple[ModelLike, ...]
 OnError = Callable[[MeshLike, Exception], None]
 _Prepared = list[tuple[MeshLike, tuple[Views, ...]]]
-"""Meshes, each as every member sees it."""
+"""Meshes, each with its views for every member."""
 
 
 class Predictor:
-    """A trained model and everything around it: preparing as in training, batches, averaging, the way back.
+    """A trained model and everything around it: preparation as in training, batches, averaging, transfer back.
 
-    The same mesh gets the same answer, alone or among others, however it is numbered, in whatever format. Several
-    models, its `members`, answer together: the mean of what they say, and every warning that one of them has.
+    The same mesh gets the same answer, alone or in a batch, in any numbering and any format. Several models, its
+    `members`, form an ensemble: the mean of their answers, with all of their warnings.
     """
 
     def __init__(self, *models: Checkpoint | Member, device: str = "auto") -> None:
         if not models:
-            raise CheckpointError("no model was named")
+            raise CheckpointError("no model was given")
         self.members = tuple(each if isinstance(each, Member) else Member.in_torch(each, device) for each in models)
         first = self.members[0]
         for other in self.members[1:]:
             if other.question != first.question:
                 raise CheckpointError(
-                    f"{first.title} and {other.title} cannot answer together: {' '.join(first.question)} against "
+                    f"{first.title} and {other.title} cannot form an ensemble: {' '.join(first.question)} and "
                     f"{' '.join(other.question)}"
                 )
 
     @classmethod
     def load(cls, model: Models, device: str = "auto") -> Predictor:
-        """A bundled name, a run folder, a folder of `save_pretrained`, a checkpoint, an exported file, or a hub id.
+        """Load a bundled name, a run folder, a folder of `save_pretrained`, a checkpoint, an exported file or a hub id.
 
-        Several, as a list, as "a,b", as a pattern or as the folder of a cross-validation, answer together: the mean of
-        their probabilities. They must know the same classes. Exported models do not need torch.
+        Several models (a list, "a,b", a pattern, or the folder of a cross-validation) form an ensemble: the mean of
+        their probabilities. They must have the same classes. Exported models do not need torch.
         """
         members: list[Member] = []
         for one in model if isinstance(model, list | tuple) else [model]:
@@ -84,7 +84,7 @@ class Predictor:
 
     @classmethod
     def from_pretrained(cls, model: Models, device: str = "auto") -> Predictor:
-        """`load` by the name that other libraries have for it."""
+        """The same as `load`, under the name that other libraries use."""
         return cls.load(model, device)
 
     @classmethod
@@ -96,7 +96,7 @@ class Predictor:
         classes: Sequence[str] = (),
         name: str = "model",
     ) -> Predictor:
-        """A model that was trained in a loop of one's own, on meshes prepared like this."""
+        """Wrap a model that you trained yourself, on meshes prepared with these settings."""
         from hodgeformer.predict.checkpoint import Checkpoint
 
         n = 0 if model.config.task == "regression" else model.config.n_classes
@@ -112,7 +112,7 @@ class Predictor:
 
     @property
     def info(self) -> ModelInfo:
-        """Every setting of the model, without its weights; of several models, of the first."""
+        """Every setting of the model, without its weights; for an ensemble, those of the first model."""
         return self.members[0].info
 
     @property
@@ -121,31 +121,31 @@ class Predictor:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The settings and weights of a single model that is run by PyTorch."""
-        return self._single("take the checkpoint of")
+        """The settings and weights of a single model in PyTorch."""
+        return self._single("get the checkpoint of")
 
     @property
     def model(self) -> HodgeFormer:
-        """The network of a single model that is run by PyTorch."""
-        self._single("take the network of")
+        """The network of a single model in PyTorch."""
+        self._single("get the network of")
         return cast("Forward", self.members[0].network).model
 
     def _single(self, purpose: str) -> Checkpoint:
         if len(self.members) > 1:
             raise ConfigError(f"cannot {purpose} an ensemble of {len(self.members)} models; use one of them")
         if (found := self.members[0].checkpoint) is None:
-            raise ConfigError(f"cannot {purpose} an exported model; use the checkpoint that it was made from")
+            raise ConfigError(f"cannot {purpose} an exported model; use the checkpoint it was exported from")
         return found
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the model and a card that says what it is into a folder, as a model hub wants it."""
+        """Write the model and a model card into a folder, in the layout of a model hub."""
         from hodgeformer.predict.checkpoint import save_checkpoint
 
         checkpoint, folder = self._single("save"), Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise CheckpointError(f"{folder}: cannot be made ({error.strerror})") from None
+            raise CheckpointError(f"{folder}: cannot be created ({error.strerror})") from None
         save_checkpoint(folder / PRETRAINED, checkpoint)
         write_atomically(folder / "README.md", model_card(checkpoint).encode())
         return folder
@@ -153,25 +153,25 @@ class Predictor:
     def features(
         self, mesh: MeshLike, element: Element = "vertex", *, faces: Faces = "auto", memory: int | None = None
     ) -> FloatArray:
-        """(n, d) what the encoder makes of each vertex, edge or face of the file, or of the whole mesh (one row).
+        """(n, d) encoder features of each vertex, edge or face of the file, or of the whole mesh (one row).
 
-        Columns are the features of all kinds that the model updates, side by side, as its last layer reads them. They
-        come the way that answers do: the mean over all views, carried back from the size that the model works on.
+        Columns are the features of all kinds that the model updates, side by side, as its last layer reads them. Like
+        answers, they are means over all views, transferred back from the working resolution.
         """
-        self._single("take features of")
+        self._single("get features of")
         from hodgeformer.predict.forward import FeatureForward
 
         network = FeatureForward(self.model, element=element)
         room = FaceBudget(network.config, self.info.prepare, memory)
         given = as_mesh(mesh)
-        seen = see(given, self.info.at(faces), room=room, reads_order=network.config.reads_order)
+        seen = make_views(given, self.info.at(faces), room=room, reads_order=network.config.reads_order)
         answer = next(answers(network, [(given, seen)], batch_faces=PredictOptions().batch_faces))
         return answer.output.astype(np.float32, copy=False)
 
     def predict(self, mesh: MeshLike, *, report: Report | None = None, **options: Unpack[PredictKeywords]) -> Result:
-        """The answer for one mesh or file; options are those of `PredictOptions`.
+        """Predict one mesh or file; options are those of `PredictOptions`.
 
-        `report` is told the share of the work that the model has done.
+        `report` is called with the share of the work that is done.
         """
         chosen = self._checked(PredictOptions(**options))
         return self._results([(mesh, self._seen(mesh, chosen, self._rooms(chosen)))], chosen, report)[0]
@@ -184,10 +184,10 @@ class Predictor:
         report: Report | None = None,
         **options: Unpack[PredictKeywords],
     ) -> Iterator[Result]:
-        """Answers in the order of the meshes, while they come; small meshes share a pass through the model.
+        """Predict meshes in their order, lazily; small meshes share a pass through the model.
 
-        Meshes are read and prepared in other threads in the meantime. A mesh that cannot be used raises its error, or
-        is told to `on_error` and left out. `report` is told the share of the work on the present mesh that is done.
+        Meshes are read and prepared in other threads meanwhile. A mesh that cannot be used raises its error, or is
+        passed to `on_error` and skipped. `report` is called with the share of the work on the current mesh.
         """
         chosen = self._checked(PredictOptions(**options))
         groups = _groups(self._seen_ahead(meshes, chosen, on_error), chosen.batch_faces)
@@ -195,9 +195,7 @@ class Predictor:
 
     def _checked(self, chosen: PredictOptions) -> PredictOptions:
         if chosen.element is not None and self.info.model.target_kind is None:
-            raise ConfigError(
-                f"'{self.info.name}' answers for whole meshes; it says nothing about each {chosen.element}"
-            )
+            raise ConfigError(f"'{self.info.name}' predicts whole meshes; it has no answer for each {chosen.element}")
         return chosen
 
     def _rooms(self, options: PredictOptions) -> tuple[FaceBudget, ...]:
@@ -212,19 +210,19 @@ class Predictor:
             rooms[0].check_reading(place(given))
         mesh = load_mesh(given) if is_file(given) else as_mesh(given)
         looks = zip(self.members, rooms, strict=True)
-        return tuple(member.see(mesh, options, room, n_threads) for member, room in looks)
+        return tuple(member.views(mesh, options, room, n_threads) for member, room in looks)
 
     def _seen_ahead(
         self, meshes: Iterable[MeshLike], options: PredictOptions, on_error: OnError | None
     ) -> Iterator[tuple[MeshLike, tuple[Views, ...]]]:
-        """In order, prepared in threads that run ahead by about two passes, by less where meshes are large."""
+        """In order, prepared in threads that are about two passes ahead, less if meshes are large."""
 
         rooms = self._rooms(options)
 
         def attempt(given: MeshLike) -> tuple[Views, ...] | Exception:
             try:
                 return self._seen(given, options, rooms, n_threads=1)
-            except Exception as error:  # whatever it is, it is told with its mesh, and the others go on
+            except Exception as error:  # reported with its mesh; the others continue
                 return error
 
         ahead = n_threads = thread_count()
@@ -258,7 +256,7 @@ class Predictor:
         on_error: OnError | None,
         report: Report | None,
     ) -> Iterator[Result]:
-        """The answers for meshes that share passes; where one of them fails, each is tried alone."""
+        """The answers for meshes that share passes; if one of them fails, each is tried alone."""
         try:
             found = self._results(group, options, report)
         except Exception as error:
@@ -280,7 +278,7 @@ class Predictor:
         return [self._finished(_together(results), options) for results in zip(*each, strict=True)]
 
     def _finished(self, result: Result, options: PredictOptions) -> Result:
-        """With neighbors listened to, on the element that was asked for."""
+        """Smoothed, on the requested element."""
         kind = self.info.model.target_kind
         if options.smooth > 0 and result.task == "segmentation" and kind is not None:
             outputs = smoothed(result.outputs, result.mesh, kind=kind, strength=options.smooth)

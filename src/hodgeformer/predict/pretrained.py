@@ -1,4 +1,4 @@
-"""What MODEL means, for every verb: names, folders, files, several of them, or an id on a model hub."""
+"""What MODEL means, for every command: names, folders, files, several of them, or an id on a model hub."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:  # the list of models needs no torch
 SUFFIX = ".safetensors"
 EXPORTED = ".onnx"
 PRETRAINED = f"model{SUFFIX}"
-# A folder's checkpoint, first found first taken: of a run, then of save_pretrained.
+# The checkpoint of a folder, in order of preference: of a run, then of save_pretrained.
 _IN_FOLDER = (f"best{SUFFIX}", f"last{SUFFIX}", PRETRAINED)
 FOLD = "fold-"
-"""What the runs in the folder of a cross-validation are called, before their number."""
+"""The prefix of the run folders of a cross-validation, before their number."""
 _HUB_PART = re.compile(r"\w[\w.-]*").fullmatch
 _BUNDLED = Path(__file__).parents[1] / "models"  # NAME.safetensors and its card NAME.md
 
 
 @dataclass(frozen=True)
 class BundledModel:
-    """A model of the package. `card` says what it was trained on, what it scores and where it fails."""
+    """A model of the package. `card` describes what it was trained on, its scores and its limits."""
 
     name: str
     path: Path
@@ -52,9 +52,9 @@ def bundled_models(folder: Path = _BUNDLED) -> dict[str, BundledModel]:
 
 
 def locate_models(model: str | os.PathLike[str]) -> list[Path]:
-    """The files of what MODEL names: a bundled name, a run folder, a checkpoint, an exported file, or a hub id.
+    """The files of MODEL: a bundled name, a run folder, a checkpoint, an exported file, or a hub id.
 
-    Several are named by "a,b", by a pattern, or by the folder of a cross-validation. What exists goes first.
+    Several are given as "a,b", as a pattern, or as the folder of a cross-validation. Existing paths take precedence.
     """
     text, path = os.fspath(model), Path(model)
     if path.is_file():
@@ -64,7 +64,7 @@ def locate_models(model: str | os.PathLike[str]) -> list[Path]:
     if "," in text:
         return [found for part in text.split(",") for found in locate_models(part.strip())]
     if glob.has_magic(text):
-        matches = sorted(glob.glob(text))  # noqa: PTH207 - Path.glob takes no absolute patterns
+        matches = sorted(glob.glob(text))  # noqa: PTH207 - Path.glob does not accept absolute patterns
         if not matches:
             raise CheckpointError(f"{text}: no model matches")
         return [found for match in matches for found in locate_models(match)]
@@ -74,23 +74,22 @@ def locate_models(model: str | os.PathLike[str]) -> list[Path]:
     if _is_hub_id(text):
         return [_fetched(text)]
     close = difflib.get_close_matches(text, list(bundled), n=1)
-    known = ", ".join(bundled) or "none in this installation"
-    hint = f"did you mean '{close[0]}'?" if close else f"bundled models: {known}"
-    raise CheckpointError(f"{model}: there is no such file or folder, and no bundled model of that name; {hint}")
+    hint = f"did you mean '{close[0]}'?" if close else f"bundled models: {', '.join(bundled) or 'none'}"
+    raise CheckpointError(f"{model}: no file, folder or bundled model has this name; {hint}")
 
 
 def locate_model(model: str | os.PathLike[str], purpose: str) -> Path:
-    """The one checkpoint that MODEL names, for what neither several models nor an exported one can be used for."""
+    """The single checkpoint that MODEL names, for uses that support neither an ensemble nor an exported model."""
     found = locate_models(model)
     if len(found) > 1:
-        raise CheckpointError(f"{model}: {len(found)} models; name one to {purpose}")
+        raise CheckpointError(f"{model}: cannot {purpose} {len(found)} models; name one of them")
     if found[0].suffix == EXPORTED:
-        raise CheckpointError(f"{model}: an exported model; name the checkpoint that it was made from to {purpose}")
+        raise CheckpointError(f"{model}: cannot {purpose} an exported model; use the checkpoint it was exported from")
     return found[0]
 
 
 def holds_model(folder: Path) -> bool:
-    """Whether a folder is that of a run, of `save_pretrained`, or of a cross-validation."""
+    """Whether a folder contains a run, a model of `save_pretrained`, or a cross-validation."""
     return folder.is_dir() and bool(_checkpoints(folder) or _folds(folder))
 
 
@@ -100,7 +99,7 @@ def _in_folder(folder: Path) -> list[Path]:
         return own[:1]
     folds = _folds(folder)
     if not folds:
-        raise CheckpointError(f"{folder}: this folder holds no model; looked for {', '.join(_IN_FOLDER)}")
+        raise CheckpointError(f"{folder}: this folder contains no model; looked for {', '.join(_IN_FOLDER)}")
     return [found for fold in folds for found in _in_folder(fold)]
 
 
@@ -109,13 +108,13 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 
 def _folds(folder: Path) -> list[Path]:
-    """The runs of a cross-validation by their numbers; a copy such as fold-1-old is none of them."""
+    """The runs of a cross-validation by their numbers; a copy such as fold-1-old is ignored."""
     numbers = (path.name.removeprefix(FOLD) for path in folder.glob(f"{FOLD}*"))
     return [folder / f"{FOLD}{number}" for number in sorted(filter(str.isdecimal, numbers), key=int)]
 
 
 def _is_hub_id(text: str) -> bool:
-    """Whether it reads as OWNER/NAME, and is not a path into a folder that is there, or to a file, misspelled."""
+    """Whether the text is OWNER/NAME, and not a path into an existing folder or a misspelled file."""
     owner, _, name = text.partition("/")
     is_file = text.endswith((SUFFIX, EXPORTED))
     return bool(_HUB_PART(owner) and _HUB_PART(name)) and not is_file and not Path(owner).is_dir()
@@ -123,22 +122,22 @@ def _is_hub_id(text: str) -> bool:
 
 def _fetched(text: str) -> Path:
     """The checkpoint of a hub id."""
-    remedy = f"{text} is not a model on this machine: download it and give the path of its folder"
+    remedy = f"{text} is not a local model: download it and use the path of its folder"
     refuse_network("the model hub", remedy, CheckpointError)
     try:
         from huggingface_hub import hf_hub_download  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise ConfigError(
-            f"{text}: there is no such file or folder; to fetch it from a hub: pip install 'hodgeformer[hub]'"
+            f"{text}: no such file or folder; to download it from a hub: pip install 'hodgeformer[hub]'"
         ) from None
     try:
         return Path(hf_hub_download(text, PRETRAINED))
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{text}: cannot be fetched from the hub ({str(error).splitlines()[0]})") from None
+        raise CheckpointError(f"{text}: cannot be downloaded from the hub ({str(error).splitlines()[0]})") from None
 
 
 def model_card(checkpoint: Checkpoint) -> str:
-    """A description in Markdown of what the checkpoint itself knows."""
+    """A description of the checkpoint in Markdown."""
     model, statistics = checkpoint.model, checkpoint.statistics
     lines = [
         "---\nlibrary_name: hodgeformer\ntags: [mesh, 3d, hodgeformer]\n---",

@@ -1,4 +1,4 @@
-"""What a model says about a mesh, on the mesh as its file has it: to ask, to see, and as files for other programs."""
+"""The answer of a model for a mesh, in the order of its file: as arrays, as pictures, and as files."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from hodgeformer.base.containers import KIND_OF, Element, PartElement, Task
 from hodgeformer.base.errors import ConfigError, DataError
 from hodgeformer.base.files import place, write_atomically
 from hodgeformer.base.palette import RGB
-from hodgeformer.mesh.elements import carry, element_areas, majority
+from hodgeformer.mesh.elements import convert_values, element_areas, majority
 from hodgeformer.mesh.io import WRITTEN, save_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import UP_AXES, UpName, part_centers, up_from_parts, up_from_shape
 
-if TYPE_CHECKING:  # drawing is loaded when there is something to draw
+if TYPE_CHECKING:  # drawing is imported on first use
     import torch_geometric
     import trimesh
 
@@ -40,9 +40,9 @@ class Result:
     """Labels, probabilities and class names of one mesh.
 
     `outputs` has one row per element of the file, or one row for the whole mesh (`element` "mesh"): probabilities of
-    the classes, or the values of a regression. `warnings` say where the mesh is unlike the training meshes, and
-    `familiarity` from 0 to 1 how like them it is, if the model can tell. `working_faces` are those of the mesh that the
-    model got. `up_axis` points up in the file; "auto" finds it by `heights`, where the classes usually lie.
+    the classes, or the values of a regression. `warnings` list differences from the training meshes, and `familiarity`
+    is the similarity to them from 0 to 1, if the model was calibrated. `working_faces` is the number of faces at the
+    working resolution. `up_axis` points up in the file; "auto" finds it by `heights`, where the classes usually are.
     """
 
     mesh: Mesh
@@ -60,15 +60,16 @@ class Result:
 
     @property
     def resolution(self) -> str:
-        """What was done about the size of the mesh, for a person; empty if nothing was."""
-        if self.working_faces in (None, self.mesh.n_faces):
+        """How the mesh was resized for the model; empty if it was not."""
+        if self.working_faces is None or self.working_faces == self.mesh.n_faces:
             return ""
-        where = "" if self.element == "mesh" else f"; answers are on every original {self.element}"
-        return f"{self.mesh.n_faces:,} faces, worked on at {self.working_faces:,}{where}"
+        where = "" if self.element == "mesh" else f"; every original {self.element} gets an answer"
+        how = "simplified" if self.working_faces < self.mesh.n_faces else "subdivided"
+        return f"{self.mesh.n_faces:,} faces, {how} to {self.working_faces:,} for the model{where}"
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
-        """(n_classes,) the share of the surface that each class covers."""
+        """(n_classes,) the share of the surface of each class."""
         areas = np.ones(1) if self.element == "mesh" else element_areas(self.mesh, KIND_OF[self.element])
         total = float(areas.sum())
         covered = np.bincount(self.labels, areas if total else None, len(self.names))
@@ -82,18 +83,18 @@ class Result:
 
     @cached_property
     def up(self) -> FloatArray:
-        """The direction in the file that points up: as said, as the parts usually lie, or as the mesh stands."""
+        """The direction that points up in the file: as given, or guessed from the parts or from the shape."""
         if self.up_axis != "auto":
             return np.array(UP_AXES[self.up_axis], dtype=np.float64)
-        standing = up_from_shape(self.mesh)
+        guess = up_from_shape(self.mesh)
         if not self.heights or self.element == "mesh":
-            return standing
+            return guess
         centers, shares = part_centers(self.mesh, self.on("face").labels, len(self.names))
-        return up_from_parts(centers, shares, np.array(self.heights), otherwise=standing)
+        return up_from_parts(centers, shares, np.array(self.heights), otherwise=guess)
 
     @property
     def summary(self) -> str:
-        """The answer in one line: shares of the surface, with the number of elements."""
+        """The answer in one line; for a segmentation, the share of the surface and the number of elements per class."""
         if self.task == "classification":
             return f"{self.label} ({self.confidence[0]:.0%})"
         if self.task == "regression":
@@ -113,14 +114,14 @@ class Result:
 
     @property
     def values(self) -> NDArray[np.float32]:
-        """(n, n_values) of a regression."""
+        """(n, n_values) the values of a regression."""
         if self.task != "regression":
             raise ConfigError(f"{self.mesh.name}: a {self.task} has labels and probabilities, not values")
         return self.outputs
 
     @cached_property
     def labels(self) -> IntArray:
-        """(n,) the most probable class of each element; of one element for a classification."""
+        """(n,) the most probable class of each element, or of the mesh."""
         labels: IntArray = self.probabilities.argmax(axis=1).astype(np.int64)
         return labels
 
@@ -139,14 +140,14 @@ class Result:
 
     @cached_property
     def polygon_labels(self) -> IntArray | None:
-        """Labels of the polygons of the file where it had faces with more than three corners: the majority."""
+        """Labels of the polygons of the file, by majority; None if all its faces are triangles."""
         if self.element != "face" or self.mesh.polygons is None:
             return None
         return majority(self.labels, self.mesh.polygons, int(self.mesh.polygons.max()) + 1)
 
     @property
     def element_colors(self) -> NDArray[np.uint8]:
-        """(n, 3) one color per row: of the class, or of the first value of a regression."""
+        """(n, 3) the color of the class of each row, or of the first value of a regression."""
         if self.task != "regression":
             return np.array(self.colors, dtype=np.uint8)[self.labels]
         from hodgeformer.draw.colormap import field_colors
@@ -156,12 +157,12 @@ class Result:
     def on(self, element: PartElement) -> Result:
         """The same answer for another kind of element: means over incident elements."""
         if self.element == "mesh":
-            raise ConfigError(f"{self.mesh.name}: a {self.task} of whole meshes says nothing about each {element}")
-        outputs = carry(self.outputs, self.mesh, source=KIND_OF[self.element], to=KIND_OF[element])
+            raise ConfigError(f"{self.mesh.name}: a {self.task} of whole meshes has no answer for each {element}")
+        outputs = convert_values(self.outputs, self.mesh, source=KIND_OF[self.element], to=KIND_OF[element])
         return replace(self, element=element, outputs=outputs)
 
     def parts(self) -> Iterator[tuple[str, Mesh]]:
-        """The faces of each class that occurs, as meshes of their own, with the class name."""
+        """The faces of each class that occurs, as separate meshes, with the class name."""
         labels = self.on("face").labels
         for label in np.unique(labels):
             used, faces = np.unique(self.mesh.faces[labels == label], return_inverse=True)
@@ -169,10 +170,10 @@ class Result:
             yield name, Mesh(self.mesh.vertices[used], faces.reshape(-1, 3), name=f"{self.mesh.name} {name}")
 
     def to_trimesh(self) -> trimesh.Trimesh:
-        """A `trimesh.Trimesh` with vertices and faces as they are, in the colors of the answer.
+        """A `trimesh.Trimesh` with unchanged vertices and faces, in the colors of the answer.
 
-        Its `face_attributes` or `vertex_attributes` hold `label`, or `values` of a regression. What is said of edges,
-        which have no colors there, is carried to faces.
+        Its `face_attributes` or `vertex_attributes` contain `label`, or `values` of a regression. Answers for edges,
+        which trimesh cannot color, are transferred to faces.
         """
         from hodgeformer.predict.exchange import as_trimesh
 
@@ -191,7 +192,7 @@ class Result:
         return as_pyg(self.mesh, y=self.labels, probabilities=self.probabilities)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the mesh itself, in plain types."""
+        """Everything except the mesh itself, in plain types."""
         content: dict[str, Any] = {
             "mesh": self.mesh.name,
             "file": str(self.path) if self.path else None,
@@ -219,7 +220,7 @@ class Result:
         return content | {"probabilities": rows}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write PLY, GLB, OBJ or OFF (colored mesh), JSON, NPZ or TXT (numbers), PNG (picture) or HTML (page)."""
+        """Write PLY, GLB, OBJ or OFF (colored mesh), JSON, NPZ or TXT (numbers), PNG (picture) or HTML (3D page)."""
         path = place(path)
         suffix = path.suffix.lower()
         if suffix in COLORED:
@@ -229,12 +230,12 @@ class Result:
         elif suffix in _CONTENTS:
             write_atomically(path, _CONTENTS[suffix](self))
         else:
-            raise ConfigError(f"{path}: a result cannot be written as '{suffix}'; use one of {', '.join(FORMATS)}")
+            raise ConfigError(f"{path}: unsupported format '{suffix}'; use one of {', '.join(FORMATS)}")
 
     def render(self, path: str | os.PathLike[str] | None = None, **look: Any) -> Picture:
         """A picture of the mesh in the colors of its classes; written as PNG if a path is given.
 
-        The legend has the classes that occur; `look` goes to `hodgeformer.draw.render`.
+        The legend has the classes that occur; `look` is passed to `hodgeformer.draw.render`.
         """
         from hodgeformer.draw.render import render, save_png
 
@@ -247,7 +248,7 @@ class Result:
         return picture
 
     def scene(self, truth: NDArray[Any] | None = None) -> Scene:
-        """What the page shows of this result, with the true labels of its elements if they are known.
+        """This result for the HTML page, with the true labels of its elements if they are given.
 
         Prediction, ground truth, error and confidence are layers; for whole meshes the best classes are scores.
         """
@@ -285,9 +286,8 @@ class Result:
         )
 
     def show(self) -> Path:
-        """Open the page in the browser; returns where it was written. A notebook shows a result by itself."""
-        with tempfile.NamedTemporaryFile("w", suffix=".html", prefix="hodgeformer-", delete=False) as file:
-            path = Path(file.name)
+        """Open the result as a page in the browser; returns its path. A notebook shows a result by itself."""
+        path = Path(tempfile.mkdtemp(prefix="hodgeformer-")) / "result.html"
         self.save(path)
         webbrowser.open(path.as_uri())
         return path
@@ -302,11 +302,11 @@ class Result:
         return f"Result({self.mesh.name!r}, per {self.element}: {answer})"
 
     def _paintable(self) -> Result:
-        """The result on faces or vertices, which can be painted; edges cannot."""
+        """The result on faces or vertices, which can be colored; edges cannot."""
         return self.on("face") if self.element == "edge" else self
 
     def _paint(self) -> dict[str, Any]:
-        """Colors and their key as `render` takes them."""
+        """Colors and their key, as keywords of `render`."""
         from hodgeformer.draw.colormap import field_limits
         from hodgeformer.draw.lettering import ColorBar, Legend
 
@@ -321,7 +321,7 @@ class Result:
         return colors | {"key": legend, "blend": False}
 
     def _save_colored(self, path: Path, suffix: str) -> None:
-        """The original mesh with the class of each face or vertex as color and, where the format holds it, as label."""
+        """The original mesh with the class of each face or vertex as color and, if the format supports it, as label."""
         if self.element == "mesh":
             save_mesh(self.mesh, path)
             return
@@ -348,7 +348,7 @@ def _npz(result: Result) -> bytes:
 
 
 def _txt(result: Result) -> bytes:
-    """One label number per line, in the order of the file: what `labels` of a data set reads."""
+    """One label number per line, in the order of the file; a data set can read it as `labels`."""
     if result.task == "regression":
         lines = [" ".join(f"{value:.7g}" for value in row) for row in result.values]
     else:

@@ -1,5 +1,4 @@
-"""What D blocks do on one mesh: their diagonal stars, how far a vertex reads at each time of the heat, and what each
-block takes from it."""
+"""What D blocks do on one mesh: their diagonal stars, how far a vertex reads at each time, and what each block uses."""
 
 from __future__ import annotations
 
@@ -147,5 +146,5 @@ def time_shares(block: Spreading) -> FloatArray:
 
 
 def farthest_vertex(prepared: PreparedMesh) -> int:
-    """The vertex of the file that lies farthest from the middle of the mesh."""
+    """The vertex of the file that is farthest from the center of the mesh."""
     return int(prepared.order.v[np.linalg.norm(prepared.positions, axis=1).argmax()])

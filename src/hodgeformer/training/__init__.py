@@ -1,1 +1,1 @@
-"""The loop, and the scores of what it learned."""
+"""The training loop, and the scores of predictions."""

@@ -26,7 +26,7 @@ Source = Path | str | Mapping[str, Table]
 """What to train on: a TOML file, a data-set folder, the name of a data set, or the tables themselves."""
 
 Overrides = Sequence[str] | Mapping[str, Mapping[str, Any]]
-"""Settings that go before those of a source: as on the command line, "train.lr=3e-4", or tables of them."""
+"""Settings that override those of a source: as on the command line, "train.lr=3e-4", or tables of them."""
 
 FROM_DATA = ("task", "n_classes", "element", "in_features", "edge_reversal")
 
@@ -116,7 +116,7 @@ class TrainConfig(Settings):
     @model_validator(mode="before")
     @classmethod
     def _former_name(cls, values: Any) -> Any:
-        """Runs that were stopped, and configurations that were written, before a setting had a better name."""
+        """Accept the former names of settings, in old runs and configurations."""
         if not isinstance(values, dict):
             return values
         values = {("batch_faces" if key == "max_faces" else key): value for key, value in values.items()}
@@ -127,7 +127,7 @@ class TrainConfig(Settings):
     @model_validator(mode="after")
     def _one_length(self) -> TrainConfig:
         if self.epochs is not None and self.minutes is not None:
-            raise ValueError("a run is as long as `epochs` or as `minutes` say, not both")
+            raise ValueError("set `epochs` or `minutes`, not both")
         return self
 
     def torch_device(self) -> torch.device:
@@ -140,7 +140,7 @@ class TrainConfig(Settings):
 
 
 class RunConfig(Settings):
-    """Everything that decides what a run does."""
+    """All settings of a run."""
 
     data: DataConfig = Field(description="Which data, and how it is split.")
     prepare: PrepareConfig = Field(default=PrepareConfig(), description="How a mesh becomes input.")
@@ -155,7 +155,7 @@ class RunConfig(Settings):
     def _known_settings(cls, table: Table) -> Table:
         decided = next((key for key in FROM_DATA if key in table), None)
         if decided is not None:
-            raise ValueError(f"'{decided}' follows from the data; leave it out")
+            raise ValueError(f"'{decided}' is determined by the data; remove it")
         try:
             full = ModelConfig(task="regression", n_classes=1, **table)
         except ConfigError as error:
@@ -178,9 +178,9 @@ class RunConfig(Settings):
         tables: Table = {}
         for name, table in self.model_dump(mode="json").items():
             fields = TABLES[name].model_fields
-            # What is None by default need not be said.
-            said = {key: value for key, value in table.items() if value is not None or fields[key].default is not None}
-            tables[name] = {key: NONE if value is None else value for key, value in said.items()}
+            # Settings that are None by default are omitted.
+            given = {key: value for key, value in table.items() if value is not None or fields[key].default is not None}
+            tables[name] = {key: NONE if value is None else value for key, value in given.items()}
         return tomli_w.dumps(tables)
 
 
@@ -194,12 +194,13 @@ TABLES: dict[str, type[Settings]] = {
 
 
 def read_config(source: Source, overrides: Overrides = ()) -> RunConfig:
-    """What a source and overrides such as train.lr=3e-4 say, checked. What they leave open is planned later."""
-    return RunConfig.parse(said_tables(source, overrides))
+    """The validated settings of a source and overrides such as train.lr=3e-4. Settings without a value are planned
+    later."""
+    return RunConfig.parse(given_tables(source, overrides))
 
 
-def said_tables(source: Source, overrides: Overrides = ()) -> dict[str, Table]:
-    """What a source and overrides say, and nothing else."""
+def given_tables(source: Source, overrides: Overrides = ()) -> dict[str, Table]:
+    """The settings that a source and overrides give, and no others."""
     tables = with_overrides(_tables(source), overrides)
     if isinstance(path := tables.get("data", {}).get("path"), str | Path):
         # A resumed run may be started from another folder.
@@ -208,24 +209,24 @@ def said_tables(source: Source, overrides: Overrides = ()) -> dict[str, Table]:
 
 
 def with_overrides(tables: Mapping[str, Table], overrides: Overrides) -> dict[str, Table]:
-    """The tables with settings put in."""
+    """The tables with the overrides applied."""
     changed = {name: dict(table) for name, table in tables.items()}
     given = overrides.items() if isinstance(overrides, Mapping) else parsed(overrides).items()
     for name, table in given:
         _check_known(name, "settings")
         for key, value in table.items():
-            _say(changed, name, key, value)
+            _set(changed, name, key, value)
     return changed
 
 
 def parsed(overrides: Sequence[str]) -> dict[str, Table]:
-    """Settings written table.key=value as tables; what is not a TOML value is a string."""
+    """Parse settings such as table.key=value into tables; a value that is not TOML is a string."""
     tables: dict[str, Table] = {}
     for text in overrides:
         name, sign, value = text.partition("=")
         table, dot, key = name.strip().partition(".")
         if not (sign and dot and key):
-            raise ConfigError(f"a setting is written table.key=value, such as train.lr=3e-4; got {text!r}")
+            raise ConfigError(f"expected a setting such as train.lr=3e-4 (table.key=value), got {text!r}")
         _check_known(table, f"--set {text}")
         try:
             typed = tomllib.loads(f"value = {value}")["value"]
@@ -233,12 +234,12 @@ def parsed(overrides: Sequence[str]) -> dict[str, Table]:
             typed = value.strip()
         except RecursionError:
             raise ConfigError(f"--set {text[:40]}...: the value is nested too deeply") from None
-        _say(tables, table, key, typed)
+        _set(tables, table, key, typed)
     return tables
 
 
 def by_name(settings: Mapping[str, Any]) -> dict[str, Table]:
-    """Settings given by name, each in the table that has it; whole tables may be among them."""
+    """Put settings given by name into the tables that have them; whole tables may be among them."""
     owners: dict[str, list[str]] = {}
     for table, group in TABLES.items():
         for name in group.model_fields:
@@ -254,15 +255,17 @@ def by_name(settings: Mapping[str, Any]) -> dict[str, Table]:
             tables.setdefault(tables_of[0], {})[name] = value
         elif tables_of:
             several = " and ".join(f"[{table}]" for table in tables_of)
-            raise ConfigError(f"'{name}' is a setting of {several}; say which: {tables_of[-1]}={{'{name}': {value!r}}}")
+            raise ConfigError(
+                f"'{name}' is a setting of {several}; choose one, such as {tables_of[-1]}={{'{name}': {value!r}}}"
+            )
         else:
             close = difflib.get_close_matches(name, owners, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else "docs/reference/settings lists them"
+            hint = f"did you mean '{close[0]}'?" if close else "docs/reference/settings lists all settings"
             raise ConfigError(f"unknown setting '{name}'; {hint}")
     return tables
 
 
-def _say(tables: dict[str, Table], table: str, key: str, value: Any) -> None:
+def _set(tables: dict[str, Table], table: str, key: str, value: Any) -> None:
     tables.setdefault(table, {})[key] = value
     if table == "train" and key in ("epochs", "minutes"):
         tables[table].pop("minutes" if key == "epochs" else "epochs", None)
@@ -279,7 +282,7 @@ def _tables(source: Source) -> Mapping[str, Table]:
     tables = read_toml(path)
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise ConfigError(f"{path}: '{name}' stands outside of any table; known tables: {', '.join(TABLES)}")
+            raise ConfigError(f"{path}: '{name}' is outside of a table; known tables: {', '.join(TABLES)}")
         _check_known(name, str(path))
     return tables
 

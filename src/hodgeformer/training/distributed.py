@@ -1,7 +1,7 @@
 """Several processes that train one model, started by torchrun.
 
-Gradients are summed here and not by DistributedDataParallel: a packed batch is divided into shares of different weight,
-so the loss is normalized by the weight of the whole batch before the backward pass, and gradients are plain sums.
+Gradients are summed here and not by DistributedDataParallel: the shares of a packed batch have different weights, so
+the loss is normalized by the weight of the whole batch before the backward pass, and gradients are plain sums.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """The first process alone prints and writes."""
+        """Only the first process prints and writes."""
         return self.rank == 0
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
@@ -42,13 +42,13 @@ class Processes:
         return items[self.rank :: self.count]
 
     def total(self, values: Tensor) -> Tensor:
-        """The sum over all of several processes, without a gradient."""
+        """The sum over all processes, without a gradient; for several processes."""
         values = values.clone()
         dist.all_reduce(values)
         return values
 
     def from_first(self, values: list[float]) -> list[float]:
-        """The numbers that the first process has, for decisions that all must take alike."""
+        """The numbers of the first process, for decisions that must be the same in all processes."""
         if self.count == 1:
             return values
         shared = torch.tensor(values, dtype=torch.float64, device=_device())
@@ -64,12 +64,12 @@ class Processes:
         return values
 
     def gathered(self, items: Sequence[T]) -> list[T]:
-        """What all processes made of their shares, an item each, in the order before they were shared out."""
+        """The results of all processes for the items of their shares, in the original order."""
         parts = self.collect(items)
         return [parts[i % self.count][i // self.count] for i in range(sum(map(len, parts)))]
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace each gradient by its sum over several processes, in one message."""
+        """Replace each gradient with its sum over all processes, in one message."""
         parameters = [p for p in parameters if p.requires_grad]
         flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in parameters])
         dist.all_reduce(flat)
@@ -95,28 +95,28 @@ def joined() -> Iterator[Processes]:
     except RuntimeError as error:
         if "gloo" not in str(error):
             raise
-        raise HodgeFormerError(f"another of the {count} processes is gone, and said why if it could") from error
+        raise HodgeFormerError(f"another of the {count} processes ended; see its error message") from error
     finally:
         dist.destroy_process_group()
 
 
 def _check_restarts() -> None:
-    """By default torchrun lets restarted processes find the addresses of the dead ones, and waits for these in vain."""
+    """By default torchrun gives restarted processes the addresses of the dead ones, which then never answer."""
     shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     if shared and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0:
         raise ConfigError(
-            "torchrun --max-restarts can start processes again only where its environment has "
-            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1; set it, or leave --max-restarts out"
+            "torchrun --max-restarts works only with TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in the environment; set it, "
+            "or remove --max-restarts"
         )
 
 
 def restarted() -> bool:
-    """Whether torchrun started these processes anew because one of their predecessors died."""
+    """Whether torchrun restarted these processes because one of them had died."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
 class GlobalMeshHead(MeshHead):
-    """MeshHead centered by the statistics of the meshes of all processes, as if one process held the batch."""
+    """MeshHead centered by the statistics of the meshes of all processes, as if one process had the whole batch."""
 
     def centered(self, pooled: Float[Tensor, "meshes d"]) -> Float[Tensor, "meshes d"]:
         center = self.center
@@ -131,7 +131,7 @@ class GlobalMeshHead(MeshHead):
 
 
 def share_statistics(model: HodgeFormer, processes: Processes) -> None:
-    """Let the head of a model see the whole batch where several processes share it."""
+    """Let the head of a model use the whole batch if several processes share it."""
     if processes.count == 1 or not isinstance(model.head, MeshHead):
         return
     head = GlobalMeshHead(model.config).to(model.head.out.weight)

@@ -1,4 +1,4 @@
-"""What a model scores on a split: its answers on the meshes as the files have them, against the file's labels."""
+"""The scores of a model on a split: its answers for the original meshes, compared with the labels of the files."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.familiarity import Familiarity, impression
 from hodgeformer.predict.forward import Forward
-from hodgeformer.predict.inference import FaceBudget, Network, Views, answers, see, tempered
+from hodgeformer.predict.inference import FaceBudget, Network, Views, answers, make_views, tempered
 from hodgeformer.predict.model_info import ModelInfo
 from hodgeformer.predict.predictor import Models, Predictor
 from hodgeformer.training.distributed import Processes
 from hodgeformer.training.learner import DivergedError, SquaredError
 from hodgeformer.training.metrics import Scores, Tally, regression_scores, scores_of
 
-HASH_DIGITS = 12  # enough to tell the meshes of a data set apart
+HASH_DIGITS = 12  # enough to distinguish the meshes of a data set
 _BATCH_FACES = 12_000
 _CALIBRATING = 5000  # elements of a mesh
-_FEWEST = 5  # meshes that tell what is familiar
+_FEWEST = 5  # meshes that familiarity is fitted to
 _REMEMBERED_FACES = 400_000  # about half a gigabyte of prepared meshes
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The answer for one mesh per element of the file, probabilities or values, and what is true.
+    """The answer for one mesh, probabilities or values per element of the file, and the true labels or values.
 
-    `areas` of the elements are those of the mesh at the size the model sees. `working` is the mesh that the model got,
-    `features` what its encoder made of it.
+    `areas` are those of the elements after scaling. `working` is the mesh at the working resolution, `features` are
+    its mean encoder features.
     """
 
     mesh: Mesh
@@ -60,13 +60,13 @@ class Answer:
         return np.asarray(self.output.argmax(axis=1))
 
     def accuracy(self, true: NDArray[Any] | None = None) -> float:
-        """The share of labelled elements that are right, NaN where none is labelled."""
+        """The share of labeled elements that are correct, NaN if none is labeled."""
         true = self.target if true is None else true
         right = (self.predicted == true)[true >= 0]
         return float(right.mean()) if right.size else float("nan")
 
     def face_colors(self, dataset: DataSet, labels: IntArray) -> Bytes:
-        """The colors of labels, of the elements or of the whole mesh, on its faces."""
+        """Face colors for labels of the elements or of the whole mesh."""
         kind = dataset.kind
         faces = np.full(self.mesh.n_faces, labels[0])
         if kind is not None:
@@ -75,10 +75,10 @@ class Answer:
 
 
 class Evaluator:
-    """Scores models on some samples of a data set. Prepared meshes are kept for the next model, as memory allows.
+    """Scores models on samples of a data set. Prepared meshes are kept for the next model, as memory allows.
 
-    `turns` are rotations to average over beside the pose of the file. `temperature` is that of the probabilities,
-    `standardized` says how the outputs of an unfinished regression become values.
+    `turns` are rotations to average over besides the pose of the file. `temperature` is that of the probabilities,
+    `standardized` converts the outputs of a regression during training to values.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Evaluator:
         return self.scored(self.answers(model))
 
     def scored(self, answers: Iterable[Answer]) -> Scores:
-        """The scores of the answers that all processes gave."""
+        """The scores of the answers of all processes."""
         element = self._dataset.element
         if self._dataset.task == "regression":
             parts = self._processes.collect([(answer.output, answer.target.astype(np.float64)) for answer in answers])
@@ -136,7 +136,7 @@ class Evaluator:
         for answer in found:
             seen, mesh = answer.seen, answer.seen.mesh
             if not np.isfinite(answer.output).all():
-                raise DivergedError(f"the answer for '{mesh.name}' became infinite or no number")
+                raise DivergedError(f"the answer for '{mesh.name}' is not finite")
             sized = mesh.with_vertices(to_size(mesh.vertices, mesh.faces, self._config.size))
             areas = None if kind is None else element_areas(sized, kind)
             yield Answer(mesh, answer.owner, answer.output, areas, seen.working_mesh, answer.features)
@@ -146,7 +146,7 @@ class Evaluator:
         if sample.name in self._remembered:
             return self._remembered[sample.name]
         mesh, target = self._dataset.load(sample)
-        seen = see(mesh, self._config, turns=self._turns, room=room, reads_order=room.model.reads_order)
+        seen = make_views(mesh, self._config, turns=self._turns, room=room, reads_order=room.model.reads_order)
         if seen.n_faces <= self._room:
             self._remembered[sample.name] = target, seen
             self._room -= seen.n_faces
@@ -163,11 +163,11 @@ def evaluate(
     device: str = "auto",
     report: Callable[[int, int], None] | None = None,
 ) -> Scores:
-    """What a model, or several together, score on a split of a data set, or on all of some pairs (mesh, labels).
+    """Score a model or an ensemble on a split of a data set, or on pairs (mesh, labels).
 
-    Scores are those on the elements of the files, whatever resolution the model works at: `faces` as in prediction.
-    `tta`: mean over this many rotations in total, including the original. `report` gets the number of meshes done, and
-    of all.
+    Scores count the elements of the original files, whatever resolution the model works at; `faces` is as in
+    prediction. `tta` averages over this many rotations in total, including the original. `report` is called with the
+    number of meshes done and the total.
     """
     predictor = Predictor.load(model, device)
     first, members = predictor.info, predictor.members
@@ -207,17 +207,17 @@ def calibrated(
     temperature: float | None = None,
     processes: Processes | None = None,
 ) -> Checkpoint:
-    """The model with all that is fitted to answers it gave, at temperature 1, for meshes it has not learned from.
+    """The model with everything that is fitted to its answers, at temperature 1, for meshes it was not trained on.
 
-    That is the temperature, unless it is given, what meshes are familiar, and how high each part lies. Several
-    processes give the answers of their shares, and all of them get the same model.
+    This is the temperature, unless it is given, the familiarity, and the usual height of each part. Several processes
+    pass the answers of their shares, and all of them get the same model.
     """
     processes = processes or Processes()
     is_sure = checkpoint.model.task != "regression"
     n_classes, kind = len(checkpoint.classes), checkpoint.model.target_kind
     rows, seen, parts = [], [], []
     for answer in answers:
-        some = slice(None, None, -(-len(answer.output) // _CALIBRATING))  # of a large mesh as much as of a small one
+        some = slice(None, None, -(-len(answer.output) // _CALIBRATING))  # large meshes must not dominate
         rows.append((answer.output[some], answer.target[some]))
         seen.append((answer.working, answer.features))
         if is_sure and kind is not None:
@@ -236,7 +236,7 @@ def calibrated(
 
 
 def _fitted_temperature(probabilities: FloatArray, labels: NDArray[Any]) -> float:
-    """The temperature at which answers that were given at 1 find the labels most likely."""
+    """The temperature that maximizes the likelihood of the labels, for answers at temperature 1."""
     known = labels >= 0
     logits, true = np.log(np.maximum(probabilities[known], 1e-12)), labels[known]
 
@@ -249,9 +249,9 @@ def _fitted_temperature(probabilities: FloatArray, labels: NDArray[Any]) -> floa
 
 
 def learned_from(checkpoint: ModelInfo, dataset: DataSet, samples: Sequence[Sample]) -> list[str]:
-    """The names of the samples that the model was trained on: their scores flatter.
+    """The names of the samples that the model was trained on: their scores are too optimistic.
 
-    Older checkpoints do not know the shapes of their meshes; of those, the files that their configuration names.
+    Older checkpoints do not contain the shapes of their meshes; for those, compare the files of their configuration.
     """
     known = set(checkpoint.statistics.shapes) if checkpoint.statistics else set()
     if known:
@@ -265,11 +265,11 @@ def learned_from(checkpoint: ModelInfo, dataset: DataSet, samples: Sequence[Samp
 
 
 def fitting(dataset: DataSet, checkpoint: ModelInfo) -> DataSet:
-    """The data set with its labels numbered as the model numbers them; an error if it asks for something else."""
+    """The data set with its labels numbered as in the model; an error if its task or element differs."""
     model = checkpoint.model
     if (dataset.task, dataset.element) != (model.task, model.element):
         raise DataError(
-            f"{dataset.name} is a {dataset.task} with targets per {dataset.element}, but the model is for "
-            f"{model.task} per {model.element}"
+            f"{dataset.name} is a {dataset.task} per {dataset.element}, but the model is for {model.task} per "
+            f"{model.element}"
         )
     return dataset.with_classes(checkpoint.classes) if dataset.classes else dataset

@@ -1,8 +1,7 @@
 """One step of training: forward, loss, backward, gradients of all processes, clip, update; and models to evaluate.
 
-A loss is a sum and the weight it must be divided by. The two come apart because meshes differ in size: the mean over a
-batch that several processes share is the total of their sums over the total of their weights, not the mean of their
-means.
+A loss is a sum and the weight to divide it by. They are separate because meshes differ in size: the mean over a batch
+that several processes share is the total of their sums over the total of their weights, not the mean of their means.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class WeightedSum:
 
 @dataclass(frozen=True, eq=False)
 class CrossEntropy:
-    """Cross entropy with label smoothing and class weights; rows labelled -1 do not count.
+    """Cross entropy with label smoothing and class weights; rows labeled -1 do not count.
 
     As in torch: the smoothed part is weighted by the weight of each class it is spread over, and the mean divides by
     the weights of the true classes.
@@ -65,7 +64,7 @@ class CrossEntropy:
 
 @dataclass(frozen=True, eq=False)
 class SquaredError:
-    """Mean squared error of standardized values, as targets have wide and different units; NaN rows do not count."""
+    """Mean squared error of standardized values, since units differ widely; NaN rows do not count."""
 
     mean: Float[Tensor, " values"]
     std: Float[Tensor, " values"]
@@ -85,9 +84,9 @@ Loss = CrossEntropy | SquaredError
 
 
 def inverse_frequency(counts: Shaped[Tensor, " classes"], power: float = 1.0) -> Float[Tensor, " classes"]:
-    """Weight (n / (classes * n_c))^power: at 1 every class present contributes alike, at 0 every element.
+    """Weight (n / (classes * n_c))^power: at 1 every class contributes equally, at 0 every element.
 
-    A class never seen gets weight one.
+    A class without elements gets weight one.
     """
     counts = counts.double()
     present = counts > 0
@@ -96,12 +95,12 @@ def inverse_frequency(counts: Shaped[Tensor, " classes"], power: float = 1.0) ->
 
 
 class DivergedError(ConfigError):
-    """Training went astray: what it computes is infinite or no number."""
+    """Training diverged: values are infinite or NaN."""
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What steps saw: the loss as a sum over `weight`, and `hits` right answers in `rows`, over all processes."""
+    """Totals over steps and processes: the loss as a sum over `weight`, and `hits` correct answers in `rows`."""
 
     loss: float = 0.0
     weight: float = 0.0
@@ -119,14 +118,14 @@ class Learned:
 
     @property
     def accuracy(self) -> float | None:
-        """None where there are no right answers to count, as in a regression."""
+        """None if there is nothing to count, as in a regression."""
         return self.hits / self.rows if self.rows else None
 
 
 class Learner:
     """A model, its optimizer and the running average of its weights.
 
-    Initial weights come from the seed alone, so all processes begin alike; dropout differs from process to process.
+    Initial weights depend only on the seed, so all processes start equal; dropout differs between processes.
     """
 
     def __init__(
@@ -184,18 +183,18 @@ class Learner:
         learned = Learned(*mine.tolist())
         if not np.isfinite(learned.loss):
             raise DivergedError(f"the loss became {learned.loss} on a batch with '{batch.names[0]}'")
-        # Of the whole batch: a mean of the means of unequal shares would be another loss.
+        # By the weight of the whole batch: a mean of the means of unequal shares would be another loss.
         (loss.total / max(learned.weight, 1e-12)).backward()  # type: ignore[no-untyped-call]
         return learned
 
     def check_weights(self) -> None:
-        """An error if some weight is no longer a number: a step that was too large shows only in the next loss."""
+        """Raise an error if a weight is not finite: the loss shows a step that was too large only in the next step."""
         if not all(bool(torch.isfinite(weight).all()) for weight in self.model.parameters()):
-            raise DivergedError("the weights became infinite or no numbers")
+            raise DivergedError("the weights became infinite or NaN")
 
     @torch.no_grad()
     def _follow(self, average: HodgeFormer) -> None:
-        """average <- ema average + (1 - ema) weights; counters and running statistics are taken over."""
+        """average <- ema average + (1 - ema) weights; counters and running statistics are copied."""
         assert self._config.ema is not None
         for mean, new in zip(average.parameters(), self.model.parameters(), strict=True):
             mean.lerp_(new, 1.0 - self._config.ema)
@@ -207,9 +206,9 @@ class Learner:
 def recentered(model: HodgeFormer, batches: Iterable[Batch]) -> HodgeFormer:
     """A copy of the model, ready to evaluate, with the mean of the statistics of these training batches.
 
-    While the learning rate is high, the running statistics of the head lag behind the weights so far that an accuracy
-    read with them says nothing. The model that trains is left alone, so that evaluating more or less often changes
-    nothing in a run. Models without such a head are only copied.
+    While the learning rate is high, the running statistics of the head lag so far behind the weights that an accuracy
+    computed with them is meaningless. The model in training is not changed, so that the frequency of evaluation does
+    not affect a run. Models without such a head are only copied.
     """
     ready = copy.deepcopy(model).eval()
     if not isinstance(ready.head, MeshHead):
@@ -234,7 +233,7 @@ def _right(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _freeze(model: HodgeFormer, part: str | int | None) -> None:
-    """Leave the embedding as it is, and the whole encoder or its first blocks too."""
+    """Freeze the embedding, and also the whole encoder or its first blocks."""
     if part is None:
         return
     model.embedding.requires_grad_(False)
@@ -247,7 +246,7 @@ def _freeze(model: HodgeFormer, part: str | int | None) -> None:
 
 def _optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    # Decay pulls matrices towards zero; biases and scales have no reason to be small.
+    # Only matrices decay; biases and scales need not be small.
     learned = [p for p in model.parameters() if p.requires_grad]
     matrices, vectors = [p for p in learned if p.ndim > 1], [p for p in learned if p.ndim <= 1]
     groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}]

@@ -1,4 +1,4 @@
-"""What a run tells while it goes on. Nothing is printed here: the command line listens."""
+"""The events of a run. Nothing is printed here: the command line listens."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Row = Mapping[str, float | int | str]
 """An epoch in metrics.csv."""
 
 Track = Literal["csv", "tensorboard", "wandb"]
-"""Who keeps the numbers of a run; metrics.csv always does."""
+"""Where the metrics of a run are logged, besides metrics.csv."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """After a step: `share` of the run that is done in [0, 1], and loss and accuracy of the epoch so far."""
+    """The state after a step: the `share` of the run that is done, in [0, 1], and loss and accuracy of the epoch."""
 
     step: int
     epoch: int
@@ -35,61 +35,62 @@ class Standing:
 
 
 class Listener:
-    """Hears what a run tells; does nothing with it. The run calls it from its own thread and waits until it returns."""
+    """Receives the events of a run and ignores them. The run calls it in its own thread and waits until it returns."""
 
     def reading(self, done: int, total: int) -> None:
-        """So many of the meshes were looked at, before training; called after each."""
+        """`done` of `total` meshes were read, before training; called after each."""
 
     def warned(self, message: str) -> None:
-        """Something about the data is worth knowing."""
+        """There is a warning about the data."""
 
     def planned(self, reason: str) -> None:
-        """A sentence on what the run will do, and why; all of them before the first step, also of a resumed run."""
+        """A sentence about the plan of the run; all come before the first step, also in a resumed run."""
 
     def resumed(self, epoch: int, batch: int) -> None:
-        """A stopped run goes on at this epoch and batch, counted from zero."""
+        """A stopped run continues at this epoch and batch, counted from zero."""
 
     def stepped(self, standing: Standing) -> None:
-        """A step was taken."""
+        """A step is done."""
 
     def evaluated(self, row: Row) -> None:
         """An epoch was evaluated: its row of metrics.csv, with `epoch`, `step`, `minutes`, `train_loss` and scores."""
 
     def saved(self, checkpoint: Path) -> None:
-        """A checkpoint was written, best.safetensors or last.safetensors; it can be used at once."""
+        """A checkpoint was written, best.safetensors or last.safetensors; it can be used immediately."""
 
 
 Callback = Listener | Callable[[Row], None]
-"""Who hears what a run tells: a listener, or a function that gets the row of each epoch that was evaluated."""
+"""A listener, or a function that is called with the row of each epoch that was evaluated."""
 
-_TOLD = tuple(name for name in vars(Listener) if not name.startswith("_"))
+_EVENTS = tuple(name for name in vars(Listener) if not name.startswith("_"))
 
 
 class Listeners(Listener):
-    """Tells several what a run tells, in turn."""
+    """Passes the events of a run on to several callbacks, in turn."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
-        for name in _TOLD:
-            setattr(self, name, partial(self._tell, [heard for each in callbacks if (heard := _heard(each, name))]))
+        for name in _EVENTS:
+            handlers = [handler for each in callbacks if (handler := _handler(each, name))]
+            setattr(self, name, partial(self._pass_on, handlers))
 
     @staticmethod
-    def _tell(heard: Sequence[Callable[..., None]], *told: Any) -> None:
-        for each in heard:
-            each(*told)
+    def _pass_on(handlers: Sequence[Callable[..., None]], *arguments: Any) -> None:
+        for handler in handlers:
+            handler(*arguments)
 
 
-def _heard(callback: Callback, name: str) -> Callable[..., None] | None:
+def _handler(callback: Callback, event: str) -> Callable[..., None] | None:
     if isinstance(callback, Listener):
-        return getattr(callback, name)  # type: ignore[no-any-return]
+        return getattr(callback, event)  # type: ignore[no-any-return]
     if not callable(callback):
-        raise ConfigError(f"a callback is a function of an epoch's row, or a Listener; got a {type(callback).__name__}")
-    return callback if name == "evaluated" else None
+        raise ConfigError(f"a callback must be a function or a Listener, got a {type(callback).__name__}")
+    return callback if event == "evaluated" else None
 
 
 class Tracker(Listener):
-    """Gives the numbers of steps and epochs to somebody who keeps them, and passes everything on to another listener.
+    """Logs the metrics of steps and epochs, and passes everything on to another listener.
 
-    `keep` is called with numbers by name, and the step they belong to.
+    `keep` is called with metrics by name, and their step.
     """
 
     def __init__(self, keep: Callable[[dict[str, float], int], None], then: Listener) -> None:
@@ -108,7 +109,7 @@ class Tracker(Listener):
 
 
 def check_track(track: Track) -> None:
-    """Refuse a tracker that is not installed or not allowed, before anything is begun."""
+    """Refuse a tracker that is not installed or not allowed, before the run starts."""
     if track == "wandb":
         refuse_network("Weights & Biases", "set train.track to 'csv' or 'tensorboard'")
     if track != "csv" and find_spec(track) is None:
@@ -117,7 +118,7 @@ def check_track(track: Track) -> None:
 
 @contextmanager
 def tracked(listener: Listener, track: Track, folder: Path, settings: dict[str, Any]) -> Iterator[Listener]:
-    """The listener, behind whoever else keeps the numbers of the run in `folder`."""
+    """The listener, behind the tracker of the run in `folder`, if there is one."""
     if track == "csv":
         yield listener
     elif track == "tensorboard":
@@ -146,10 +147,10 @@ def _tensorboard(folder: Path) -> Iterator[Callable[[dict[str, float], int], Non
 
 @contextmanager
 def _wandb(folder: Path, settings: dict[str, Any]) -> Iterator[Callable[[dict[str, float], int], None]]:
-    """A run of Weights & Biases, named as the folder; WANDB_MODE=offline keeps it there until `wandb sync`."""
+    """A run of Weights & Biases, named like the folder; WANDB_MODE=offline keeps it there until `wandb sync`."""
     import wandb
 
-    # The id follows from the folder, so that a resumed run goes on there too.
+    # The id is derived from the folder, so that a resumed run continues there too.
     name = "-".join(folder.resolve().parts[-2:])
     run = wandb.init(project="hodgeformer", id=name, name=name, dir=str(folder), config=settings, resume="allow")
 

@@ -1,8 +1,8 @@
-"""The run: epochs of steps, evaluation, checkpoints, and a state from which a stopped run goes on bit for bit.
+"""The run: epochs of steps, evaluation, checkpoints, and a state from which a stopped run continues bit for bit.
 
 With `train.epochs` a run is a function of its configuration: killed at any moment and resumed, it ends with the same
-weights. With `train.minutes` the learning rate follows the clock, so no two runs are alike; a resumed one goes on
-with the budget that was left when its state was saved.
+weights. With `train.minutes` the learning rate follows the clock, so no two runs are equal; a resumed one continues
+with the time that was left when its state was saved.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from hodgeformer.training.setup import Setup
 from hodgeformer.training.state import Position, load_state, save_state
 
 _FIRST_RATE = 0.01  # of the peak
-_EVALUATIONS = 20  # in a run whose configuration does not say how often
+_EVALUATIONS = 20  # per run, unless train.eval_every is set
 _CENTERING_MESHES = 256
 _CENTERING_FACES = 200_000
 
 
 class Stopped(KeyboardInterrupt):
-    """The run was asked to stop; its state is saved."""
+    """The run was interrupted; its state is saved."""
 
 
 @dataclass(frozen=True)
 class Schedule:
     """Linear warm-up from a hundredth of the peak, then cosine to zero, as a function of progress in [0, 1].
 
-    Progress counts epochs, or the share of a time budget that has passed; both end at a learning rate of zero. It is
-    that before a step, so a warm-up from zero would let the first step learn nothing.
+    Progress counts epochs, or the share of the time that has passed; both end at a learning rate of zero. It is the
+    progress before a step, so with a warm-up from zero the first step would have no effect.
     """
 
     peak: float
@@ -56,7 +56,7 @@ class Schedule:
         return self.peak * 0.5 * (1.0 + math.cos(math.pi * rest))
 
     def progress(self, *, epoch: int, batch: int, n_batches: int, elapsed: float) -> float:
-        """The share of training that lies behind the given batch of the given epoch after `elapsed` seconds."""
+        """The share of training that is done before the given batch of the given epoch, after `elapsed` seconds."""
         if self.minutes is not None:
             return elapsed / (60.0 * self.minutes)
         assert self.epochs is not None
@@ -64,7 +64,7 @@ class Schedule:
 
 
 class Run:
-    """Training from a setup to the end. `should_stop` is asked after every step; `clock` counts seconds."""
+    """Training from a setup to the end. `should_stop` is called after every step; `clock` counts seconds."""
 
     def __init__(
         self,
@@ -90,16 +90,16 @@ class Run:
 
     @property
     def elapsed(self) -> float:
-        """Seconds of training in all sittings."""
+        """Seconds of training, including those before the run was resumed."""
         return self.position.elapsed + self._clock() - self._began
 
     @property
     def waited(self) -> float:
-        """The share of this sitting that was spent waiting for data."""
+        """The share of the time, since the start or resumption, that was spent waiting for data."""
         return self._loader.seconds_waited / max(self._clock() - self._started, 1e-9)
 
     def resume(self) -> None:
-        """Go on from the saved state; a new run saves its first, so that it also begins again with these weights."""
+        """Continue from the saved state; a new run saves its first state, so that a restart has the same weights."""
         setup, folder = self._setup, self._setup.folder
         began = bool(setup.processes.from_first([float(folder.state.exists())])[0])
         if began:
@@ -110,14 +110,14 @@ class Run:
             self._save()
         rows, damaged = folder.rows()
         if damaged:
-            self._listener.warned(f"{folder.metrics}: {damaged} rows are damaged and left out")
-        # Rows written after the state was saved are written again.
+            self._listener.warned(f"{folder.metrics}: {damaged} rows are damaged and were removed")
+        # Rows that were written after the state was saved will be written again.
         self.rows = [row for row in rows if int(row["epoch"]) <= self.position.epoch]
         if began and not self.position.finished:
             self._listener.resumed(self.position.epoch, self.position.batch)
 
     def train(self) -> None:
-        """To the end of the schedule."""
+        """Train to the end of the schedule."""
         self._began = self._started = self._clock()
         with self._loader:
             try:
@@ -127,17 +127,17 @@ class Run:
                 raise DivergedError(f"{error}; {self._advice()}") from None
 
     def _advice(self) -> str:
-        """What is left of a run that diverged, and what to try."""
+        """What remains of a run that diverged, and what to try."""
         train, folder = self._setup.config.train, self._setup.folder
         kept = (
-            f"the weights of its last evaluation are in {folder.last}" if folder.last.is_file() else "nothing is kept"
+            f"the weights of its last evaluation are in {folder.last}" if folder.last.is_file() else "nothing was saved"
         )
         calmer = [f"train.lr={(train.lr or 0.0) / 10:.2g}"]
         calmer += [] if train.clip is not None and train.clip <= 1 else ["train.clip=1.0"]
         calmer += [] if train.warmup > 0 else ["train.warmup=0.05"]
         return (
-            f"the run stopped in epoch {self.position.epoch + 1}, {kept}. Resumed it would diverge again; try a new "
-            f"one with {' '.join(f'--set {setting}' for setting in calmer)}"
+            f"the run stopped in epoch {self.position.epoch + 1}, {kept}. It would diverge again if resumed; start a "
+            f"new run with {' '.join(f'--set {setting}' for setting in calmer)}"
         )
 
     def _epoch(self) -> None:
@@ -176,7 +176,7 @@ class Run:
         )
 
     def _end_epoch(self, share: float) -> None:
-        """Evaluate if it is time, write what is new, save the state of the next epoch."""
+        """Evaluate if it is time, write metrics and checkpoints, save the state of the next epoch."""
         last = share >= 1.0
         row = self._row()
         if last or self._is_time_to_evaluate(share):
@@ -194,9 +194,9 @@ class Run:
         self._save()
 
     def _keep(self, ready: HodgeFormer, scores: Scores | None) -> bool:
-        """Write the checkpoints; whether the run should end early.
+        """Write the checkpoints; returns whether the run should end early.
 
-        The best is chosen by the validation split alone. Without one there is no choice: it is the last.
+        The best is chosen by the validation split only. Without one, it is the last.
         """
         setup, at = self._setup, self.position
         choosing = setup.monitored == "val" and scores is not None
@@ -229,7 +229,7 @@ class Run:
         return int(share * _EVALUATIONS) > int(self.position.evaluated * _EVALUATIONS)
 
     def _centering_batches(self) -> list[Batch]:
-        """Some training batches, always the same, enough for stable statistics."""
+        """A fixed set of training batches, enough for stable statistics."""
         if self._centering is None:
             faces = self._setup.working_faces
             n_meshes = min(_CENTERING_MESHES, _CENTERING_FACES * len(faces) // sum(faces))
@@ -243,14 +243,14 @@ class Run:
         return self._schedule.progress(epoch=at.epoch, batch=at.batch, n_batches=n_batches, elapsed=elapsed)
 
     def _common(self) -> tuple[float, bool, bool]:
-        """Elapsed seconds, whether to stop and whether a state is due, the same in all processes."""
+        """Elapsed seconds, whether to stop and whether to save the state, the same in all processes."""
         late = self._clock() - self._saved > 60.0 * self._setup.config.train.save_every
         mine = [self.elapsed, float(self._should_stop()), float(late)]
         elapsed, stop, due = self._setup.processes.from_first(mine)
         return elapsed, bool(stop), bool(due)
 
     def _save(self) -> None:
-        self._learner.check_weights()  # the state on disk is the last good one
+        self._learner.check_weights()  # never overwrite a good state with a diverged one
         cpu, now = self.position.cpu - self._cpu_began, time.process_time()
         self.position = replace(self.position, elapsed=self.elapsed, cpu=cpu + now)
         self._began, self._cpu_began = self._clock(), now
@@ -263,20 +263,20 @@ class Run:
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C (or a polite kill) was heard. A second one ends at once."""
-    if threading.current_thread() is not threading.main_thread():  # signals are for the main thread alone
+    """Whether Ctrl-C or SIGTERM was received. A second one ends the process immediately."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         yield lambda: False
         return
-    heard: list[int] = []
+    received: list[int] = []
 
-    def hear(number: int, frame: object) -> None:
-        if heard:
+    def receive(number: int, frame: object) -> None:
+        if received:
             raise KeyboardInterrupt
-        heard.append(number)
+        received.append(number)
 
-    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: bool(heard)
+        yield lambda: bool(received)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

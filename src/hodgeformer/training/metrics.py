@@ -1,4 +1,4 @@
-"""Accuracy that can be compared: every name states what is counted and how it is weighted."""
+"""Scores whose names state what is counted and how it is weighted."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _BINS = 15  # of confidence
 
 
 class Tally:
-    """Counts of right and wrong over meshes. `confusion` has a row per true class and a column per predicted one.
+    """Counts of correct and wrong answers. `confusion` has a row per true class and a column per predicted one.
 
-    `reliability` has a row per bin of confidence: elements, the sum of their confidence, and how many are right.
+    `reliability` has a row per bin of confidence: elements, the sum of their confidence, and how many are correct.
     """
 
     def __init__(self, n_classes: int) -> None:
@@ -35,7 +35,7 @@ class Tally:
         areas: FloatArray | None = None,
         confidence: FloatArray | None = None,
     ) -> None:
-        """Count one mesh; elements labelled -1 are left out."""
+        """Count one mesh; elements labeled -1 are skipped."""
         known = true >= 0
         predicted, true = predicted[known], true[known]
         n_classes = len(self.confusion)
@@ -52,7 +52,7 @@ class Tally:
             self.area_total += float(areas[known].sum())
 
     def merge(self, others: Iterable[Tally]) -> Tally:
-        """The counts of this and other sets of meshes together, in the order of names."""
+        """The combined counts of this and other sets of meshes, in the order of names."""
         merged = Tally(len(self.confusion))
         for tally in (self, *others):
             merged.confusion += tally.confusion
@@ -87,11 +87,11 @@ class Scores:
 
     @property
     def main(self) -> float:
-        """What models are compared by, larger is better: unweighted accuracy over all elements of all meshes, or R2."""
+        """The score that models are compared by, larger is better: accuracy over all elements of all meshes, or R2."""
         return self.values[self.main_name]
 
     def per_class(self) -> list[dict[str, Any]]:
-        """Recall (accuracy within the class), precision, IoU and number of elements; NaN where nothing can be said."""
+        """Recall (accuracy within the class), precision, IoU and number of elements; NaN if undefined."""
         if self.confusion is None:
             return []
         hit = np.diag(self.confusion).astype(float)
@@ -114,8 +114,8 @@ class Scores:
         ]
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name}={value:.4f}" for name, value in self.values.items())
-        return f"Scores({told})"
+        values = ", ".join(f"{name}={value:.4f}" for name, value in self.values.items())
+        return f"Scores({values})"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -158,7 +158,7 @@ def scores_of(tally: Tally, *, element: str, classes: tuple[str, ...], seed: int
 
 
 def regression_scores(*, predicted: FloatArray, true: FloatArray, element: str) -> Scores:
-    """Mean absolute error, root mean squared error and R2 of all values together."""
+    """Mean absolute error, root mean squared error and R2 over all values."""
     error = predicted - true
     spread = float(((true - true.mean(axis=0)) ** 2).sum())
     values = {

@@ -1,4 +1,4 @@
-"""The end of a run, and of a cross-validation."""
+"""The results of a run, and of a cross-validation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hodgeformer.training.metrics import Scores
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The end of a run. `chosen` is the checkpoint to use, `scores` are those of `split`; `waited` is the share of time
+    """A finished run. `chosen` is the checkpoint to use, `scores` are those of `split`; `waited` is the share of time
     spent waiting for data, `rows` are those of metrics.csv."""
 
     folder: Path
@@ -36,7 +36,7 @@ class Outcome:
 
     @property
     def history(self) -> list[dict[str, float]]:
-        """What was measured after each epoch, as in metrics.csv."""
+        """The metrics of each epoch, as in metrics.csv."""
         return [{name: float(value) for name, value in row.items() if value != ""} for row in self.rows]
 
     def predictor(self, device: str = "auto") -> Predictor:
@@ -44,33 +44,33 @@ class Outcome:
         return Predictor.load(self.chosen, device)
 
     def __repr__(self) -> str:
-        told = "" if self.scores is None else f", {self.split} {self.scores}"
-        return f"Outcome({str(self.folder)!r}, {self.epochs} epochs in {self.elapsed / 60:.1f} minutes{told})"
+        scores = "" if self.scores is None else f", {self.split} {self.scores}"
+        return f"Outcome({str(self.folder)!r}, {self.epochs} epochs in {self.elapsed / 60:.1f} minutes{scores})"
 
 
 @dataclass(frozen=True, eq=False)
 class CrossValidation:
-    """The end of a cross-validation: the outcome of the run of each fold."""
+    """A finished cross-validation: the outcome of the run of each fold."""
 
     folder: Path
     outcomes: tuple[Outcome, ...]
 
     @property
     def scores(self) -> list[Scores]:
-        """What each model scores on the fold that it has never seen."""
+        """The scores of each model on its test fold."""
         return [outcome.scores for outcome in self.outcomes if outcome.scores is not None]
 
     @property
     def table(self) -> list[dict[str, Any]]:
         """Mean, spread (the standard deviation) and the values of the folds, for each score and the IoU of each class.
 
-        A class that a fold does not show has no value there.
+        A class that does not occur in a fold has no value there.
         """
         named = [_named_values(scores) for scores in self.scores]
         return [_row(name, [values.get(name, float("nan")) for values in named]) for name in named[0]]
 
     def predictor(self, device: str = "auto") -> Predictor:
-        """All models together."""
+        """The ensemble of all models."""
         return Predictor.load(self.folder, device)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""report.html: one page without outside parts, on how a run went and what its model scores."""
+"""report.html: one self-contained page about a run and the scores of its model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hodgeformer.training.setup import Setup
 
 Points = Sequence[tuple[float, float]]
 
-_LARGEST_CONFUSION = 40  # classes; beyond that a table is no longer readable
+_LARGEST_CONFUSION = 40  # classes; a larger table is not readable
 _PICTURE_WIDTH = 900
 _CHART_WIDTH, _CHART_HEIGHT = 460, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 34, 34
@@ -44,7 +44,7 @@ padding: 1rem; overflow-x: auto } .swatch { display: inline-block; width: 0.8em;
 
 
 def write_report(path: Path, setup: Setup, rows: Sequence[Row], outcome: Outcome, answers: Sequence[Answer]) -> None:
-    """Curves, scores, per-class table, confusion matrix, pictures of some answers and the configuration."""
+    """Curves, scores, per-class table, confusion matrix, pictures of some predictions and the configuration."""
     dataset = setup.dataset
     title = html.escape(f"{dataset.name}: {dataset.task}")
     sections = [
@@ -85,9 +85,9 @@ def _charts(rows: Sequence[Row], element: str) -> str:
 
 
 def _line_chart(title: str, series: dict[str, Points], *, y_range: tuple[float, float] | None = None) -> str:
-    """SVG text: a line over the epochs for each split, in its color; title and legend stand above the axes.
+    """SVG text: a line over the epochs for each split, in its color; title and legend are above the axes.
 
-    Empty lines are left out; a single point is a dot.
+    Empty lines are omitted; a single point is a dot.
     """
     series = {name: points for name, points in series.items() if points}
     xs = [x for points in series.values() for x, _ in points]
@@ -157,7 +157,7 @@ def _confusion(scores: Scores) -> str:
 
 
 def _shaded(count: int, share: float) -> str:
-    """A cell, the darker the larger its share of the row; on dark ones the number is white."""
+    """A cell that is darker the larger its share of the row; on dark ones the number is white."""
     ink = "; color: white" if share > 0.6 else ""
     return f'<td style="background: rgba(0,114,178,{share:.3f}){ink}">{count}</td>'
 
@@ -168,8 +168,8 @@ def _calibration(scores: Scores) -> str:
         return ""
     lines = [[_number(row[key]) for key in ("confidence", "accuracy", "share")] for row in rows]
     element = "meshes" if scores.element == "mesh" else f"{scores.element} elements"
-    said = "<p>Of answers given with some confidence, how many are right.</p>"
-    return f"<h2>Calibration</h2>{said}" + _table(["mean confidence", "accuracy", f"share of {element}"], lines)
+    text = "<p>The accuracy of predictions by their confidence.</p>"
+    return f"<h2>Calibration</h2>{text}" + _table(["mean confidence", "accuracy", f"share of {element}"], lines)
 
 
 def _table(head: list[str], lines: list[list[str]]) -> str:
@@ -192,7 +192,7 @@ def _whole(dataset: DataSet, answer: Answer) -> str:
     colors = answer.face_colors(dataset, answer.predicted)
     picture = render(answer.mesh, face_colors=colors, views=3, width=_PICTURE_WIDTH)
     names = dataset.classes
-    truth = "unlabelled" if true < 0 else names[true]
+    truth = "unlabeled" if true < 0 else names[true]
     caption = f"{answer.mesh.name}: predicted {names[predicted]} ({answer.output[0, predicted]:.0%}), true {truth}"
     return _figure(caption, picture)
 
@@ -208,7 +208,7 @@ def _labelled(dataset: DataSet, answer: Answer) -> str:
 
 
 def _page(dataset: DataSet, answer: Answer) -> str:
-    """The mesh to turn, with prediction, truth, error and confidence as layers; edges are not drawn on such a page."""
+    """The mesh in 3D, with prediction, truth, error and confidence as layers; labels of edges are not supported."""
     if dataset.element not in ("face", "vertex"):
         return ""
     scene = labeled_scene(
@@ -224,7 +224,7 @@ def _page(dataset: DataSet, answer: Answer) -> str:
 
 
 def _figure(caption: str, picture: NDArray[np.uint8], interactive: str = "") -> str:
-    """A picture with its caption. `interactive` is HTML shown below it, a mesh to turn for instance."""
+    """A picture with its caption. `interactive` is HTML shown below it, such as a mesh in 3D."""
     stream = io.BytesIO()
     Image.fromarray(picture).save(stream, format="PNG")
     source, caption = base64.b64encode(stream.getvalue()).decode(), html.escape(caption)

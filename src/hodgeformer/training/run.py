@@ -1,7 +1,7 @@
-"""The one road of training: plan or resume, learn, save when interrupted, choose, score, report.
+"""Training from start to end: plan or resume, learn, save when interrupted, choose, score, report.
 
-`hf.train`, the command line, its dry run and self-test, the demo, cross-validation and the studies all take it; what
-they do with a run that is set up is the `act` of `run`.
+`hf.train`, the command line, its dry run and self-test, the demo, cross-validation and the studies all use `run`; its
+argument `act` is what they do with a run that is set up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.predict.predictor import ModelLike, Predictor
 from hodgeformer.predict.pretrained import FOLD, locate_model
-from hodgeformer.training.config import Overrides, RunConfig, Source, by_name, said_tables, with_overrides
+from hodgeformer.training.config import Overrides, RunConfig, Source, by_name, given_tables, with_overrides
 from hodgeformer.training.distributed import Processes, restarted
 from hodgeformer.training.evaluate import calibrated
 from hodgeformer.training.listener import Callback, Listener, Listeners, tracked
@@ -84,11 +84,11 @@ def train(
     """Train a model into the new folder `out`; without `data` continue the run that was stopped there. Prints nothing.
 
     `data` is a data-set folder, a name, a TOML file or its tables, a data set, or pairs (mesh, labels). Settings that
-    are left open are planned from it. `minutes` or `epochs` is how long to train, for each fold; `start` is a model to
-    fine-tune; `folds` asks for a cross-validation. `callbacks` are functions that get the row of each evaluated epoch,
-    or listeners (`hodgeformer.training.listener`), which are called for every step. `settings` are those of a
-    configuration, by name (lr=3e-4) or in tables (train={"lr": 3e-4}, model={"blocks": "DD"}), `overrides` the same as
-    the command line writes them ("data.val_fraction=0.1"). Ctrl-C saves the run and raises `Stopped`, a
+    are not given are planned from it. `minutes` or `epochs` is the length of training, for each fold; `start` is a
+    model to fine-tune; `folds` requests a cross-validation. `callbacks` are functions that are called with the row of
+    each evaluated epoch, or listeners (`hodgeformer.training.listener`), which are called for every step. `settings`
+    are those of a configuration, by name (lr=3e-4) or in tables (train={"lr": 3e-4}, model={"blocks": "DD"}),
+    `overrides` the same as on the command line ("data.val_fraction=0.1"). Ctrl-C saves the run and raises `Stopped`, a
     KeyboardInterrupt.
     """
     given = {"minutes": minutes, "epochs": epochs, "faces": faces}
@@ -96,7 +96,7 @@ def train(
     tables = with_overrides(tables, overrides)
     folder, listener = Path(out), Listeners(callbacks)
     if data is None and (tables or start is not None or folds is not None):
-        raise ConfigError(f"without data the run in {folder} goes on with its own settings; leave the others out")
+        raise ConfigError(f"without data, the run in {folder} continues with its own settings; remove the others")
     if folds is not None or (data is None and _is_cross_validation(folder)):
         return _cross_validate(data, folder, folds, tables, start, processes or Processes(), listener)
     return run(data, folder, trained, settings=tables, start=start, processes=processes, listener=listener)
@@ -113,7 +113,7 @@ def run(
     listener: Listener | None = None,
     trial: bool = False,
 ) -> T:
-    """Set up a new run in `out`, or without data the one that was stopped there, and `act`.
+    """Set up a new run in `out`, or without data the one that was stopped there, and call `act` with it.
 
     The folder is locked meanwhile. A data set in memory is written to it; a `trial` writes nothing else.
     """
@@ -133,13 +133,13 @@ def trained(setup: Setup) -> Outcome:
 
 
 def learn(setup: Setup) -> Run:
-    """All steps that are left of a run. An interrupt (Ctrl-C, a polite kill) saves its state and raises `Stopped`.
+    """All remaining steps of a run. An interrupt (Ctrl-C, SIGTERM) saves its state and raises `Stopped`.
 
-    A run with `train.epochs` that was stopped ends with the weights it would have had anyway.
+    A run with `train.epochs` that was stopped and resumed ends with the same weights as without the stop.
     """
     keep_freed_memory()
     config = setup.config
-    # One of several processes keeps the numbers.
+    # Only one of several processes logs metrics.
     track = config.train.track if setup.processes.is_first else "csv"
     settings = config.model_dump(mode="json")
     with tracked(setup.listener, track, setup.folder.root, settings) as listener, interrupts() as interrupted:
@@ -194,17 +194,17 @@ def _source(data: Data) -> Source | DataSet:
     if isinstance(data, str | Path | DataSet) or is_tables:
         return data  # type: ignore[return-value]
     if not isinstance(data, Iterable):
-        raise ConfigError(f"a {type(data).__name__} is nothing to train on; give a folder, a name, or (mesh, labels)")
+        raise ConfigError(f"cannot train on a {type(data).__name__}; pass a folder, a name, or pairs (mesh, labels)")
     return open_dataset(data)  # type: ignore[arg-type]
 
 
 def _kept(source: Source | DataSet | None, out: Path, processes: Processes) -> Source | None:
-    """The source; of a data set in memory the folder in `out` that it is written to, so that a run can go on."""
+    """The source; a data set in memory is written to a folder in `out`, so that the run can be resumed."""
     if not isinstance(source, DataSet):
         return source
     if processes.is_first:
         write_folder(source, out / "data")
-    processes.from_first([0.0])  # the others read what the first has written
+    processes.from_first([0.0])  # wait until the first process has written it
     return out / "data"
 
 
@@ -223,10 +223,10 @@ def _cross_validate(
     processes: Processes,
     listener: Listener,
 ) -> CrossValidation:
-    """As many runs as there are folds, each scored on meshes of sources that it has never seen.
+    """One run per fold, each scored on meshes of sources that it was not trained on.
 
-    The folder holds config.toml, the settings of all its runs, the runs fold-1, fold-2, ..., and at the end folds.csv.
-    Stopped at any moment, it continues with the run it was at. As a model it is all of its models.
+    The folder contains config.toml with the settings of all runs, the runs fold-1, fold-2, ..., and finally folds.csv.
+    It can be stopped at any moment and continues with the current run. As a model, the folder is an ensemble.
     """
     folder, source = RunFolder(out), None if data is None else _source(data)
     first = None if start is None else _one(start)
@@ -238,8 +238,8 @@ def _cross_validate(
             tables = read_toml(folder.config)
             first = load_checkpoint(out / _START) if (out / _START).is_file() else None
         else:
-            tables = said_tables(kept, with_overrides(settings, {"data": {"folds": n_folds}}))
-            open_dataset(RunConfig.parse(_of_fold(tables, 0)).data)  # refuses what cannot be divided
+            tables = given_tables(kept, with_overrides(settings, {"data": {"folds": n_folds}}))
+            open_dataset(RunConfig.parse(_of_fold(tables, 0)).data)  # fails if the data cannot be divided
             if processes.is_first:
                 _create(folder, tables, first)
         outcomes = []
@@ -256,7 +256,7 @@ def _cross_validate(
 
 
 def _is_repeated(folder: RunFolder, processes: Processes) -> bool:
-    """Whether torchrun repeats a command, which then continues the run that it began."""
+    """Whether torchrun repeats a command, which then continues its run."""
     return bool(processes.from_first([float(restarted() and folder.config.is_file())])[0])
 
 
@@ -277,5 +277,5 @@ def _create(folder: RunFolder, tables: Table, start: Checkpoint | None) -> None:
     try:
         text = tomli_w.dumps({**tables, "data": data})
     except TypeError as error:
-        raise ConfigError(f"these settings cannot be kept for the other folds ({error})") from None
+        raise ConfigError(f"these settings cannot be saved for the other folds ({error})") from None
     folder.create(text)

@@ -42,13 +42,13 @@ class RunFolder:
         self._lock, self._owner, self._env = root / ".lock", root / ".owner.json", root / "env.json"
 
     def check_free(self) -> None:
-        """Refuse a folder that holds a run already, or cannot be written."""
+        """Refuse a folder that already contains a run or other files."""
         if self.config.exists() or self.state.exists():
             raise ConfigError(
-                f"{self.root} holds a run already; go on with `hodgeformer train --resume {self.root}`, or choose "
-                "another --out"
+                f"{self.root} already contains a run; continue it with `hodgeformer train --resume {self.root}`, or "
+                "choose another --out"
             )
-        # A run that was killed before its configuration was written has left nothing of worth.
+        # A run that was killed before its configuration was written has left nothing useful.
         if self.root.exists() and (not self.root.is_dir() or set(self.root.iterdir()) - self._leftovers()):
             raise ConfigError(f"{self.root} exists and is not empty; choose another --out")
 
@@ -57,20 +57,20 @@ class RunFolder:
             return
         if self._env.exists() and not set(self.root.iterdir()) - self._leftovers():
             raise CheckpointError(
-                f"{self.root}: this run was stopped before it began, there is nothing to go on with; start it again as "
-                "you did the first time"
+                f"{self.root}: this run was stopped before it began, so it cannot be resumed; start it again with the "
+                "original command"
             )
-        raise CheckpointError(f"{self.root}: not the folder of a run, there is no config.toml in it")
+        raise CheckpointError(f"{self.root}: not a run folder; config.toml is missing")
 
     def _leftovers(self) -> set[Path]:
-        """What a run writes before its configuration, and drafts of files that never became whole."""
+        """The files that a run writes before its configuration, and incomplete drafts."""
         return {self._lock, self._owner, self._env, *self.root.glob(".*.tmp")}
 
     @contextmanager
     def owned(self, *, new: bool) -> Iterator[None]:
-        """Keep other processes out while this one trains here; `new` for a run that makes the folder.
+        """Lock the folder while this process trains; `new` for a run that creates it.
 
-        The system takes the lock back when a process ends, however it ends: one that was killed locks nobody out.
+        The system releases the lock when a process ends, however it ends: a killed process leaves no stale lock.
         """
         if new:
             self.check_free()
@@ -78,7 +78,7 @@ class RunFolder:
                 self.root.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise CheckpointError(
-                    f"{self.root}: the run folder cannot be made ({error.strerror}); choose another --out"
+                    f"{self.root}: the run folder cannot be created ({error.strerror}); choose another --out"
                 ) from None
         else:
             self.check_run()
@@ -86,32 +86,32 @@ class RunFolder:
         try:
             lock.acquire()
         except Timeout:
-            raise InUseError(f"{self.root} is in use: {self._told_owner()}; wait, or choose another --out") from None
+            raise InUseError(f"{self.root} is in use: {self._owner_text()}; wait, or choose another --out") from None
         try:
             if new:
-                self.check_free()  # it may have been taken since
+                self.check_free()  # another process may have been faster
             for draft in self.root.glob(".*.tmp"):
                 draft.unlink(missing_ok=True)
             write_atomically(self._owner, json.dumps(_this_process()).encode())
             yield
         finally:
             for file in (self._owner, self._lock):
-                with suppress(OSError):  # Windows keeps a file that is open
+                with suppress(OSError):  # Windows does not delete open files
                     file.unlink()
             lock.release()
             with suppress(OSError):
-                self.root.rmdir()  # where nothing was begun; a folder with something in it stays
+                self.root.rmdir()  # only succeeds if it is empty
 
-    def _told_owner(self) -> str:
+    def _owner_text(self) -> str:
         try:
             owner = json.loads(self._owner.read_text(encoding="utf-8"))
             who = f"process {owner['process']} of {owner['user']} on {owner['host']}"
-            return f"{who} trains there since {owner['since']}"
+            return f"{who} has been training there since {owner['since']}"
         except (OSError, ValueError, KeyError, TypeError):
-            return "another process trains there"
+            return "another process is training there"
 
     def create(self, config: str) -> None:
-        """Write what the run runs on, and its resolved configuration."""
+        """Write the environment of the run and its resolved configuration."""
         write_atomically(self._env, json.dumps(environment(), indent=2).encode())
         # Last, because from now on the folder counts as a run.
         write_atomically(self.config, config.encode())
@@ -120,7 +120,7 @@ class RunFolder:
         """The rows of metrics.csv that can be read, and how many cannot."""
         if not self.metrics.is_file():
             return [], 0
-        # A row of a damaged file may have any text in it; the state says what the run needs to know.
+        # A damaged file may contain anything; the run itself only needs the state.
         text = self.metrics.read_text(encoding="utf-8", errors="replace").replace("\0", "")
         try:
             rows = list(csv.DictReader(io.StringIO(text)))
@@ -130,7 +130,7 @@ class RunFolder:
         return whole, len(rows) - len(whole)
 
     def write_rows(self, rows: Sequence[Row]) -> None:
-        """The whole table anew: a run has at most some hundred rows, and a resumed one drops its last ones."""
+        """Write the whole table again: it has at most a few hundred rows, and a resumed run drops its last ones."""
         write_csv(self.metrics, rows)
 
 
@@ -144,8 +144,8 @@ def _is_whole(row: Mapping[Any, Any]) -> bool:
 def _this_process() -> dict[str, object]:
     try:
         user = getpass.getuser()
-    except (OSError, KeyError):  # a container knows no names
-        user = "somebody"
+    except (OSError, KeyError):  # the user may have no name in a container
+        user = "unknown"
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return {"process": os.getpid(), "user": user, "host": platform.node(), "since": since}
 
@@ -156,7 +156,7 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Replace the file as a whole; None becomes an empty cell."""
+    """Write a table atomically; None becomes an empty cell."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, columns_of(rows), restval="", lineterminator="\n")
     writer.writeheader()
@@ -167,9 +167,9 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 @cache
 def commit() -> str | None:
-    """The commit of the checkout this code runs from, with a + if files were changed since; None when installed.
+    """The commit of the checkout this code runs from, with a + if files were changed since; None if installed.
 
-    Asked once: what is committed while a study runs is not what it runs.
+    Cached: a commit during a study does not change the running code.
     """
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
@@ -179,12 +179,12 @@ def commit() -> str | None:
         head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
         changes = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "src"], capture_output=True, check=False)
     except (OSError, subprocess.CalledProcessError):
-        return None  # no git, or a repository of somebody else
+        return None  # git is missing or refuses the repository
     return head.stdout.strip() + ("+" if changes.returncode else "")
 
 
 def environment() -> dict[str, object]:
-    """What the run runs on, for the record."""
+    """The software and hardware of the run, for the record."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         # `python -m hodgeformer` is the same command.

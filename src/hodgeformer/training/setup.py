@@ -1,4 +1,4 @@
-"""What a run is made of: configuration, data, processes, folder; and the parts that follow from them."""
+"""The setup of a run: configuration, data, processes, folder; and the parts that are built from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BYTES_PER_PARAMETER = 16  # the weight, its gradient, and two averages of that,
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """A run before its first step. The configuration is complete, and the data can be used. `start` is a model to
+    """A run before its first step. The configuration is complete and the data was checked. `start` is a model to
     fine-tune."""
 
     config: RunConfig
@@ -49,8 +49,8 @@ class Setup:
         check_track(self.config.train.track)
         if self.config.train.early_stop is not None and self.monitored != "val":
             raise ConfigError(
-                "train.early_stop needs a validation split to look at; add `val` to the splits of "
-                f"{self.dataset.name}, or leave it out"
+                f"train.early_stop needs a validation split; add `val` to the splits of {self.dataset.name}, or remove "
+                "early_stop"
             )
 
     @property
@@ -64,16 +64,16 @@ class Setup:
 
     @property
     def monitored(self) -> str | None:
-        """The split that is looked at during training. Only "val" chooses the best checkpoint."""
+        """The split that is evaluated during training. Only "val" chooses the best checkpoint."""
         return next((name for name in ("val", "test") if name in self.dataset.splits), None)
 
     @property
     def tested(self) -> str | None:
-        """The split that the final scores are given for."""
+        """The split for the final scores."""
         return next((name for name in ("test", "val") if name in self.dataset.splits), None)
 
     def reasons(self) -> tuple[str, ...]:
-        """What the run will do, and why, a sentence each."""
+        """The plan of the run and its reasons, one sentence each."""
         dataset = self.dataset
         splits = ", ".join(f"{len(samples)} {name}" for name, samples in dataset.splits.items())
         about = f"{dataset.name}: {dataset.task}, one target per {dataset.element}; meshes: {splits}"
@@ -86,8 +86,8 @@ class Setup:
         new = "" if same else ", a new output layer"
         still = "" if frozen is None else f", frozen: {f'{frozen} blocks' if isinstance(frozen, int) else frozen}"
         return (
-            f"fine-tuning '{start.name}': its embedding and blocks {own.blocks} are kept{new}{still}; a smaller rate "
-            f"({self.config.train.lr:g}) and a shorter run than from nothing"
+            f"fine-tuning '{start.name}': its embedding and blocks {own.blocks} are kept{new}{still}; a smaller "
+            f"learning rate ({self.config.train.lr:g}) and a shorter run than from scratch"
         )
 
     def loss(self) -> Loss:
@@ -99,15 +99,15 @@ class Setup:
         return CrossEntropy(self.config.train.label_smoothing, weights)
 
     def learner(self) -> Learner:
-        """A fresh model and its optimizer; the model to start from gives the weights of all layers that fit."""
+        """A new model and its optimizer; when fine-tuning, with the weights of all layers that fit."""
         train, shape = self.config.train, self.config.model_for(self.dataset)
         with torch.device("meta"):
             n_parameters = HodgeFormer(shape).n_parameters
         needed, free = _BYTES_PER_PARAMETER * n_parameters, free_memory()
         if needed > free:
             raise ConfigError(
-                f"a model of {n_parameters:,} parameters needs {needed / GIGABYTE:,.1f} GB to be trained, and "
-                f"{free / GIGABYTE:.1f} GB are free; make model.d_model, model.d_hidden or model.blocks smaller"
+                f"training a model of {n_parameters:,} parameters needs {needed / GIGABYTE:,.1f} GB of memory, and "
+                f"{free / GIGABYTE:.1f} GB are free; reduce model.d_model, model.d_hidden or model.blocks"
             )
         learner = Learner(shape, train, self.loss(), device=train.torch_device(), processes=self.processes)
         if self.start is not None:
@@ -135,7 +135,7 @@ class Setup:
         )
 
     def evaluator(self, split: str, *, in_units: bool = False, temperature: float = 1.0) -> Evaluator:
-        """Scores on a split; `in_units` for models from a checkpoint, whose values are in the units of the data."""
+        """An evaluator of a split; `in_units` for models from a checkpoint, whose values are in units of the data."""
         loss = self.loss()
         return Evaluator(
             self.dataset,
@@ -151,7 +151,7 @@ class Setup:
         weights: dict[str, Tensor] = dict(model.state_dict())
         loss = self.loss()
         if isinstance(loss, SquaredError):
-            # Predictions are then in the units of the data, and nobody needs to know how it was trained.
+            # The saved model predicts in the units of the data, so prediction needs no standardization.
             std, mean = loss.std.to(model.head.out.weight), loss.mean.to(model.head.out.weight)
             weights["head.out.weight"] = weights["head.out.weight"] * std[:, None]
             weights["head.out.bias"] = weights["head.out.bias"] * std + mean
@@ -179,10 +179,10 @@ def set_up(
     listener: Listener | None = None,
     create: bool = False,
 ) -> Setup:
-    """The complete setup of a run: data looked at, what source and settings leave open planned and told.
+    """The complete setup of a run: the data is checked, and settings that are not given are planned.
 
-    Without a source, that of the run which was stopped in the folder `out`. Nothing is told or written, unless to
-    `create` the run in the folder, or go on with it; the caller owns the folder.
+    Without a source, it is that of the run which was stopped in the folder `out`. Only with `create` is the plan
+    reported and the run written to the folder, which the caller has locked.
     """
     folder, processes, listener = RunFolder(Path(out)), processes or Processes(), listener or Listener()
     if source is None:
@@ -203,7 +203,7 @@ def set_up(
 
 
 def take_over(model: HodgeFormer, start: Checkpoint) -> None:
-    """Fine-tuning: the weights of a trained model; the head only if it answers a question of the same form."""
+    """Fine-tuning: copy the weights of a trained model; the head only if the task is the same and its shape fits."""
     own, same = model.state_dict(), start.model.task == model.config.task
     given = {name: value for name, value in start.weights.items() if same or not name.startswith("head.")}
     fitting = {name: value for name, value in given.items() if name in own and own[name].shape == value.shape}
@@ -211,8 +211,8 @@ def take_over(model: HodgeFormer, start: Checkpoint) -> None:
     if any(not name.startswith("head.") for name in left_out):
         raise ConfigError(
             f"the model to start from ('{start.name}': {start.model.blocks}, width {start.model.d_model}, updates "
-            f"{start.model.updates}) is built differently than this one ({model.config.blocks}, width "
-            f"{model.config.d_model}, updates {model.config.updates}); leave [model] out to take over its shape"
+            f"{start.model.updates}) has another architecture than this one ({model.config.blocks}, width "
+            f"{model.config.d_model}, updates {model.config.updates}); remove [model] to use its architecture"
         )
     model.load_state_dict({**own, **fitting})
 
@@ -220,29 +220,29 @@ def take_over(model: HodgeFormer, start: Checkpoint) -> None:
 def _census(config: RunConfig, processes: Processes, listener: Listener) -> Census:
     dataset = open_dataset(config.data)
     if "train" not in dataset.splits:
-        raise DataError(f"{dataset.name}: there is no split 'train', only {', '.join(dataset.splits)}")
+        raise DataError(f"{dataset.name}: the split 'train' is missing; found {', '.join(dataset.splits)}")
     census = take_census(dataset, progress=listener.reading, share=processes.share, collect=processes.collect)
     census.usable(skip_bad=config.train.skip_bad)
     for problem in census.problems:
-        listener.warned(f"left out: {problem.message}")
-    seen = {mesh.shape for mesh in census.training}
-    copies = [mesh.name for mesh in census.meshes if mesh.split != "train" and mesh.shape in seen]
+        listener.warned(f"skipped: {problem.message}")
+    trained = {mesh.shape for mesh in census.training}
+    copies = [mesh.name for mesh in census.meshes if mesh.split != "train" and mesh.shape in trained]
     if copies:
         listener.warned(
-            f"{len(copies)} meshes of other splits have the same shape as a training mesh, so scores will flatter: "
-            f"{', '.join(copies[:4])}"
+            f"{len(copies)} meshes of other splits have the same shape as a training mesh, so scores will be too "
+            f"optimistic: {', '.join(copies[:4])}"
         )
     return census
 
 
 def _statistics(meshes: Sequence[CountedMesh], prepare: PrepareConfig) -> DataStatistics:
-    """What a model was trained on, by which it is told later whether a mesh looks familiar."""
+    """Statistics of the training meshes, to recognize unfamiliar meshes later."""
     sizes = [prepare.working(mesh.n) for mesh in meshes]
 
     def spread(values: Sequence[float]) -> tuple[float, float, float]:
         return float(min(values)), float(np.median(values)), float(max(values))
 
-    # With a quarter of the faces edges are twice as long.
+    # With a quarter of the faces, edges are twice as long.
     lengths = [np.sqrt(mesh.n.f / n.f) * mesh.edge_lengths for mesh, n in zip(meshes, sizes, strict=True)]
     q5, q25, q50, q75, q95 = np.mean(lengths, axis=0).tolist()
     return DataStatistics(

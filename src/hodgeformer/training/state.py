@@ -1,4 +1,4 @@
-"""Where a run stands, in full: from the same state, a run goes on to the same weights, bit for bit."""
+"""The complete state of a run: from the same state, a run continues to the same weights, bit for bit."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _KIND = "training state"
 
 @dataclass(frozen=True)
 class Position:
-    """The next batch to train on, and what was summed up on the way.
+    """The next batch to train on, and totals so far.
 
-    `learned` is the sum over the epoch so far. `elapsed` are seconds of training, over all sittings, and `cpu` those of
-    the processor in this process. `best` is the best validation score and `best_epoch` its epoch; `evaluated` the share
-    of the run after which was evaluated last.
+    `learned` is the total of the current epoch. `elapsed` are seconds of training, including those before the run was
+    resumed, and `cpu` the processor seconds of this process. `best` is the best validation score and `best_epoch` its
+    epoch; `evaluated` is the share of the run at the last evaluation.
     """
 
     epoch: int = 0
@@ -43,7 +43,7 @@ class Position:
 
 
 def save_state(path: Path, position: Position, learner: Learner, *, processes: Processes, data: str) -> None:
-    """Write the state; every process takes part, because each has random numbers of its own.
+    """Write the state; every process takes part, because each has its own random numbers.
 
     `data` is the fingerprint of the training meshes.
     """
@@ -63,16 +63,16 @@ def save_state(path: Path, position: Position, learner: Learner, *, processes: P
 
 
 def load_state(path: Path, learner: Learner, *, processes: Processes, data: str) -> Position:
-    """Bring the learner and this process's random numbers back to where the file left them."""
+    """Restore the learner and the random numbers of this process."""
     tensors, header = read_tensors(path, kind=_KIND)
     if header["processes"] != processes.count:
         raise CheckpointError(
-            f"{path}: this run was started with {header['processes']} processes and goes on only with as many, "
-            f"found {processes.count}; use the same torchrun command"
+            f"{path}: this run was started with {header['processes']} processes and cannot continue with "
+            f"{processes.count}; use the same torchrun command"
         )
     if header["data"] != data:
         raise CheckpointError(
-            f"{path}: the training meshes or their labels are not those the run was started with; put them back, or "
+            f"{path}: the training meshes or their labels have changed since the run was started; restore them, or "
             "start a new run from its last checkpoint with --from"
         )
     groups: dict[str, dict[str, Tensor]] = {}
@@ -91,7 +91,7 @@ def load_state(path: Path, learner: Learner, *, processes: Processes, data: str)
         learned = Learned(**{part.name: numbers.pop(part.name) for part in fields(Learned)})
         return Position(**numbers, learned=learned)
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: does not fit the run's config.toml ({error}); was it edited?") from None
+        raise CheckpointError(f"{path}: does not match config.toml of the run ({error}); was it edited?") from None
 
 
 def _load_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""Before a run: what it will cost, and whether the model can learn one batch by heart."""
+"""Before a run: what it will cost, and whether the model can memorize one batch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hodgeformer.training.setup import Setup
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will cost, from two measured steps.
+    """The cost of a run, from two measured steps.
 
-    `memory` are bytes of this process at the peak: what it held before, and what a step on the largest batch adds.
+    `memory` is the peak memory of this process in bytes: its current memory plus a step on the largest batch.
     """
 
     n_parameters: int
@@ -30,7 +30,7 @@ class Estimate:
 
 
 def estimate(setup: Setup) -> Estimate:
-    """Take two steps and scale up."""
+    """Measure two steps and extrapolate."""
     learner = setup.learner()
     model, held = learner.model, held_memory() or 0
     times, _, n_batches = timed_steps(setup, learner, 2)
@@ -41,9 +41,9 @@ def estimate(setup: Setup) -> Estimate:
 
 
 def timed_steps(setup: Setup, learner: Learner, number: int) -> tuple[list[float], float, int]:
-    """Seconds in the model of so many steps, seconds all of them waited for data, and the batches of an epoch.
+    """Model seconds of this many steps, the total seconds of waiting for data, and the number of batches per epoch.
 
-    Preparation runs in this process. A step before compiles kernels and does not count.
+    Preparation runs in this process. A first step compiles kernels and does not count.
     """
     seconds: list[float] = []
     with setup.training_loader(workers=0) as loader:
@@ -58,7 +58,7 @@ def timed_steps(setup: Setup, learner: Learner, number: int) -> tuple[list[float
 
 
 def _largest_batch(setup: Setup, model: HodgeFormer) -> int:
-    """Bytes that a step needs for the largest meshes together, as many as a batch may hold."""
+    """Bytes that a step needs for a batch of the largest meshes."""
     train, prepare = setup.config.train, setup.config.prepare
     sizes: list[PerElement[int]] = []
     working = (prepare.working(mesh.n) for mesh in setup.census.training)
@@ -74,12 +74,11 @@ def _largest_batch(setup: Setup, model: HodgeFormer) -> int:
 def overfit_one_batch(setup: Setup, *, max_steps: int = 300) -> tuple[float, int]:
     """The accuracy on one batch after training on nothing else, and the steps it took.
 
-    Without dropout, smoothing, class weights and augmentation.
-
-    A model that cannot even learn one batch by heart has labels that do not fit its meshes, or is broken.
+    Without dropout, smoothing, class weights and augmentation. If a model cannot even memorize one batch, the labels do
+    not match the meshes, or the model is broken.
     """
     if setup.dataset.task == "regression":
-        raise ConfigError("--self-test counts right answers, which a regression has none of")
+        raise ConfigError("--self-test does not support regression")
     config = setup.config
     plain = config.replace(
         train=config.train.replace(label_smoothing=0.0, class_weights=False, ema=None),

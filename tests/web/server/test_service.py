@@ -207,7 +207,7 @@ def test_a_mesh_cannot_pull_in_other_files(client: TestClient, tmp_path: Path, f
     }  # fmt: skip
     told(client.post("/predict", params={"name": "a.gltf"}, content=json.dumps(gltf).encode()), 422)
     both = client.post("/batch", files=[*form(files[0]), ("mesh", ("a.gltf", json.dumps(gltf).encode()))]).json()
-    assert len(both["results"]) == 1 and "not beside it" in both["failed"][0]["error"]
+    assert len(both["results"]) == 1 and "not in the same folder" in both["failed"][0]["error"]
 
 
 def test_a_mistake_of_ours_is_told_in_a_line_and_the_others_go_on(client: TestClient, files: list[Path]) -> None:

@@ -149,4 +149,4 @@ def test_models_of_every_kind_answer_for_faces(tmp_path: Path) -> None:
         fractions.clear()
     simplified = ViewerModel(Predictor(tiny_checkpoint())).predict(ball, 100, fractions.append)
     assert simplified.probabilities.shape == (320, 4)
-    assert "worked on at 100" in simplified.resolution
+    assert "simplified to 100" in simplified.resolution

@@ -63,7 +63,7 @@ def test_a_mesh_cannot_pull_in_other_files(client: TestClient, tmp_path: Path) -
     }  # fmt: skip
     answer = client.post("/api/meshes", params={"name": "a.gltf"}, content=json.dumps(gltf).encode())
     assert answer.status_code == 422
-    assert "not beside it" in answer.json()["error"]
+    assert "not in the same folder" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -15,7 +15,7 @@ from hodgeformer.base.memory import GIGABYTE, peak_memory
 from hodgeformer.lab.bench.yardsticks import bumpy_torus, human_sized_mesh, median_seconds
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.predict.inference import see
+from hodgeformer.predict.inference import make_views
 from hodgeformer.predict.predictor import Predictor
 
 _VERBS: dict[str, tuple[str, ...]] = {
@@ -74,7 +74,9 @@ def waiting_costs(model: str, n_vertices: tuple[int, ...]) -> list[dict[str, Any
             save_mesh(mesh, file)
             timed = partial(_timed, repeat=7 if mesh.n_vertices < _FEW else 1)
             load, scan = timed(partial(load_mesh, file))
-            prepare, _ = timed(partial(see, scan, checkpoint.at("original"), reads_order=checkpoint.model.reads_order))
+            prepare, _ = timed(
+                partial(make_views, scan, checkpoint.at("original"), reads_order=checkpoint.model.reads_order)
+            )
             one, _ = timed(partial(single.predict, scan, faces="original"))
             both, answer = timed(partial(predictor.predict, scan, faces="original"))
             write, _ = timed(partial(answer.save, Path(folder) / "answer.ply"))

@@ -1,4 +1,4 @@
-"""What readers find in a file, before it is a `Mesh`."""
+"""The content of a mesh file, before it becomes a `Mesh`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ LineOf = Callable[[int], int]
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """Vertices, and polygons as one run of corners with the number of corners of each.
+    """Vertices, and polygons as one array of corners with the number of corners of each.
 
-    Face attributes belong to polygons here. `vertex_line` and `face_line` give the line of the file that an
-    element stands on; a binary file has none.
+    Face attributes belong to polygons here. `vertex_line` and `face_line` give the line of an element in the file; a
+    binary file has none.
     """
 
     vertices: FloatArray
@@ -40,9 +40,9 @@ class Content:
     face_line: LineOf | None = None
 
     def to_mesh(self, path: Path, source: Source | None = None) -> Mesh:
-        """Check every number, cut the polygons into triangles, and carry face attributes to the triangles.
+        """Check every number, cut the polygons into triangles, and copy face attributes to the triangles.
 
-        What comes from a file is held within the budget of its `source`.
+        The memory of a file is limited by the budget of its `source`.
         """
         self._check(path)
         if source is not None:
@@ -58,21 +58,23 @@ class Content:
             for kind in [kind for kind in attributes if kind.startswith("face")]:
                 attributes[kind] = attributes[kind][polygons]
         notes.extend(_notes_on(faces, len(self.vertices)))
-        # The name of a file need not be text; that of a mesh is written into pages and files.
+        # The name of a file need not be valid text; that of a mesh is written to pages and files.
         name = os.fsencode(path.stem).decode("utf-8", "replace")
         return Mesh(self.vertices, faces, name, polygons, tuple(notes), attributes)
 
     def _count(self, source: Source) -> None:
-        """The mesh has copies of its own; polygons also become triangles, with what is said of their polygon."""
+        """Count the arrays of the mesh; polygons also become triangles, with the attributes of their polygon."""
         n_triangles = len(self.corners) - 2 * len(self.n_corners)
-        source.hold(24 * (len(self.vertices) + n_triangles), f"{len(self.vertices):,} vertices, {n_triangles:,} faces")
+        source.reserve(
+            24 * (len(self.vertices) + n_triangles), f"{len(self.vertices):,} vertices, {n_triangles:,} faces"
+        )
         if n_triangles != len(self.n_corners):
             carried = sum(values[:1].nbytes for kind, values in self.attributes.items() if kind.startswith("face"))
-            source.hold((32 + carried) * n_triangles, f"{n_triangles:,} triangles, which its polygons are cut into,")
+            source.reserve((32 + carried) * n_triangles, f"{n_triangles:,} triangles, which its polygons are cut into,")
 
     def _check(self, path: Path) -> None:
         if len(self.n_corners) == 0:
-            raise MeshError(f"{path}: the file has no faces; a surface made of triangles or polygons is needed")
+            raise MeshError(f"{path}: the file has no faces; a surface of triangles or polygons is needed")
         bad = np.flatnonzero(~np.isfinite(self.vertices).all(axis=1))
         if bad.size:
             raise MeshError(
@@ -91,8 +93,8 @@ class Content:
             face = int(np.searchsorted(np.cumsum(self.n_corners), wrong[0], side="right"))
             raise MeshError(
                 f"{where(path, self.face_line, face)}: face {face} refers to vertex {self.corners[wrong[0]]}"
-                f", but the file has {len(self.vertices)} vertices (numbered from 0 here); "
-                "the file is cut short or its faces are wrong: export it again"
+                f", but the file has {len(self.vertices)} vertices (numbered from 0); "
+                "the file is truncated or its faces are wrong: export it again"
             )
 
 
@@ -102,7 +104,7 @@ def where(path: Path, line_of: LineOf | None, element: int) -> str:
 
 
 def to_colors(values: NDArray[Any]) -> Colors:
-    """Color columns of a file as uint8: whole numbers are 0..255, fractions are 0..1."""
+    """Color columns of a file as uint8: integers are 0..255, fractions are 0..1."""
     if np.issubdtype(values.dtype, np.integer):
         return np.asarray(np.clip(values, 0, 255), np.uint8)
     values = np.clip(np.nan_to_num(values.astype(np.float64)), 0.0, 255.0)
@@ -111,7 +113,7 @@ def to_colors(values: NDArray[Any]) -> Colors:
 
 
 def _notes_on(faces: IntArray, n_vertices: int) -> list[str]:
-    """What is allowed, but worth knowing."""
+    """Remarks about things that are allowed."""
     repeating, unused = repeats_a_vertex(faces).sum(), n_vertices - is_used(faces, n_vertices).sum()
     notes = [f"{repeating} faces repeat a vertex"] if repeating else []
-    return [*notes, f"{unused} vertices belong to no face"] if unused else notes
+    return [*notes, f"{unused} vertices are not used by any face"] if unused else notes

@@ -1,6 +1,6 @@
-"""The bytes under a glTF scene, read and written: the container, the buffers and the typed arrays (accessors) in them.
+"""Read and write the bytes of a glTF scene: the container, the buffers and the typed arrays (accessors) in them.
 
-Colors and labels of faces need corners of their own: see `split`.
+Colors and labels of faces need separate corners for each face: see `split`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hodgeformer.mesh.formats.content import Attributes, Colors
 from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.mesh import IntArray, Mesh
 
-# Attributes of our own: labels, and the vertex that a split corner belongs to.
+# Custom attributes: labels, and the vertex that a split corner belongs to.
 VERTEX, VERTEX_LABEL, FACE_LABEL, COLOR = "_VERTEX", "_VERTEX_LABEL", "_FACE_LABEL", "COLOR_0"
 OWN_COLOR, FACE_OWN_COLOR = "_OWN_COLOR", "_FACE_OWN_COLOR"
 _MAGIC = b"glTF"
@@ -37,7 +37,7 @@ def read_document(source: Source) -> tuple[dict[str, Any], memoryview]:
     data, path = source.data, source.path
     text, binary = _chunks(data, path) if data[:4] == _MAGIC else (data, memoryview(b""))
     n_values = sum(map(text.count, _JSON_MARKS))
-    source.hold(_PER_MARK * n_values, "its glTF description")
+    source.reserve(_PER_MARK * n_values, "its glTF description")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -51,8 +51,8 @@ def _chunks(data: bytes, path: Path) -> tuple[bytes, memoryview]:
     version, length = int.from_bytes(data[4:8], "little"), int.from_bytes(data[8:12], "little")
     if len(data) < 20 or len(data) < length:
         raise MeshFormatError(
-            f"{path}: the file ends early: {length} bytes are announced, {len(data)} are there; "
-            "it is cut short, get it again"
+            f"{path}: the file ends early: expected {length} bytes, found {len(data)}; "
+            "it is truncated, download or export it again"
         )
     if version != 2:
         raise MeshFormatError(f"{path}: glTF version {version} is not supported; export it as version 2")
@@ -61,7 +61,7 @@ def _chunks(data: bytes, path: Path) -> tuple[bytes, memoryview]:
     while at + 8 <= len(data):
         size, kind = int.from_bytes(data[at : at + 4], "little"), data[at + 4 : at + 8]
         if at + 8 + size > len(data):
-            raise MeshFormatError(f"{path}: a part of {size} bytes does not fit in the file; it is cut short")
+            raise MeshFormatError(f"{path}: a chunk of {size} bytes does not fit in the file; it is truncated")
         if kind in (_JSON_CHUNK, _BINARY_CHUNK):
             chunks.setdefault(kind, memoryview(data)[at + 8 : at + 8 + size])
         at += 8 + size
@@ -69,14 +69,14 @@ def _chunks(data: bytes, path: Path) -> tuple[bytes, memoryview]:
 
 
 class Buffers:
-    """Typed arrays by accessor number: views of the bytes of the file, which any number of them may share."""
+    """Typed arrays by accessor number: views of the bytes of the file, which several accessors may share."""
 
     def __init__(self, document: dict[str, Any], binary: memoryview, source: Source) -> None:
         self._document, self._binary, self.source = document, binary, source
         self._loaded: dict[int, memoryview] = {}
 
     def array(self, accessor: int) -> NDArray[Any]:
-        """(count,) or (count, width); normalized 16-bit numbers become fractions, bytes stay bytes."""
+        """(count,) or (count, width); normalized 16-bit integers become fractions, bytes stay bytes."""
         entry = self._document["accessors"][accessor]
         if "sparse" in entry or "bufferView" not in entry:
             raise MeshFormatError(f"{self.source.path}: sparse glTF arrays are not supported; export without them")
@@ -85,19 +85,19 @@ class Buffers:
         count, offset = int(entry["count"]), int(entry.get("byteOffset", 0))
         stride = int(view.get("byteStride", 0)) or width * dtype.itemsize
         begin = int(view.get("byteOffset", 0))
-        held = self._buffer(view["buffer"])[begin : begin + int(view["byteLength"])]
+        data = self._buffer(view["buffer"])[begin : begin + int(view["byteLength"])]
         if (
             min(count, offset, begin) < 0
             or stride < width * dtype.itemsize
-            or offset + (count - 1) * stride + width * dtype.itemsize > len(held)
+            or offset + (count - 1) * stride + width * dtype.itemsize > len(data)
         ):
             raise MeshFormatError(
-                f"{self.source.path}: array {accessor} needs {count} rows of {stride} bytes, its buffer holds "
-                f"{len(held)} bytes; the file is cut short or damaged, export it again"
+                f"{self.source.path}: array {accessor} needs {count} rows of {stride} bytes, its buffer has "
+                f"{len(data)} bytes; the file is truncated or damaged, export it again"
             )
-        rows = np.ndarray((count, width), dtype, held, offset, (stride, dtype.itemsize))
+        rows = np.ndarray((count, width), dtype, data, offset, (stride, dtype.itemsize))
         if entry.get("normalized") and dtype.kind in "iu" and dtype.itemsize > 1:
-            self.source.hold(8 * rows.size, f"array {accessor}")
+            self.source.reserve(8 * rows.size, f"array {accessor}")
             return rows / np.iinfo(dtype).max
         return rows[:, 0] if width == 1 else rows
 
@@ -114,42 +114,35 @@ class Buffers:
                 return base64.b64decode(uri.partition(",")[2], validate=True)
             except binascii.Error as error:
                 raise MeshFormatError(f"{self.source.path}: an embedded buffer is damaged ({error})") from None
-        held = self.source.beside(unquote(uri), has_geometry=True)
-        if held is None:
+        data = self.source.beside(unquote(uri), has_geometry=True)
+        if data is None:
             raise MeshFormatError(
-                f"{self.source.path}: its buffer {uri[:60]!r} is not beside it; copy both, or export as .glb"
+                f"{self.source.path}: its buffer {uri[:60]!r} is not in the same folder; copy both, or export as .glb"
             )
-        return held
+        return data
 
 
-def glb_bytes(mesh: Mesh, held: Attributes) -> bytes:
-    """Coordinates become float32. Colors are stored as they are given, as mesh tools do, not made linear."""
+def glb_bytes(mesh: Mesh, attributes: Attributes) -> bytes:
+    """Coordinates become float32. Like in other mesh tools, colors are stored unchanged and not made linear."""
     file = _File()
-    vertex, faces = np.arange(mesh.n_vertices), mesh.faces
-    if any(kind.startswith("face") for kind in held):
+    vertex, faces, face = np.arange(mesh.n_vertices), mesh.faces, np.empty(0, dtype=np.int64)
+    if any(kind.startswith("face") for kind in attributes):
         vertex, faces, face = split(mesh)
         file.add_attribute(VERTEX, vertex)
-        if "face_labels" in held:
-            file.add_attribute(FACE_LABEL, held["face_labels"][face])
-        if "face_own_colors" in held:
-            file.add_colors(FACE_OWN_COLOR, held["face_own_colors"][face])
     file.add_attribute("POSITION", mesh.vertices[vertex])
-    if "vertex_labels" in held:
-        file.add_attribute(VERTEX_LABEL, held["vertex_labels"][vertex])
-    if "vertex_own_colors" in held:
-        file.add_colors(OWN_COLOR, held["vertex_own_colors"][vertex])
-    # Only one of vertex_colors and face_colors fits: glTF has one color per corner.
-    if "face_colors" in held:
-        file.add_colors(COLOR, held["face_colors"][face])
-    elif "vertex_colors" in held:
-        file.add_colors(COLOR, held["vertex_colors"][vertex])
+    # face_colors and vertex_colors exclude each other: glTF has one color per corner.
+    names = {"labels": (FACE_LABEL, VERTEX_LABEL), "own_colors": (FACE_OWN_COLOR, OWN_COLOR), "colors": (COLOR, COLOR)}
+    for kind, values in attributes.items():
+        element, _, what = kind.partition("_")
+        add = file.add_attribute if what == "labels" else file.add_colors
+        add(names[what][element == "vertex"], values[face if element == "face" else vertex])
     return file.to_bytes(faces)
 
 
 def split(mesh: Mesh) -> tuple[IntArray, IntArray, IntArray]:
-    """Three corners per face: vertex of each corner, faces over the corners, face of each corner.
+    """Three separate corners per face: the vertex of each corner, faces of corners, the face of each corner.
 
-    Vertices of no face follow as corners that no face uses (their entry in the third array is 0).
+    Vertices without a face follow as unused corners (their entry in the third array is 0).
     """
     lonely = np.setdiff1d(np.arange(mesh.n_vertices), mesh.faces)
     vertex = np.concatenate([mesh.faces.ravel(), lonely])
@@ -168,7 +161,7 @@ class _File:
         self._binary = bytearray()
 
     def add_attribute(self, name: str, values: NDArray[Any]) -> None:
-        """Numbers as float32: glTF allows no 32-bit whole numbers here."""
+        """Numbers as float32: glTF does not allow 32-bit integers here."""
         values = values.astype("<f4")
         accessor: dict[str, Any] = {"componentType": _FLOAT, "type": "VEC3" if values.ndim == 2 else "SCALAR"}
         if name == "POSITION":
@@ -176,7 +169,7 @@ class _File:
         self._attributes[name] = self._add(values, {"target": _VERTEX_DATA}, accessor)
 
     def add_colors(self, name: str, colors: Colors) -> None:
-        # Rows must begin at multiples of four bytes.
+        # Rows must start at multiples of four bytes.
         rows = np.full((len(colors), 4), 255, dtype=np.uint8)
         rows[:, : colors.shape[1]] = colors
         accessor = {"componentType": _UNSIGNED_BYTE, "type": f"VEC{colors.shape[1]}", "normalized": True}

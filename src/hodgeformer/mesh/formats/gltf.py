@@ -1,6 +1,6 @@
-"""glTF 2.0, as .glb or .gltf: all triangle meshes of the scene in one, placed where the scene places them.
+"""glTF 2.0, as .glb or .gltf: all triangle meshes of the scene in one, transformed as in the scene.
 
-Written here rather than through a library because the order of nodes, vertices and triangles must be kept.
+Not through a library, because the order of nodes, vertices and triangles must be kept.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 _COMPRESSION = ("KHR_draco_mesh_compression", "EXT_meshopt_compression")
 # Beyond this, float32 skips whole numbers.
 LARGEST = 2**24
-# What is read beside the position; a part may list any number of others.
+# The attributes that are read besides the position.
 _COLUMNS = (glb.COLOR, glb.OWN_COLOR, glb.FACE_OWN_COLOR, glb.VERTEX, glb.VERTEX_LABEL, glb.FACE_LABEL)
 _PER_PART = 512  # bytes, however few points it has
 
 
 def read_gltf(source: Source) -> Content:
-    """Meshes in the order of a walk through the scene, triangles in the order of the file."""
+    """Meshes in the order of a traversal of the scene, triangles in the order of the file."""
     path = source.path
     document, binary = glb.read_document(source)
     compressed = [name for name in document.get("extensionsRequired", ()) if name in _COMPRESSION]
@@ -58,7 +58,7 @@ class _Scene:
         for node, transform in self._nodes():
             if "mesh" in node:
                 self._add_mesh(self.document["meshes"][node["mesh"]], transform)
-        notes = [f"{self.n_skipped} primitives of points or lines were passed over"] if self.n_skipped else []
+        notes = [f"{self.n_skipped} primitives of points or lines were skipped"] if self.n_skipped else []
         if len(self.points) > 1:
             notes.append(f"{len(self.points)} parts of the scene were joined")
         vertices = np.concatenate([np.zeros((0, 3)), *self.points])
@@ -71,13 +71,13 @@ class _Scene:
             attributes = _vertex_attributes(columns)
         return Content(vertices, faces.ravel(), np.broadcast_to(np.int64(3), len(faces)), attributes, tuple(notes))
 
-    def _hold(self, n_bytes: int) -> None:
-        """A small file may place one mesh ten thousand times."""
+    def _reserve(self, n_bytes: int) -> None:
+        """A small file may contain one mesh ten thousand times."""
         n_parts = len(self.faces) + 1
-        self.buffers.source.hold(n_bytes, f"the scene, which places its meshes so often that it has {n_parts:,} parts,")
+        self.buffers.source.reserve(n_bytes, f"the scene, which repeats its meshes and has {n_parts:,} parts,")
 
     def _nodes(self) -> Iterator[tuple[dict[str, Any], FloatArray]]:
-        """Depth first, in the order of the file; a node that was met before ends the walk down."""
+        """Depth first, in the order of the file; a node is visited only once."""
         nodes = self.document.get("nodes", [])
         scenes = self.document.get("scenes", [])
         if scenes:
@@ -100,7 +100,7 @@ class _Scene:
         # Primitives of one mesh often share their vertices and differ in material only.
         begin_of: dict[tuple[int | None, ...], tuple[int, int]] = {}
         for primitive in mesh["primitives"]:
-            self._hold(_PER_PART)
+            self._reserve(_PER_PART)
             mode = primitive.get("mode", _TRIANGLES)
             if mode not in (_TRIANGLES, _STRIP, _FAN):
                 self.n_skipped += 1
@@ -110,22 +110,22 @@ class _Scene:
                 begin_of[key] = self._add_points(primitive["attributes"], transform)
             begin, n_points = begin_of[key]
             run = self.buffers.array(primitive["indices"]) if "indices" in primitive else np.arange(n_points)
-            # Twice: the parts are joined in the end.
-            self._hold(2 * 8 * run.size * (1 if mode == _TRIANGLES else 3))
+            # Twice, because the parts are joined at the end.
+            self._reserve(2 * 8 * run.size * (1 if mode == _TRIANGLES else 3))
             faces = _triangles(run.astype(np.int64).ravel(), mode)
             if faces.size and (faces.min() < 0 or faces.max() >= n_points):
-                raise ValueError(f"a triangle refers to vertex {faces.max()}, its mesh has {n_points} vertices")
+                raise ValueError(f"a triangle refers to vertex {faces.max()}, but its mesh has {n_points} vertices")
             if np.linalg.det(transform[:3, :3]) < 0:
                 faces = faces[:, ::-1]
             faces += begin
             self.faces.append(faces)
 
     def _add_points(self, attributes: dict[str, int], transform: FloatArray) -> tuple[int, int]:
-        """Index of the first point and how many there are."""
+        """The index of the first point, and the number of points."""
         placed = self.buffers.array(attributes["POSITION"])
         columns = {name: self.buffers.array(attributes[name]) for name in _COLUMNS if name in attributes}
         columns = {name: column for name, column in columns.items() if len(column) == len(placed)}
-        self._hold(2 * 8 * placed.size + sum(column.nbytes for column in columns.values()))
+        self._reserve(2 * 8 * placed.size + sum(column.nbytes for column in columns.values()))
         points = placed.astype(np.float64)
         if not (transform == np.eye(4)).all():
             points = points @ transform[:3, :3].T
@@ -150,7 +150,7 @@ def _placement(node: dict[str, Any]) -> FloatArray:
 
 
 def _triangles(run: IntArray, mode: int) -> IntArray:
-    """Triangles of a list, a strip (every second one is turned round) or a fan."""
+    """Triangles of a list, a strip (every second one is flipped) or a fan."""
     if mode == _TRIANGLES:
         return run.reshape(-1, 3)
     if mode == _FAN:
@@ -172,19 +172,19 @@ def _vertex_attributes(columns: dict[str, NDArray[Any]]) -> Attributes:
 
 
 def _whole(column: NDArray[Any]) -> IntArray:
-    """Labels and numbers, which glTF makes us keep as float32."""
+    """Labels and vertex numbers, which glTF stores as float32."""
     if column.ndim != 1 or not (np.abs(column) <= LARGEST).all():
-        raise ValueError("labels and vertex numbers must be whole numbers")
+        raise ValueError("labels and vertex numbers must be integers")
     return np.asarray(np.rint(column), np.int64)
 
 
 def _unsplit(
     points: FloatArray, faces: IntArray, columns: dict[str, NDArray[Any]]
 ) -> tuple[FloatArray, IntArray, Attributes]:
-    """Undo `glb.split`: corners go back to their vertex, and what they share belongs to their face."""
+    """Undo `glb.split`: corners of a vertex are merged, and their shared attributes are assigned to faces."""
     vertex = _whole(columns[glb.VERTEX])
     if vertex.size == 0 or vertex.min() < 0 or vertex.max() >= len(points):
-        raise ValueError(f"{glb.VERTEX} does not number the vertices")
+        raise ValueError(f"{glb.VERTEX} does not contain vertex numbers")
     point = np.zeros(int(vertex.max()) + 1, dtype=np.int64)
     point[vertex] = np.arange(len(points))
     corner = faces[:, 0]

@@ -1,4 +1,4 @@
-"""The lines of a text file as numbers by the million, which an error can still find."""
+"""Fast parsing of the numbers in text files, with line numbers for errors."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 _NEWLINE, _HASH, _SPACE = 10, 35, 32
 _PER_LINE, _PER_NUMBER = 32, 8  # bytes
-_PIECE = 1 << 20  # bytes of text that are Python objects at a time, which take fifty times as much
+_PIECE = 1 << 20  # bytes of text that are converted at a time; as Python objects they need fifty times the memory
 _GAP, _AFTER_SLASH = re.compile(rb"\s"), re.compile(rb"/[^\s]*")
 LARGEST_WHOLE = 2.0**53
-"""Beyond this, float64 skips whole numbers."""
+"""Beyond this, float64 skips integers."""
 
 
 class Rows(NamedTuple):
-    """Numbers of some lines, one after the other: line i has n[i] of them, from begin[i]."""
+    """Numbers of some lines in one array: line i has n[i] of them, from begin[i]."""
 
     values: FloatArray
     begin: IntArray
     n: IntArray
 
     def columns(self, first: int, last: int) -> FloatArray:
-        """(n, last - first) numbers of every line, which has at least as many."""
+        """(n, last - first) these columns of every line; all lines are long enough."""
         if first == 0 and len(self.values) == last * len(self.n):
             return self.values.reshape(-1, last)
         columns = np.empty((len(self.n), last - first))
@@ -41,9 +41,9 @@ class Rows(NamedTuple):
         return columns
 
     def lists(self, begin: IntArray, counts: IntArray) -> tuple[IntArray, int]:
-        """counts[i] whole numbers from begin[i] for each i; -1 for what is not whole, and the row of the first of it.
+        """counts[i] integers from begin[i] for each i, and the row of the first that is not an integer, or -1.
 
-        The row is -1 where all are whole.
+        Numbers that are not integers become -1.
         """
         found = np.empty(int(counts.sum()), dtype=np.int64)
         return found, int(_gather_whole(self.values, begin, counts, found))
@@ -64,10 +64,10 @@ def _gather_whole(values: FloatArray, begin: IntArray, counts: IntArray, found: 
 
 
 class TextLines:
-    """The lines that hold at least one token, without comments (`#` up to the end of the line).
+    """The lines that contain at least one token, without comments (`#` up to the end of the line).
 
-    Everything stays at its byte of the file: comments and joined lines are overwritten with spaces. That is
-    how an error can count the lines before it. `starts`, `ends` and `n_tokens` have one entry per line.
+    All bytes keep their position in the file: comments and line continuations are overwritten with spaces, so that an
+    error can find its line number. `starts`, `ends` and `n_tokens` have one entry per line.
     """
 
     def __init__(self, source: Source, *, continuation: bytes | None = None, offset: int = 0) -> None:
@@ -79,14 +79,14 @@ class TextLines:
         for end in (b"\r\n", b"\n") if continuation is not None else ():
             mark = (continuation or b"") + end
             joined = joined.replace(mark, b" " * len(mark))
-        # One newline past the end spares every later step the question whether the last line is closed.
+        # With one newline past the end, the last line is always closed.
         self.bytes = np.full(len(joined) + 1, _NEWLINE, dtype=np.uint8)
         self.bytes[:-1] = np.frombuffer(joined, dtype=np.uint8)
         del joined
         self.bytes[:offset][self.bytes[:offset] != _NEWLINE] = _SPACE
         none = np.empty(0, dtype=np.int64)
         n_lines = _find_lines(self.bytes, none, none, none)
-        source.hold(_PER_LINE * n_lines, f"{n_lines:,} lines of text")
+        source.reserve(_PER_LINE * n_lines, f"{n_lines:,} lines of text")
         self.starts, self.ends, self.n_tokens = (np.empty(n_lines, dtype=np.int64) for _ in range(3))
         _find_lines(self.bytes, self.starts, self.ends, self.n_tokens)
 
@@ -94,20 +94,20 @@ class TextLines:
         return len(self.starts)
 
     def number(self, line: int) -> int:
-        """Line number in the file, from 1."""
+        """The line number in the file, from 1."""
         return self._data.count(b"\n", 0, int(self.starts[line])) + 1
 
     def text(self, line: int) -> str:
         return self._data[self.starts[line] : self.ends[line]].decode("utf-8", errors="replace").strip()
 
     def error(self, line: int, message: str) -> MeshFormatError:
-        """A format error that names the file, the line and what stands there."""
+        """A format error with the file, the line number and the line."""
         shown = self.text(line)
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
         return MeshFormatError(f"{self.source.path}:{self.number(line)}: {message}; the line is {shown!r}")
 
     def need(self, lines: IntArray, fine: NDArray[np.bool_], message: Callable[[int], str]) -> None:
-        """Refuse the first of the lines that is not fine; the message is made from its place among them."""
+        """Raise an error for the first line that is not fine; the message depends on its position."""
         wrong = np.flatnonzero(~fine)
         if wrong.size:
             raise self.error(int(lines[wrong[0]]), message(int(wrong[0])))
@@ -119,7 +119,7 @@ class TextLines:
         return found.view("S8").ravel()
 
     def drop_keyword(self, lines: IntArray, length: int = 1) -> None:
-        """Forget the first token of these lines, which is `length` bytes long."""
+        """Remove the first token of these lines, which is `length` bytes long."""
         for at in range(length):
             self.bytes[self.starts[lines] + at] = _SPACE
         self.n_tokens[lines] -= 1
@@ -131,19 +131,19 @@ class TextLines:
         return Rows(self._convert(lines, float, np.float64, message), np.cumsum(n) - n, n)
 
     def integers(self, lines: IntArray, what: str, *, before_slash: bool = False) -> IntArray:
-        """All tokens of the lines as whole numbers, of tokens such as 1/2/3 only the one before the slash if asked."""
-        return self._convert(lines, int, np.int64, f"{what} must be whole numbers", before_slash)
+        """All tokens of the lines as integers; with `before_slash`, only the first number of tokens such as 1/2/3."""
+        return self._convert(lines, int, np.int64, f"{what} must be integers", before_slash)
 
     def _convert(
         self, lines: IntArray, convert: type, dtype: type, message: str, before_slash: bool = False
     ) -> NDArray[Any]:
         n_tokens = int(self.n_tokens[lines].sum())
-        self.source.hold(_PER_NUMBER * n_tokens, f"{n_tokens:,} numbers")
+        self.source.reserve(_PER_NUMBER * n_tokens, f"{n_tokens:,} numbers")
         try:
             tokens = chain.from_iterable(_pieces(self._blob(lines), before_slash))
             return np.fromiter(map(convert, tokens), dtype, count=n_tokens)
         except (ValueError, OverflowError):
-            pass  # the slow walk below finds the line
+            pass  # the slow search below finds the line
         for line in lines.tolist():
             for token in self.bytes[self.starts[line] : self.ends[line]].tobytes().split():
                 try:
@@ -153,7 +153,7 @@ class TextLines:
         raise self.error(int(lines[0]), message)
 
     def _blob(self, lines: IntArray) -> bytes:
-        """The bytes of the lines; they must be in rising order."""
+        """The bytes of the lines, which must be ascending."""
         if len(lines) == 0:
             return b""
         begin, end = int(self.starts[lines[0]]), int(self.ends[lines[-1]]) + 1
@@ -161,14 +161,14 @@ class TextLines:
             return self.bytes[begin:end].tobytes()
         edge = np.zeros(end - begin + 1, dtype=np.int8)
         edge[self.starts[lines] - begin] = 1
-        # A line ends after its newline, so neighbours never share a byte.
+        # A line ends after its newline, so neighbors never share a byte.
         edge[self.ends[lines] + 1 - begin] -= 1
         inside = np.cumsum(edge[:-1], dtype=np.int8).view(np.bool_)
         return bytes(self.bytes[begin:end][inside])
 
 
 def _pieces(blob: bytes, before_slash: bool) -> Iterator[list[bytes]]:
-    """The tokens, some at a time."""
+    """The tokens, in lists of limited size."""
     begin = 0
     while begin < len(blob):
         gap = _GAP.search(blob, begin + _PIECE)
@@ -180,7 +180,7 @@ def _pieces(blob: bytes, before_slash: bool) -> Iterator[list[bytes]]:
 
 @njit(cache=True, nogil=True)
 def _find_lines(text: NDArray[np.uint8], starts: IntArray, ends: IntArray, n_tokens: IntArray) -> int:
-    """Blank the comments, note the lines with tokens where there is room for them, and count them."""
+    """Blank the comments, count the lines with tokens, and record them if the arrays are not empty."""
     n_lines = tokens = start = 0
     inside = comment = False  # a token; a hash inside one is part of a name
     for at in range(len(text)):
@@ -219,5 +219,5 @@ def refuse_binary(data: bytes, path: Path) -> None:
         line = data.count(b"\n", 0, at) + 1
         raise MeshFormatError(
             f"{path}:{line}: this is not a text file (a zero byte at offset {at}); "
-            "it is damaged or belongs to another format: check its suffix"
+            "it is damaged or has another format: check its suffix"
         )

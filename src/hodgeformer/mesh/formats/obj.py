@@ -1,4 +1,4 @@
-"""Wavefront OBJ. Colors of faces travel as materials in a .mtl file beside it, labels of faces as groups."""
+"""Wavefront OBJ. Face colors are materials in a .mtl file beside it, face labels are groups."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _KEYWORDS = [
 ]  # fmt: skip
 _HEAD = 65536
 _NO_MATERIAL = (0.8, 0.8, 0.8)
-_PER_MATERIAL = 250  # bytes: its name, where it is found by it, and its color
+_PER_MATERIAL = 250  # bytes: its name, its dictionary entry and its color
 _GROUP_OF_LABEL = re.compile(r"label_(-?[0-9]{1,18})")  # 19 digits may not fit in 64 bits
 
 
 def read_obj(source: Source) -> Content:
-    """Vertices and polygons in the order of the file; texture coordinates and normals are passed over."""
+    """Vertices and polygons in the order of the file; texture coordinates and normals are ignored."""
     if not any(mark in source.data for mark in (b"v ", b"v\t", b"f ", b"f\t")):
-        # No mesh in any case, so the error below need not walk through millions of lines.
+        # Not a mesh, so the error below need not read millions of lines.
         source = Source(source.path, source.data[:_HEAD])
     lines = TextLines(source, continuation=b"\\")
     first, second = lines.bytes[lines.starts], lines.bytes[1:][lines.starts]
@@ -36,7 +36,7 @@ def read_obj(source: Source) -> Content:
     vertex_lines = np.flatnonzero((first == ord("v")) & alone)
     face_lines = np.flatnonzero((first == ord("f")) & alone)
     if len(vertex_lines) == 0 and len(face_lines) == 0:
-        message = "no line of the form 'v x y z' or 'f a b c' in the whole file, this is not an OBJ mesh"
+        message = "not an OBJ mesh: the file has no line such as 'v x y z' or 'f a b c'"
         raise lines.error(0, message) if len(lines) else MeshFormatError(f"{source.path}: {message}")
     lines.drop_keyword(vertex_lines)
     lines.drop_keyword(face_lines)
@@ -57,7 +57,7 @@ def read_obj(source: Source) -> Content:
 
 
 def _vertices(lines: TextLines, vertex_lines: IntArray) -> tuple[FloatArray, Attributes, list[str]]:
-    """`v x y z`, `v x y z w` (w is passed over), `v x y z r g b` or `v x y z r g b a`."""
+    """`v x y z`, `v x y z w` (w is ignored), `v x y z r g b` or `v x y z r g b a`."""
     n_tokens = lines.n_tokens[vertex_lines]
     fine = np.isin(n_tokens, (3, 4, 6, 7))
     lines.need(vertex_lines, fine, lambda i: f"a vertex needs 3 coordinates, found {n_tokens[i]} numbers")
@@ -65,12 +65,12 @@ def _vertices(lines: TextLines, vertex_lines: IntArray) -> tuple[FloatArray, Att
     vertices = rows.columns(0, 3)
     if colored.size and colored.all():
         return vertices, {"vertex_colors": to_colors(rows.columns(3, n_tokens.min()))}, []
-    left_out = f"colors of {colored.sum()} vertices left out: the others have none"
-    return vertices, {}, [left_out] if colored.any() else []
+    skipped = f"colors of {colored.sum()} vertices ignored: the others have none"
+    return vertices, {}, [skipped] if colored.any() else []
 
 
 def _corners(lines: TextLines, vertex_lines: IntArray, face_lines: IntArray) -> IntArray:
-    """Vertex numbers from 0. The file counts from 1; negative numbers count back from the face's line."""
+    """Vertex numbers from 0. The file counts from 1; negative numbers count back from the line of the face."""
     indices = lines.integers(face_lines, "corners of a face", before_slash=True)
     zero = np.flatnonzero(indices == 0)
     n_corners = lines.n_tokens[face_lines]
@@ -89,9 +89,9 @@ class _Keywords:
 
     def __init__(self, lines: TextLines) -> None:
         self.lines = lines
-        # A dropped keyword (v, f) left a blank at the start of its line.
+        # A removed keyword (v, f) left a space at the start of its line.
         self.other = np.flatnonzero(lines.bytes[lines.starts] > ord(" "))
-        lines.source.hold(16 * len(self.other), f"{len(self.other):,} lines of text")
+        lines.source.reserve(16 * len(self.other), f"{len(self.other):,} lines of text")
         self.heads = lines.keywords(self.other)
 
     def find(self, keyword: str) -> IntArray:
@@ -99,7 +99,7 @@ class _Keywords:
         return np.asarray(self.other[self.heads == keyword.encode()], np.int64)
 
     def rest(self, line: int) -> str:
-        """What follows the keyword."""
+        """The rest of the line after the keyword."""
         return "".join(self.lines.text(line).split(maxsplit=1)[1:])
 
     def notes(self) -> list[str]:
@@ -107,7 +107,7 @@ class _Keywords:
         if unknown.size == 0:
             return []
         number = self.lines.number(int(unknown[0]))
-        return [f"{unknown.size} lines that OBJ does not know were passed over, the first is line {number}"]
+        return [f"{unknown.size} lines with unknown keywords were ignored, the first is line {number}"]
 
 
 def _face_attributes(keywords: _Keywords, face_lines: IntArray) -> tuple[Attributes, list[str]]:
@@ -121,16 +121,16 @@ def _face_attributes(keywords: _Keywords, face_lines: IntArray) -> tuple[Attribu
     return attributes, notes
 
 
-def _in_force(keywords: _Keywords, found: IntArray, face_lines: IntArray) -> IntArray:
-    """For every face which of the found lines is in force on its line, -1 before the first."""
-    keywords.lines.source.hold(24 * len(face_lines) + 8 * len(found), f"groups of {len(face_lines):,} faces")
+def _last_before(keywords: _Keywords, found: IntArray, face_lines: IntArray) -> IntArray:
+    """For every face the last of the found lines before it, -1 if there is none."""
+    keywords.lines.source.reserve(24 * len(face_lines) + 8 * len(found), f"groups of {len(face_lines):,} faces")
     return np.searchsorted(found, face_lines) - 1
 
 
 def _labels(keywords: _Keywords, face_lines: IntArray) -> IntArray | None:
-    """The number of every face's group, where all are called `label_3` and every face has one."""
+    """The number of every face's group, if all are named like `label_3` and every face has one."""
     found = keywords.find("g")
-    groups = _in_force(keywords, found, face_lines)
+    groups = _last_before(keywords, found, face_lines)
     if len(found) == 0 or groups.min(initial=0) < 0:
         return None
     labels = np.empty(len(found), dtype=np.int64)
@@ -143,17 +143,17 @@ def _labels(keywords: _Keywords, face_lines: IntArray) -> IntArray | None:
 
 
 def _face_colors(keywords: _Keywords, face_lines: IntArray) -> tuple[Colors | None, list[str]]:
-    """The color of every face's material; None and a note where a material is missing."""
+    """The color of every face's material; None and a note if a material is missing."""
     source, found, libraries = keywords.lines.source, keywords.find("usemtl"), keywords.find("mtllib")
     if len(found) == 0 or len(libraries) == 0:
         return None, []
     row_of: dict[str, int] = {}
     n_known = 0
-    # Faces before the first usemtl take the last row, the color of no material.
+    # Faces before the first usemtl get the last row, the default color.
     row = np.empty(len(found) + 1, dtype=np.int64)
     for i, line in enumerate(found):
         row[i] = row_of.setdefault(keywords.rest(line), len(row_of))
-        source.hold(_PER_MATERIAL * (len(row_of) - n_known), f"{len(row_of):,} materials")
+        source.reserve(_PER_MATERIAL * (len(row_of) - n_known), f"{len(row_of):,} materials")
         n_known = len(row_of)
     row[-1] = len(row_of)
     colors = np.full((len(row_of) + 1, 4), np.nan)
@@ -161,23 +161,23 @@ def _face_colors(keywords: _Keywords, face_lines: IntArray) -> tuple[Colors | No
     read: set[int] = set()
     for line in libraries:
         library = keywords.rest(line)
-        held = source.beside(library.replace("\\", "/"))
-        if held is None:
-            return None, [f"colors of faces left out: material file {library[:60]!r} is not beside the mesh"]
-        if id(held) not in read:  # a file may be named any number of times
-            read.add(id(held))
-            _read_materials(held, row_of, colors)
+        data = source.beside(library.replace("\\", "/"))
+        if data is None:
+            return None, [f"colors of faces ignored: material file {library[:60]!r} is not in the folder of the mesh"]
+        if id(data) not in read:  # a file may be named any number of times
+            read.add(id(data))
+            _read_materials(data, row_of, colors)
     missing = np.isnan(colors[:, 0])
     if missing.any():
         name = list(row_of)[int(np.argmax(missing))]
-        return None, [f"colors of faces left out: material {name[:60]!r} has no color"]
+        return None, [f"colors of faces ignored: material {name[:60]!r} has no color"]
     colors = colors[:, :3] if np.isnan(colors[:, 3]).any() else colors
     colors = np.clip(np.rint(colors * 255), 0, 255).astype(np.uint8)
-    return colors[row[_in_force(keywords, found, face_lines)]], []
+    return colors[row[_last_before(keywords, found, face_lines)]], []
 
 
 def _read_materials(data: bytes, row_of: dict[str, int], colors: FloatArray) -> None:
-    """Fill in `Kd` (three numbers) and `d` (one) of the materials; lines that make no sense are passed over."""
+    """Fill in `Kd` (three numbers) and `d` (one) of the materials; invalid lines are ignored."""
     row: int | None = None
     for line in io.BytesIO(data if b"\n" in data else data.replace(b"\r", b"\n")):
         keyword, _, rest = line.strip().partition(b" ")
@@ -192,17 +192,17 @@ def _read_materials(data: bytes, row_of: dict[str, int], colors: FloatArray) -> 
                 colors[row, slice(0, 3) if keyword == b"Kd" else slice(3, 4)] = values
 
 
-def obj_bytes(mesh: Mesh, held: Attributes, library: str) -> bytes:
-    """An OBJ file; `library` is the name of the .mtl file that holds the face colors, if there are any."""
+def obj_bytes(mesh: Mesh, attributes: Attributes, library: str) -> bytes:
+    """An OBJ file; `library` is the name of the .mtl file with the face colors, if there are any."""
     rows = mesh.vertices
     row = "v %r %r %r\n"
-    if "vertex_colors" in held:
-        rows = np.concatenate([rows, held["vertex_colors"][:, :3] / 255.0], axis=1)
+    if "vertex_colors" in attributes:
+        rows = np.concatenate([rows, attributes["vertex_colors"][:, :3] / 255.0], axis=1)
         row = "v %r %r %r %.6f %.6f %.6f\n"
-    parts = [f"mtllib {library}\n"] if "face_colors" in held else []
+    parts = [f"mtllib {library}\n"] if "face_colors" in attributes else []
     parts.append(row * len(rows) % tuple(rows.ravel().tolist()))
     change = np.arange(mesh.n_faces) == 0
-    face_colors, face_labels = held.get("face_colors"), held.get("face_labels")
+    face_colors, face_labels = attributes.get("face_colors"), attributes.get("face_labels")
     for values in (face_colors, face_labels):
         if values is not None:
             flat = values.reshape(mesh.n_faces, -1)
@@ -224,7 +224,7 @@ def _material_of(color: NDArray[np.uint8]) -> str:
 
 
 def mtl_bytes(face_colors: Colors) -> bytes:
-    """The material library beside an OBJ file: one per distinct color; `d` is the alpha channel where there is one."""
+    """The material library of an OBJ file: one material per color; `d` is the alpha channel if there is one."""
     blocks = []
     for color in np.unique(face_colors, axis=0):
         red, green, blue, *alpha = (color / 255.0).tolist()

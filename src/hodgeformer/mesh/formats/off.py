@@ -20,7 +20,7 @@ _HEAD = 65536  # bytes that comments before the header may take
 
 
 def read_off(source: Source) -> Content:
-    """One element per line; the header may be missing, and the counts may stand beside it."""
+    """One element per line; the header may be missing, and the counts may be on its line."""
     path, head = source.path, source.data[:_HEAD]
     header = _HEADER.match(head)
     if header is not None and head[header.end() :].lstrip()[:6].upper() == b"BINARY":
@@ -31,8 +31,8 @@ def read_off(source: Source) -> Content:
     n_vertices, n_faces = _counts(lines, path)
     if len(lines) < 1 + n_vertices + n_faces:
         raise MeshFormatError(
-            f"{path}:{lines.number(len(lines) - 1)}: the file ends early: it announces {n_vertices} vertices "
-            f"and {n_faces} faces, but only {len(lines) - 1} lines follow; it is cut short, get it again"
+            f"{path}:{lines.number(len(lines) - 1)}: the file ends early: expected {n_vertices} vertices and "
+            f"{n_faces} faces, found {len(lines) - 1} lines; it is truncated, download or export it again"
         )
     vertex_lines = np.arange(1, 1 + n_vertices)
     face_lines = np.arange(1 + n_vertices, 1 + n_vertices + n_faces)
@@ -46,7 +46,7 @@ def read_off(source: Source) -> Content:
         corners=corners,
         n_corners=n_corners,
         attributes=vertex_attributes | face_attributes,
-        notes=(f"{n_more} lines after the last face were passed over",) if n_more else (),
+        notes=(f"{n_more} lines after the last face were ignored",) if n_more else (),
         vertex_line=lambda i: lines.number(1 + i),
         face_line=lambda i: lines.number(1 + n_vertices + i),
     )
@@ -58,7 +58,7 @@ def is_off(head: bytes) -> bool:
 
 def _counts(lines: TextLines, path: Path) -> tuple[int, int]:
     if len(lines) == 0:
-        raise MeshFormatError(f"{path}: no counts of vertices and faces; the file is empty or cut short")
+        raise MeshFormatError(f"{path}: the counts of vertices and faces are missing; the file is empty or truncated")
     if not 2 <= lines.n_tokens[0] <= 3:
         raise lines.error(0, "expected the counts of vertices, faces and edges")
     n_vertices, n_faces = lines.integers(np.array([0]), "counts").tolist()[:2]
@@ -81,21 +81,21 @@ def _vertices(lines: TextLines, vertex_lines: IntArray, colored: bool, n_normals
 
 
 def _faces(lines: TextLines, face_lines: IntArray) -> tuple[IntArray, IntArray, Attributes]:
-    """`k i_1 .. i_k` and then nothing, a number of a color map (passed over), or 3 or 4 color values."""
+    """`k i_1 .. i_k` and then nothing, an index into a color map (ignored), or 3 or 4 color values."""
     if len(face_lines) == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), {}
     rows = lines.floats(face_lines, "face entries")
     values, begin, n_tokens = rows
-    said = values[begin]
-    fine = (said >= 0) & (said + 1 <= n_tokens) & (said == np.rint(said))
+    counts = values[begin]
+    fine = (counts >= 0) & (counts + 1 <= n_tokens) & (counts == np.rint(counts))
     begins = "a face begins with its number of corners"
-    lines.need(face_lines, fine, lambda i: f"{begins}; found {said[i]:g} and {n_tokens[i] - 1} more numbers")
-    n_corners = said.astype(np.int64)
+    lines.need(face_lines, fine, lambda i: f"{begins}; found {counts[i]:g} and {n_tokens[i] - 1} more numbers")
+    n_corners = counts.astype(np.int64)
     corners, bad = rows.lists(begin + 1, n_corners)
     if bad >= 0:
         found = values[begin[bad] + 1 : begin[bad] + 1 + n_corners[bad]]
         wrong = found[~((found == np.rint(found)) & (np.abs(found) < LARGEST_WHOLE))][0]
-        raise lines.error(int(face_lines[bad]), f"corners must be whole numbers, found {wrong:g}")
+        raise lines.error(int(face_lines[bad]), f"corners must be integers, found {wrong:g}")
     attributes: Attributes = {}
     n_extra = int((n_tokens - n_corners - 1).min())
     if n_extra >= 3:
@@ -105,18 +105,18 @@ def _faces(lines: TextLines, face_lines: IntArray) -> tuple[IntArray, IntArray, 
 
 
 def _colors(values: NDArray[np.float64], lines: TextLines, colored_lines: IntArray) -> Colors:
-    """Numbers written with a point are 0..1, numbers without are 0..255."""
+    """Numbers with a decimal point are 0..1, numbers without are 0..255."""
     whole = "." not in lines.text(int(colored_lines[0])).split()[-1]
     return to_colors(np.clip(values, 0, 255).astype(np.int64) if whole else values)
 
 
-def off_bytes(mesh: Mesh, held: Attributes) -> bytes:
-    """Numbers are written so that they read back exactly."""
-    head = f"{'C' if 'vertex_colors' in held else ''}OFF\n{mesh.n_vertices} {mesh.n_faces} 0\n"
+def off_bytes(mesh: Mesh, attributes: Attributes) -> bytes:
+    """Numbers are written with all digits, so that they are read back exactly."""
+    head = f"{'C' if 'vertex_colors' in attributes else ''}OFF\n{mesh.n_vertices} {mesh.n_faces} 0\n"
     parts = [head]
     for start, number, rows, colors in (
-        ("", "%r", mesh.vertices, held.get("vertex_colors")),
-        ("3 ", "%d", mesh.faces, held.get("face_colors")),
+        ("", "%r", mesh.vertices, attributes.get("vertex_colors")),
+        ("3 ", "%d", mesh.faces, attributes.get("face_colors")),
     ):
         columns: list[list[Any]] = rows.T.tolist() + ([] if colors is None else colors.T.tolist())
         row = start + " ".join([number] * len(columns)) + "\n"

@@ -25,10 +25,10 @@ _LENGTHS = {name: code for name, code in _TYPES.items() if code[0] != "f"}
 _ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 _CORNER_LISTS = ("vertex_indices", "vertex_index")
 _CHANNELS = ("red", "green", "blue", "alpha")
-_OWN = "own_"  # before a channel of the colors that a scan came with; no viewer shows them
+_OWN = "own_"  # prefix of the original colors of a scan, which viewers ignore
 _LABEL_NAMES = ("label", "labels", "scalar_label", "face_label", "vertex_label")
 _USED = {"x", "y", "z", *_CORNER_LISTS, *_CHANNELS, *(_OWN + name for name in _CHANNELS), *_LABEL_NAMES}
-_Written = tuple[str, str, NDArray[Any]]  # what the header says, type of the bytes, values
+_Written = tuple[str, str, NDArray[Any]]  # the header line, type of the bytes, values
 
 
 def read_ply(source: Source) -> Content:
@@ -56,12 +56,12 @@ def read_ply(source: Source) -> Content:
 
 
 def _header(data: bytes, path: Path) -> tuple[bool, list[Element], int]:
-    """Whether it is text, the elements with their properties, and where the body begins."""
-    # A header is short; a file without its end must not be searched to the last byte as text.
+    """Whether it is text, the elements with their properties, and the offset of the body."""
+    # A header is short; without its end, do not search the whole file.
     end = data.find(b"end_header", 0, 1 << 20)
     newline = data.find(b"\n", end)
     if end < 0 or newline < 0:
-        raise MeshFormatError(f"{path}:1: the PLY header has no 'end_header' line; the file is cut short, get it again")
+        raise MeshFormatError(f"{path}:1: the PLY header has no 'end_header' line; the file is truncated or damaged")
     order: str | None = None
     elements: list[Element] = []
     for number, line in enumerate(data[:end].decode("ascii", errors="replace").splitlines(), start=1):
@@ -84,7 +84,7 @@ def _header(data: bytes, path: Path) -> tuple[bool, list[Element], int]:
             elif words[0] not in ("ply", "comment", "obj_info"):
                 raise ValueError(words[0])
         except (KeyError, IndexError, ValueError):
-            raise MeshFormatError(f"{path}:{number}: not a line of a PLY header: {line.strip()[:60]!r}") from None
+            raise MeshFormatError(f"{path}:{number}: invalid line in the PLY header: {line.strip()[:60]!r}") from None
     if order is None:
         raise MeshFormatError(f"{path}:1: the PLY header has no 'format' line with one of {', '.join(_ORDERS)}")
     return order == "", elements, newline + 1
@@ -110,7 +110,7 @@ def _corners(face: Columns, path: Path) -> tuple[IntArray, IntArray]:
         if isinstance(corners, List):
             return corners.values.astype(np.int64, copy=False), corners.counts
     raise MeshFormatError(
-        f"{path}: faces have no list called {' or '.join(_CORNER_LISTS)}; triangle strips are not read"
+        f"{path}: faces have no list named {' or '.join(_CORNER_LISTS)}; triangle strips are not supported"
     )
 
 
@@ -127,12 +127,12 @@ def _attributes(columns: Columns, colors_name: Attribute, own_name: Attribute, l
     return found
 
 
-def ply_bytes(mesh: Mesh, held: Attributes) -> bytes:
+def ply_bytes(mesh: Mesh, attributes: Attributes) -> bytes:
     """Binary, little endian; coordinates as double, labels as the int property `label`."""
     vertex: list[_Written] = [(f"double {name}", "<f8", mesh.vertices[:, i]) for i, name in enumerate("xyz")]
     # The count of a list and its entries are one property to PLY and two columns of bytes.
     face: list[_Written] = [("list uchar int vertex_indices", "u1", np.full(mesh.n_faces, 3)), ("", "<i4", mesh.faces)]
-    for kind, values in sorted(held.items()):  # colors before labels and own colors
+    for kind, values in sorted(attributes.items()):  # colors before labels and own colors
         rows = vertex if kind.startswith("vertex") else face
         if kind.endswith("labels"):
             rows.append(("int label", "<i4", values))

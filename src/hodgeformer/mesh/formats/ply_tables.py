@@ -1,4 +1,4 @@
-"""The tables of a PLY file: the columns that are asked for, from lines of text or rows of bytes."""
+"""The tables of a PLY file: the used columns, from lines of text or rows of bytes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hodgeformer.mesh.mesh import IntArray
 
 
 class List(NamedTuple):
-    """Lists of all rows, one after the other, and the length of each."""
+    """The lists of all rows in one array, and the length of each."""
 
     values: NDArray[Any]
     counts: IntArray
 
 
 class Property(NamedTuple):
-    """A column; `length` is the type of a list's length, None for a scalar. What is not used is passed over."""
+    """A column; `length` is the type of a list's length, None for a scalar. Only used columns are read."""
 
     name: str
     dtype: np.dtype[Any]
@@ -53,8 +53,8 @@ def read_ascii(source: Source, body: int, elements: list[Element]) -> tuple[dict
         if len(lines) < first + n_rows:
             number = lines.number(len(lines) - 1) if len(lines) else 1
             raise MeshFormatError(
-                f"{source.path}:{number}: the file ends early: {n_rows} rows of '{name}' are announced, "
-                f"{len(lines) - first} are there; it is cut short, get it again"
+                f"{source.path}:{number}: the file ends early: expected {n_rows} rows of '{name}', found "
+                f"{len(lines) - first}; it is truncated, download or export it again"
             )
         tables[name] = _ascii_columns(lines, np.arange(first, first + n_rows), element)
         line_of[name] = lambda i, begin=first: lines.number(begin + i)  # type: ignore[misc]
@@ -64,7 +64,7 @@ def read_ascii(source: Source, body: int, elements: list[Element]) -> tuple[dict
 
 def _ascii_columns(lines: TextLines, rows: IntArray, element: Element) -> Columns:
     def too_short(row: int) -> str:
-        return f"row {row} of '{element.name}' has fewer values than the header announces"
+        return f"row {row} of '{element.name}' has fewer values than the header declares"
 
     if not any(column.is_used for column in element.properties):
         return {}
@@ -78,9 +78,9 @@ def _ascii_columns(lines: TextLines, rows: IntArray, element: Element) -> Column
                 columns[column.name] = _as_type(found.values[at], column.dtype)
             at = at + 1
             continue
-        said = found.values[at]
-        lines.need(rows, (said >= 0) & (said == np.rint(said)) & (at + 1 + said <= end), too_short)
-        counts = said.astype(np.int64)
+        lengths = found.values[at]
+        lines.need(rows, (lengths >= 0) & (lengths == np.rint(lengths)) & (at + 1 + lengths <= end), too_short)
+        counts = lengths.astype(np.int64)
         if column.is_used:
             columns[column.name] = List(found.lists(at + 1, counts)[0], counts)
         at = at + 1 + counts
@@ -88,7 +88,7 @@ def _ascii_columns(lines: TextLines, rows: IntArray, element: Element) -> Column
 
 
 def _as_type(values: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Whole-number types become int64; a value that is not whole becomes -1, which is no index."""
+    """Integer types become int64; a value that is not an integer becomes -1, which is not a valid index."""
     if dtype.kind == "f":
         return values
     whole = (values == np.rint(values)) & (np.abs(values) < LARGEST_WHOLE)
@@ -96,26 +96,26 @@ def _as_type(values: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def read_binary(source: Source, body: int, elements: list[Element]) -> dict[str, Columns]:
-    """Rows without padding; a table whose lists all have one length is read in one piece."""
+    """Rows without padding; a table whose lists all have the same length is read at once."""
     data, tables = source.data, dict[str, Columns]()
     for element in elements:
         name, n_rows, properties = element
-        # Counts are compared with the bytes that are left before anything is made as large as they say.
+        # Compare counts with the remaining bytes before allocating memory for them.
         least = sum((column.length or column.dtype).itemsize for column in properties)
         read = None
         if n_rows * least <= len(data) - body:
             read = _even_rows(source, body, element) or _uneven_rows(source, body, element)
         if read is None:
             raise MeshFormatError(
-                f"{source.path}: the file ends early: {n_rows} rows of '{name}' are announced, but "
-                f"{len(data) - body} bytes do not hold them; it is cut short or damaged, get it again"
+                f"{source.path}: the file ends early: {n_rows} rows of '{name}' need more than the remaining "
+                f"{len(data) - body} bytes; it is truncated or damaged, download or export it again"
             )
         tables[name], body = read
     return tables
 
 
 def _even_rows(source: Source, body: int, element: Element) -> tuple[Columns, int] | None:
-    """All rows at once; None where the lists differ in length or bytes are missing."""
+    """All rows at once; None if the lists differ in length or bytes are missing."""
     fields: list[tuple[str, np.dtype[Any], tuple[int, ...]]] = []
     (name, n_rows, properties), at, n_left = element, body, len(source.data) - body
     for i, (_, dtype, length, _) in enumerate(properties):
@@ -137,7 +137,7 @@ def _even_rows(source: Source, body: int, element: Element) -> tuple[Columns, in
     columns: Columns = {}
     for i, column in enumerate(properties):
         if column.is_used:
-            source.hold(8 * (rows[f"c{i}"].size + n_rows), f"{n_rows:,} rows of {name!r}")
+            source.reserve(8 * (rows[f"c{i}"].size + n_rows), f"{n_rows:,} rows of {name!r}")
             columns[column.name] = values = _native(rows[f"c{i}"])
             if column.length is not None:
                 columns[column.name] = List(values.ravel(), rows[f"n{i}"].astype(np.int64))
@@ -145,11 +145,11 @@ def _even_rows(source: Source, body: int, element: Element) -> tuple[Columns, in
 
 
 def _uneven_rows(source: Source, body: int, element: Element) -> tuple[Columns, int] | None:
-    """Row by row to find where each value lies; None where bytes are missing."""
+    """Row by row, to find the position of each value; None if bytes are missing."""
     raw, properties = np.frombuffer(source.data, np.uint8), element.properties
     used = np.array([column.is_used for column in properties])
     shape = np.array([[_code(column.length), column.dtype.itemsize] for column in properties])
-    source.hold(16 * int(used.sum()) * element.n_rows, f"{element.n_rows:,} rows of {element.name!r}")
+    source.reserve(16 * int(used.sum()) * element.n_rows, f"{element.n_rows:,} rows of {element.name!r}")
     spans = np.empty((int(used.sum()), 2, element.n_rows), dtype=np.int64)
     is_big = any(dtype.str[0] == ">" for column in properties for dtype in (column.dtype, column.length) if dtype)
     end = int(_find_values(raw, body, shape, used, is_big, spans))
@@ -159,7 +159,7 @@ def _uneven_rows(source: Source, body: int, element: Element) -> tuple[Columns, 
     for column, (begin, counts) in zip(np.flatnonzero(used), spans, strict=True):
         name, dtype, length, _ = properties[column]
         n_values = int(counts.sum())
-        source.hold(8 * n_values, f"{n_values:,} values of {name!r}")
+        source.reserve(8 * n_values, f"{n_values:,} values of {name!r}")
         values = np.empty((n_values, dtype.itemsize), dtype=np.uint8)
         _gather_bytes(raw, begin, counts, values)
         native = _native(values.view(dtype).ravel())
@@ -168,7 +168,7 @@ def _uneven_rows(source: Source, body: int, element: Element) -> tuple[Columns, 
 
 
 def _code(length: np.dtype[Any] | None) -> int:
-    """Bytes of a list's length, negative where it has a sign; 0 for a scalar."""
+    """The number of bytes of a list's length, negative for signed types; 0 for a scalar."""
     return 0 if length is None else -length.itemsize if length.kind == "i" else length.itemsize
 
 
@@ -176,7 +176,7 @@ def _code(length: np.dtype[Any] | None) -> int:
 def _find_values(
     raw: NDArray[np.uint8], at: int, shape: IntArray, used: NDArray[np.bool_], is_big: bool, spans: IntArray
 ) -> int:
-    """Where each used value begins and how many there are; the byte after the last, -1 where some are missing."""
+    """Find the position and number of each used value; returns the end, or -1 if bytes are missing."""
     for row in range(spans.shape[2]):
         n_used = 0
         for column in range(len(shape)):
@@ -188,7 +188,7 @@ def _find_values(
                 for k in range(n_bytes):
                     n = (n << 8) | np.int64(raw[at + k if is_big else at + n_bytes - 1 - k])
                 if shape[column, 0] < 0 and n_bytes < 8 and n >> (8 * n_bytes - 1):
-                    return -1  # a negative length; of eight bytes it is negative by itself
+                    return -1  # a negative length; with eight bytes, n itself is negative
                 at += n_bytes
             if n < 0 or n > (len(raw) - at) // shape[column, 1]:
                 return -1

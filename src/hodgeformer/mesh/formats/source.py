@@ -1,4 +1,4 @@
-"""The files that a mesh is read from, each read once, and a budget for what is made of them in memory."""
+"""The files that a mesh is read from, each read once, and a memory budget for their content."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ _TIMES, _FREE = 12, 96 << 20
 
 
 class Source:
-    """A mesh file, and the files beside it that it names.
+    """A mesh file, and the files in its folder that it names.
 
-    A few bytes can ask for gigabytes: one buffer under a thousand names, one part at a thousand places. Readers
-    therefore say what they are about to hold, and a file may ask for 96 MB and 12 times its bytes on disk. Files count
-    once, however often they are named. With what comes and goes meanwhile, reading takes less than 20 times the bytes.
+    A few bytes can request gigabytes: one buffer under a thousand names, one part at a thousand positions. Readers
+    therefore reserve memory before they use it, and a file may reserve 96 MB plus 12 times its size on disk. A file
+    counts once, however often it is named. With temporary arrays, reading needs less than 20 times the size.
     """
 
     def __init__(self, path: Path, data: bytes) -> None:
         self.path, self.data = path, data
-        self._n_bytes, self._held = len(data), 0
+        self._n_bytes, self._reserved = len(data), 0
         self._by_name: dict[str, bytes | None] = {}
         self._by_file: dict[Any, bytes] = {}
 
-    def hold(self, n_bytes: int, what: str) -> None:
-        """Count what is about to be held in memory, and refuse too much of it."""
-        self._held += int(n_bytes)
+    def reserve(self, n_bytes: int, what: str) -> None:
+        """Count memory that is about to be used, and raise an error if it is too much."""
+        self._reserved += int(n_bytes)
         most = _FREE + _TIMES * self._n_bytes
-        if self._held > most:
+        if self._reserved > most:
             raise MeshFormatError(
-                f"{self.path}: {what} would take more than {most / 2**20:,.0f} MB of memory, too much for a file of "
+                f"{self.path}: {what} would need more than {most / 2**20:,.0f} MB of memory, too much for a file of "
                 f"{self._n_bytes:,} bytes; export the mesh again as plain triangles, each part once"
             )
 
     def beside(self, name: str, *, has_geometry: bool = False) -> bytes | None:
-        """A file that the mesh names, if it is one and in the folder of the mesh: nothing outside is read.
+        """The content of a file that the mesh names; None outside of the folder of the mesh, which is never read.
 
-        What holds geometry is part of the mesh and adds to the budget; anything else has to fit in it.
+        Files with geometry are part of the mesh and increase the budget; others must fit in it.
         """
         if name not in self._by_name:
             try:
@@ -53,13 +53,13 @@ class Source:
             return None
         if file == self.path.resolve():
             return self.data
-        about = file.stat()
-        # Links share an inode; a store has none.
-        key = (about.st_dev, about.st_ino) if isinstance(file, Path) and about.st_ino else file
+        status = file.stat()
+        # Links share an inode; remote files have none.
+        key = (status.st_dev, status.st_ino) if isinstance(file, Path) and status.st_ino else file
         if key not in self._by_file:
             if has_geometry:
-                self._n_bytes += about.st_size
+                self._n_bytes += status.st_size
             else:
-                self.hold(about.st_size, f"the file {name[:60]!r} that it names")
+                self.reserve(status.st_size, f"the file {name[:60]!r} that it names")
             self._by_file[key] = file.read_bytes()
         return self._by_file[key]

@@ -1,4 +1,4 @@
-"""STL, binary and ASCII: three corners per triangle, so corners at one place are welded into one vertex."""
+"""STL, binary and ASCII: each triangle has its own corners, so corners at one position are welded into one vertex."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEAD = 80
 
 
 def read_stl(source: Source, *, weld: bool = True) -> Content:
-    """Corners at exactly the same place whose faces hang together there become one vertex."""
+    """Corners at exactly the same position whose faces are connected there become one vertex."""
     data = source.data
     head = data[:4096]
     if is_binary(data) or head.lstrip()[:5].lower() != b"solid" or b"\0" in head:
@@ -55,11 +55,11 @@ def _read_binary(data: bytes, path: Path) -> tuple[FloatArray, list[str]]:
     if len(data) < expected:
         raise MeshFormatError(
             f"{path}: not ASCII STL, and as binary STL it ends early: {n_faces} triangles need {expected} "
-            f"bytes, the file has {len(data)}; it is cut short or belongs to another format, get it again"
+            f"bytes, the file has {len(data)}; it is truncated or has another format, download or export it again"
         )
     corners = np.frombuffer(data, _TRIANGLE, n_faces, _HEAD + 4)["corners"].reshape(-1, 3).astype(np.float64)
     n_more = len(data) - expected
-    return corners, [f"{n_more} bytes after the last triangle were passed over"] if n_more else []
+    return corners, [f"{n_more} bytes after the last triangle were ignored"] if n_more else []
 
 
 def _read_ascii(source: Source) -> tuple[FloatArray, LineOf, list[str]]:
@@ -74,19 +74,19 @@ def _read_ascii(source: Source) -> tuple[FloatArray, LineOf, list[str]]:
         raise lines.error(
             len(lines) - 1,
             f"the file has {len(found)} corners and {n_facets} finished triangles, expected three for each; "
-            "it is cut short, get it again",
+            "it is truncated, download or export it again",
         )
     corners = lines.floats(found, "coordinates").columns(0, 3)
     closed = bool(keywords[-1] == b"endsolid")
-    notes = [] if closed else ["the last line is not 'endsolid', the file may be cut short"]
+    notes = [] if closed else ["the last line is not 'endsolid'; the file may be truncated"]
     return corners, lambda i: lines.number(int(found[i])), notes
 
 
 def weld_corners(points: FloatArray) -> tuple[IntArray, IntArray]:
     """For every corner its vertex, and for every vertex its first corner, in the order of the file; -0.0 equals 0.0.
 
-    Two sheets of a surface that touch in a point, or four, stay two: corners are one where they are at one place and
-    their faces are joined by sides that lead there.
+    Sheets of a surface that only touch in points stay separate: corners are welded if they are at one position and
+    their faces are connected by sides that meet there.
     """
     order = np.lexsort(points.T)
     ordered = points[order]

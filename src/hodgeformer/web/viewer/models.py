@@ -16,7 +16,7 @@ from hodgeformer.base.errors import ConfigError, HodgeFormerError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import Faces
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.predict.inference import Report, Views, see
+from hodgeformer.predict.inference import Report, Views, make_views
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.predict.pretrained import bundled_models
 from hodgeformer.predict.result import Result
@@ -78,7 +78,7 @@ class ViewerModel:
             config = config.replace(pose="frame")  # the first of the frames, without the others
         if surface:
             config = config.replace(features=("coords",))
-        return see(mesh, config, reads_order=not surface)
+        return make_views(mesh, config, reads_order=not surface)
 
     def predict(self, mesh: Mesh, faces: Faces, report: Report) -> Result:
         """The answer for every face, or for the mesh; `report` is told the fraction of the work that is done."""

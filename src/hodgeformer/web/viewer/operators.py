@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind, PerElement
 from hodgeformer.kernels.elimination import TIMES
-from hodgeformer.mesh.elements import carry
+from hodgeformer.mesh.elements import convert_values
 from hodgeformer.mesh.prepare import Faces, PreparedMesh
 from hodgeformer.nn.config import ModelConfig, StarName
 from hodgeformer.nn.hodge_star import HodgeStar
@@ -176,7 +176,7 @@ class LearnedEigenfunctions(_Inside):
             raise Refusal(422, f"Only {len(found)} eigenfunctions were found; choose a smaller number.")
         value, function = found.values[i], found.functions[:, i].real[:, None]
         if kind == "e":
-            kind, function = "v", carry(function, sight.seen.working_mesh, source="e", to="v")
+            kind, function = "v", convert_values(function, sight.seen.working_mesh, source="e", to="v")
         values = sight.seen.on_mesh(function, kind)[:, 0]
         text = f"{value.real:.4g}" if not found.is_pair(i) else f"{value.real:.4g} ± {abs(value.imag):.4g} i"
         note = f"Learned L_{operator}, eigenvalue {text}"

@@ -1,4 +1,4 @@
-"""Labels and values from one mesh to another of the same surface: places on triangles, votes and interpolation."""
+"""Transfer labels and values between two meshes of the same surface: places on triangles, votes and interpolation."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from hodgeformer.mesh.topology import MeshComplex, incidence_lists, sparse_matri
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-_TILT = 0.1  # how much a face that looks another way counts as farther, in its own size
+_TILT = 0.1  # the penalty for a face with another orientation, relative to its size
 _MOST_STEPS = 32
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Where points lie on a mesh: a face of it, and barycentric coordinates (n, 3) within."""
+    """Points on a mesh: a face for each, and barycentric coordinates (n, 3) in it."""
 
     face: IntArray
     weights: FloatArray
@@ -32,9 +32,9 @@ class Places:
     def interpolate(
         self, values: NDArray[Any], kind: ElementKind, vertices: FloatArray, topology: MeshComplex
     ) -> NDArray[Any]:
-        """Values of the mesh's elements at the places: continuous, and each element's own value at its center.
+        """Values of the mesh's elements at the places: continuous, and equal to each element's value at its center.
 
-        Vertices take the mean of what lies around them. A face is cut into three triangles around its center, or, for
+        Vertices get the mean of the elements around them. A face is cut into three triangles around its center, or, for
         values of edges, into four between the centers of its sides, and values are linear in each.
         """
         corners, weights = topology.faces[self.face], self.weights
@@ -52,7 +52,7 @@ class Places:
             sizes, members = norms(ends[:, 1] - ends[:, 0]), topology.edges
             at_corners = np.maximum(2 * weights - 1, 0)
             is_at = at_corners > 0
-            # Side i joins corners i and i + 1; in the triangle at one of them it counts twice what the other does.
+            # Side i joins corners i and i + 1; in the triangle at one of them, its weight is twice the other's.
             by_end = 2 * (is_at * np.roll(weights, -1, axis=1) + np.roll(is_at, -1, axis=1) * weights)
             own = np.where(is_at.any(axis=1, keepdims=True), by_end, 1 - 2 * np.roll(weights, 1, axis=1))
             elements = topology.face_edges[self.face]
@@ -64,12 +64,12 @@ class Places:
 def locate(
     points: FloatArray, normals: FloatArray, starts: IntArray, *, vertices: FloatArray, faces: IntArray
 ) -> Places:
-    """The nearest place on a mesh, walking from the faces at some vertices `starts` (n, k) while that comes nearer.
+    """The nearest place on a mesh, found by a walk from the faces at the vertices `starts` (n, k).
 
-    Walking over the surface, unlike looking around in space, never changes to another sheet that happens to be near.
-    Of two faces about as near the one that looks the same way as the point's normal (n, 3) is taken.
+    A walk on the surface, unlike a search in space, never jumps to another sheet that is close. Of two faces at about
+    the same distance, the one that faces the same way as the point's normal (n, 3) is chosen.
     """
-    vertices, faces = vertices.copy(), faces.copy()  # frozen arrays would be another type to the compiler
+    vertices, faces = vertices.copy(), faces.copy()  # read-only arrays would be compiled separately
     vectors = face_vectors(vertices, faces)
     offsets, incident = incidence_lists(faces, len(vertices))
     face, weights = np.empty(len(points), dtype=np.int64), np.empty((len(points), 3))
@@ -84,8 +84,8 @@ def locate(
     return Places(face, weights)
 
 
-def majority(labels: NDArray[Any], target: IntArray, weights: FloatArray, n_targets: int) -> NDArray[np.int64]:
-    """Label of greatest total weight for each target, the smaller label on a tie; no label from zero up is lost."""
+def heaviest_labels(labels: NDArray[Any], target: IntArray, weights: FloatArray, n_targets: int) -> NDArray[np.int64]:
+    """The label of greatest total weight for each target, the smaller on a tie; no label from zero up is lost."""
     values, label = np.unique(labels, return_inverse=True)
     pairs, pair = np.unique(target * len(values) + label, return_inverse=True)
     total = np.bincount(pair, weights)
@@ -94,7 +94,7 @@ def majority(labels: NDArray[Any], target: IntArray, weights: FloatArray, n_targ
     winner = choice[order][np.searchsorted(owner[order], np.arange(n_targets))]
     share = total / np.bincount(owner, total, n_targets)[owner]
     count = np.bincount(winner, minlength=len(values))
-    # The rarest first: it has the fewest places to go to.
+    # The rarest first: it has the fewest candidates.
     for lost in sorted(np.flatnonzero((count == 0) & (values >= 0)), key=lambda i: total[choice == i].sum()):
         here = np.flatnonzero((choice == lost) & (count[winner[owner]] > 1))
         if here.size:
@@ -119,10 +119,10 @@ def _rows(weights: FloatArray, members: NDArray[Any], offsets: IntArray, n_colum
 
 
 def _means(members: IntArray, sizes: FloatArray, n_vertices: int) -> csr_array:
-    """For each vertex the mean over the elements that contain it, by their size."""
+    """For each vertex the mean over the elements that contain it, weighted by size."""
     offsets, rows = incidence_lists(members, n_vertices)
     owner = np.repeat(np.arange(n_vertices), np.diff(offsets))
-    size = sizes[rows] + np.finfo(np.float64).tiny  # elements without size still count among themselves
+    size = sizes[rows] + np.finfo(np.float64).tiny  # elements without size still need a weight
     return _rows(size / np.bincount(owner, size, n_vertices)[owner], rows, offsets, len(members))
 
 
@@ -163,7 +163,7 @@ def _walk(
                     if distance < least:
                         best, least = f, distance
                         out_weights[i] = weights
-            # Inside a face nothing beside it is nearer; on its rim it may be.
+            # From inside a face no neighbor is nearer; from its rim one may be.
             if best == before or out_weights[i].min() > 0:
                 break
             around = faces[best]
@@ -199,7 +199,7 @@ def _nearest(p: FloatArray, a: FloatArray, b: FloatArray, c: FloatArray, weights
             else:
                 t = _clamped(bcbp, bcbc)
                 sv, sw = 1 - t, t
-            # |a p|² less what does not depend on the place
+            # |a p|² without the terms that do not depend on the place
             distance = sv * sv * abab + 2 * sv * sw * abac + sw * sw * acac - 2 * (sv * abap + sw * acap)
             if distance < least:
                 least, best_v, best_w = distance, sv, sw
