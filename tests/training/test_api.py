@@ -174,6 +174,11 @@ def test_folds_on_the_command_line(tmp_path: Path) -> None:
     assert scored.exit_code == 0 and json.loads(scored.stdout)["n_learned_from"] == 2, scored.output
     refused = runner.invoke(app, ["evaluate", both, str(tmp_path / "data"), "--calibrate", "--quiet"])
     assert refused.exit_code == 2
+    one = tmp_path / "cv" / "fold-1"
+    words = ["evaluate", str(one), str(tmp_path / "data"), "--calibrate", "--device", "cpu", "--quiet"]
+    fitted = runner.invoke(app, words)
+    assert fitted.exit_code == 0, fitted.output
+    assert hf.Predictor.load(one).info.temperature != 1.0
     again = runner.invoke(app, [*said, "--quiet"])
     assert again.exit_code == 2 and "--resume" in again.output
 

@@ -63,7 +63,7 @@ def evaluate(
     """
     from hodgeformer.base.errors import ConfigError
     from hodgeformer.data.open import open_dataset
-    from hodgeformer.predict.checkpoint import load_checkpoint, save_checkpoint
+    from hodgeformer.predict.checkpoint import save_checkpoint
     from hodgeformer.predict.predictor import Predictor
     from hodgeformer.predict.pretrained import bundled_models, locate_model
     from hodgeformer.training.evaluate import Evaluator, calibrated, fitting
@@ -76,14 +76,13 @@ def evaluate(
     dataset = fitting(open_dataset(data, allow_remote=allow_remote), predictor.info)
     samples, prepare = dataset.split(split), predictor.info.at(faces)
     if path is not None:
-        checkpoint = load_checkpoint(path)
         with bar("calibrating", quiet=quiet) as progress:
-            answers = Evaluator(dataset, samples, prepare).answers(checkpoint.build_model())
-            checkpoint = calibrated(checkpoint, _counted(answers, progress, len(samples)))
+            answers = Evaluator(dataset, samples, prepare).answers(predictor.model)
+            checkpoint = calibrated(predictor.checkpoint, _counted(answers, progress, len(samples)))
         save_checkpoint(path, checkpoint)
         predictor = Predictor.load(checkpoint, device)
     with bar("evaluating", quiet=quiet) as progress:
-        scores = scores_of(predictor, dataset, split=split, faces=faces, tta=tta, report=progress)
+        scores = scores_of(predictor, dataset, split=split, faces=faces, tta=tta, device=device, report=progress)
     about = {"model": model, "data": dataset.name, "split": split, "rotations": tta, "faces": prepare.faces}
     about |= {"temperature": predictor.info.temperature, "calibrated_on": split if calibrate else None}
     learned = warn_of_learned([member.info for member in predictor.members], dataset, samples)
