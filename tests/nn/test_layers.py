@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hodgeformer.base.containers import KINDS, PerElement
 from hodgeformer.kernels.rows import normalized
+from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.blocks import LinearAttention, TransformerBlock
 from hodgeformer.nn.config import ModelConfig
@@ -160,3 +161,12 @@ def test_signed_stars_do_not_see_which_way_edges_point(updates: str) -> None:
     reversed_batch = replace(batch, topology=topology, x_in=batch.x_in.replace(e=columns))
     torch.testing.assert_close(signed(reversed_batch), signed(batch), rtol=1e-9, atol=1e-9)
     assert (unsigned(reversed_batch) - unsigned(batch)).abs().max() > 1e-3
+
+
+def test_faces_without_area_have_no_normal() -> None:
+    """Corners in one place, and corners on a line: what rounding leaves is no direction."""
+    places = torch.randn(40, 3, dtype=torch.float64, generator=torch.manual_seed(0)).numpy()
+    corners = places[:20, None] + places[20:, None] * [[[0.0], [1.0], [1.0]]]
+    corners[10:, 2] += places[30:]
+    flat = prepare(Mesh(corners.reshape(-1, 3), torch.arange(60).view(20, 3).numpy()), PrepareConfig())
+    assert not pack([flat]).topology.face_normals.any()

@@ -10,6 +10,7 @@ from hodgeformer.base.containers import ElementKind
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex
 
+LEAST_SINE = 1e-6  # of the angle of a face at its first corner: below it has no normal
 _FARTHEST_UNUSED = 4.0  # in sizes of the surface
 
 

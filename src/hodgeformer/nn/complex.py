@@ -14,6 +14,7 @@ from hodgeformer.base.containers import KINDS, ElementKind, PerElement, Sparsity
 from hodgeformer.kernels.incidence import Incidence, curl, gradient
 from hodgeformer.kernels.rows import TensorFields
 from hodgeformer.kernels.spreading import Surface
+from hodgeformer.mesh.geometry import LEAST_SINE
 from hodgeformer.nn.metric import Metric, measured_surface
 
 
@@ -115,8 +116,11 @@ class PackedComplex(TensorFields):
     @cached_property
     def face_normals(self) -> Float[Tensor, "n_f 3"]:
         """Of length one, by the winding; zero where a face has no area."""
-        a, b, c = self.positions[self.faces.long()].unbind(1)
-        return functional.normalize(torch.linalg.cross(b - a, c - a), dim=1)
+        a, b, c = self.positions.double()[self.faces.long()].unbind(1)
+        normals = torch.linalg.cross(b - a, c - a)
+        # What rounding leaves of a face without area has some direction, and another on every machine.
+        flat = normals.norm(dim=1) <= LEAST_SINE * (b - a).norm(dim=1) * (c - a).norm(dim=1)
+        return functional.normalize(normals.masked_fill(flat[:, None], 0.0), dim=1).to(self.positions)
 
     @cached_property
     def metric(self) -> Metric:
