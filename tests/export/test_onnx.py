@@ -47,6 +47,14 @@ def sizes() -> list[Mesh]:
     return [open_grid(4, 5), icosphere(2), fan(400)]
 
 
+def broken(n_vertices: int = 60) -> Mesh:
+    """A soup in few places: edges without length, faces without area, many faces at an edge, and vertices of none."""
+    rng = np.random.default_rng(3)
+    places = rng.normal(size=(12, 3))
+    faces = rng.integers(0, n_vertices, (n_vertices, 3))
+    return Mesh(places[rng.integers(0, 12, n_vertices)], faces, name="soup")
+
+
 @pytest.mark.parametrize(
     ("blocks", "updates", "task", "element"),
     [
@@ -77,6 +85,22 @@ def test_graphs_compute_what_the_model_does(
         found, features = network.run(GraphInputs(view, config.d_model))
         np.testing.assert_allclose(found, rows, atol=1e-4)
         np.testing.assert_allclose(features, torch.cat([x[kind].mean(0) for kind in config.updated]), atol=1e-4)
+
+
+@pytest.mark.parametrize("embedding", ["plain", "neighbor"])
+@pytest.mark.parametrize("updates", ["v", "vf"])
+def test_signed_stars(updates: str, embedding: str) -> None:
+    """The signs of edges and faces, and edges embedded in both directions; on a soup with broken faces too."""
+    torch.manual_seed(0)
+    settings = {"blocks": "HH", "updates": updates, "embedding": embedding, "signed_stars": True, "n_classes": 3}
+    settings |= {"edge_reversal": PrepareConfig().edge_reversal, "task": "segmentation"}
+    config = ModelConfig.parse(settings | {"d_model": 16, "d_hidden": 16, "n_heads": 2})
+    model = HodgeFormer(config).eval()
+    network = OnnxNetwork(config, onnx_session(onnx_model(model).SerializeToString()))
+    for mesh in (*sizes(), broken()):
+        view = prepare(mesh, PrepareConfig())
+        with torch.no_grad():
+            np.testing.assert_allclose(network.run(GraphInputs(view, 16))[0], model(pack([view])), atol=1e-4)
 
 
 def test_small_components_have_short_rows() -> None:
@@ -237,8 +261,6 @@ def test_what_cannot_be_exported_is_told(tmp_path: Path, monkeypatch: pytest.Mon
         onnx_model(HodgeFormer(config))
     with pytest.raises(ConfigError, match="learned stars of D blocks cannot be exported yet"):
         onnx_model(HodgeFormer(ModelConfig(task="segmentation", n_classes=2, blocks="D")))
-    with pytest.raises(ConfigError, match="signed stars cannot be exported yet"):
-        onnx_model(HodgeFormer(ModelConfig(task="segmentation", n_classes=2, blocks="H", signed_stars=True)))
     monkeypatch.setattr(exported_module, "_MOST_ENTRIES", 1000)
     with pytest.raises(MeshError, match="fan: a vertex has 100 edges, too many"):
         _ = GraphInputs(prepare(fan(100)), 16)["edges_of_vertex"]

@@ -34,12 +34,10 @@ def onnx_model(model: HodgeFormer) -> ModelProto:
     config = model.config
     if config.stars != "learned" and "H" in config.blocks:
         raise ConfigError(f"stars '{config.stars}' are only for comparison with learned ones and cannot be exported")
-    if config.signed_stars and config.attends:
-        raise ConfigError("signed stars cannot be exported yet; train with signed_stars=false")
     if "D" in config.blocks and config.diffusion_bound:
         raise ConfigError("learned stars of D blocks cannot be exported yet; train with star_bound=0")
     g = Graph()
-    x = {kind: feed_forward(g, model.embedding.mlp[kind], embedded(g, model, kind)) for kind in config.embedded}
+    x = {kind: embedded(g, model, kind) for kind in config.embedded}
     x |= {kind: normalized(g, x[kind], config.d_model) for kind in model.encoder.kept}
     block: Any
     for block in model.encoder.blocks:
@@ -80,10 +78,22 @@ def joined(g: Graph, parts: list[str]) -> str:
 
 
 def embedded(g: Graph, model: HodgeFormer, kind: ElementKind) -> str:
-    """x_in, and with neighbors x_in + A x_in."""
-    x = g.input(f"x_{kind}")
-    if model.config.embedding == "plain":
-        return x
+    """MLP(x_in + A x_in), or without A; with signed stars the mean of that for both directions of an edge."""
+    x, mlp = g.input(f"x_{kind}"), model.embedding.mlp[kind]
+    reversal = model.embedding.edge_reversal if kind == "e" else []
+    ways = [x, g("Gather", x, g.constant(reversal), axis=1)] if reversal else [x]
+    if model.config.embedding == "neighbor":
+        near = around(g, mean(g, ways), kind)
+        ways = [g("Add", way, near) for way in ways]
+    return mean(g, [feed_forward(g, mlp, way) for way in ways])
+
+
+def mean(g: Graph, values: list[str]) -> str:
+    return g("Mul", g("Add", *values), g.constant(1 / 2)) if len(values) == 2 else values[0]
+
+
+def around(g: Graph, x: str, kind: ElementKind) -> str:
+    """A x: the mean over adjacent elements."""
     if kind == "v":
         count = counted(g, "e", "v")
         through = summed(g, members(g, x, "edges", 2), "e", "v", signed=False)
@@ -94,7 +104,7 @@ def embedded(g: Graph, model: HodgeFormer, kind: ElementKind) -> str:
         count = g("Sub", members(g, counted(g, kind, below), table, k), g.constant(float(k)))
         through = members(g, summed(g, x, kind, below, signed=False), table, k)
         total = g("Sub", through, g("Mul", g.constant(float(k)), x))
-    return g("Add", x, g("Div", total, g("Max", count, g.constant(1.0))))
+    return g("Div", total, g("Max", count, g.constant(1.0)))
 
 
 def members(g: Graph, x: str, table: str, k: int, signs: str | None = None) -> str:
@@ -187,7 +197,10 @@ def laplacian(g: Graph, kind: ElementKind, layer: Any, x: Features) -> str:
 
 
 def star(g: Graph, layer: HodgeStar, x: str, y: str) -> str:
-    """star(x) y: row softmax of q k^T / sqrt(d_head) over the pattern, applied to y, a chunk of rows at a time."""
+    """star(x) y: row softmax of q k^T / sqrt(d_head) over the pattern, applied to y, a chunk of rows at a time.
+
+    Signed ones are applied to the three coordinates of y u, u the directions of the elements, and the result meets u.
+    """
     h, kind = layer.n_heads, layer.kind
     d_head = layer.query.weight.shape[0] // h
 
@@ -195,7 +208,10 @@ def star(g: Graph, layer: HodgeStar, x: str, y: str) -> str:
         return g("Transpose", g.reshape(x, -1, h, d_head), perm=[1, 0, 2])  # (h, n, d_head)
 
     q = normalized(g, heads(linear(g, layer.query, x)), d_head, d_head**-0.5)
-    k, y = normalized(g, heads(linear(g, layer.key, x)), d_head), heads(y)
+    k, y, width = normalized(g, heads(linear(g, layer.key, x)), d_head), heads(y), h * d_head
+    if layer.signed:
+        u = g("Unsqueeze", g.input(f"directions_{kind}"), g.constant([1]))  # (n, 1, 3)
+        y, width = g.reshape(g("Mul", g("Unsqueeze", y, g.constant([3])), u), h, -1, 3 * d_head), 3 * width
     pattern = g.input(f"pattern_{kind}")
 
     def chunk(inner: Graph, neighbors: str, rows: str) -> str:
@@ -205,9 +221,10 @@ def star(g: Graph, layer: HodgeStar, x: str, y: str) -> str:
         scores = inner("Where", missing, inner.constant(-1e30), inner("Squeeze", scores, inner.constant([3])))
         weights = inner("Unsqueeze", inner("Softmax", scores, axis=2), inner.constant([2]))
         star_y = inner("MatMul", weights, inner("Gather", y, neighbors, axis=1))  # (h, rows, 1, s), (.., s, d_head)
-        return inner.reshape(inner("Transpose", star_y, perm=[1, 2, 0, 3]), -1, h * d_head)
+        return inner.reshape(inner("Transpose", star_y, perm=[1, 2, 0, 3]), -1, width)
 
-    return unchunked(g, g.mapped(chunk, pattern, g.input(f"rows_of_pattern_{kind}")), kind)
+    star_y = unchunked(g, g.mapped(chunk, pattern, g.input(f"rows_of_pattern_{kind}")), kind)
+    return g.total(g("Mul", g.reshape(star_y, -1, h * d_head, 3), u), 2) if layer.signed else star_y
 
 
 def linear_attention(g: Graph, layer: Any, x: str) -> str:

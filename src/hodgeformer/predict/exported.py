@@ -22,6 +22,8 @@ from hodgeformer.base.threads import thread_count
 from hodgeformer.base.version import __version__
 from hodgeformer.kernels.elimination import TIMES, Elimination, Laplacian
 from hodgeformer.kernels.sweeps import sweeps
+from hodgeformer.mesh.geometry import LEAST_SINE, cross, norms, unit
+from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.predict.inference import Output, Views
@@ -56,6 +58,8 @@ INPUTS: dict[str, tuple[str, tuple[str | int, ...]]] = {
         for of, names in _TABLES.items()
         for name, kind in names.items()
     },
+    "directions_e": ("float32", ("n_e", 3)),
+    "directions_f": ("float32", ("n_f", 3)),
     "masses": ("float32", ("n_v",)),
     "edge_weights": ("float32", ("n_e",)),
     "pivots": ("float32", (len(TIMES), "n_v")),
@@ -73,8 +77,9 @@ INPUTS: dict[str, tuple[str, tuple[str | int, ...]]] = {
 `x_*` are the features in canonical order; `edges` (tail, head), `faces` and `face_edges` are element numbers, and
 `face_signs` are the directions in which a face traverses its edges. The tables `*_of_vertex` and `*_of_edge` are the
 transposed incidences, a row per element, padded with signs of zero and cut into chunks of rows, of which the last may
-have extra rows. Patterns are likewise padded with -1, and come with the row numbers of their chunks. `masses` and
-`edge_weights` belong to the Laplacian, `pivots`, `down_*` and `up_*` to its elimination (`kernels/sweeps.py`).
+have extra rows. Patterns are likewise padded with -1, and come with the row numbers of their chunks. `directions_*` are
+those of edges and the normals of faces, of length one or zero. `masses` and `edge_weights` belong to the Laplacian,
+`pivots`, `down_*` and `up_*` to its elimination (`kernels/sweeps.py`).
 """
 
 
@@ -117,15 +122,31 @@ class GraphInputs(Mapping[str, Array]):
             return self._transposed("face", "vertex", topology.faces, np.ones_like(topology.faces), mesh.n.v)
         if name.endswith("_of_edge"):
             return self._transposed("face", "edge", topology.face_edges, topology.face_signs, mesh.n.e)
+        if name.startswith("directions_"):
+            return self._directions(kind)
         if name in ("masses", "edge_weights"):
             return getattr(self._laplacian, name)  # type: ignore[no-any-return]
         return self._elimination if name == "pivots" or name.startswith(("down_", "up_")) else getattr(topology, name)
 
+    def _directions(self, kind: str) -> Array:
+        """Of edges, or the normals of faces; zero where there is none."""
+        topology, corners = self._mesh.topology, self._positions
+        if kind == "e":
+            tail, head = corners[topology.edges.T]
+            return unit(head - tail)
+        a, b, c = corners[topology.faces.T]
+        normals = cross(b - a, c - a)
+        normals[norms(normals) <= LEAST_SINE * norms(b - a) * norms(c - a)] = 0.0
+        return unit(normals)
+
+    @property
+    def _positions(self) -> FloatArray:
+        return self._mesh.positions.astype(np.float32).astype(np.float64)  # as PyTorch's path rounds them
+
     @cached_property
     def _laplacian(self) -> Laplacian:
         topology = self._mesh.topology
-        positions = self._mesh.positions.astype(np.float32).astype(np.float64)  # rounded as in PyTorch
-        return Laplacian.from_surface(positions, topology.faces, topology.edges, topology.face_edges)
+        return Laplacian.from_surface(self._positions, topology.faces, topology.edges, topology.face_edges)
 
     @property
     def _elimination(self) -> dict[str, Array]:
