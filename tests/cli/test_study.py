@@ -103,8 +103,44 @@ def test_operators_of_blocks_that_spread(run: Callable[..., Result], data: Path,
         assert rows[0]["area_percent"] < rows[-1]["area_percent"]
         assert sum(row["block_takes_percent"] for row in rows) == pytest.approx(100, abs=0.1)
     assert (tmp_path / "spread.png").stat().st_size > 5000
-    assert run("study", "operators", model, mesh, "--layer", 2, "--out", tmp_path).exit_code == 2
+    assert run("study", "operators", model, mesh, "--layer", 3, "--out", tmp_path).exit_code == 2
     assert run("study", "operators", model, mesh, "--pick", 5000, "--out", tmp_path).exit_code == 2
+
+
+def test_operators_show_learned_diagonal_stars(run: Callable[..., Result], data: Path, tmp_path: Path) -> None:
+    mesh, labels = data / "meshes" / "one.ply", data / "labels" / "one.txt"
+    model = write_tiny(tmp_path, blocks="DD")
+    told = run("study", "operators", model, mesh, "--labels", labels, "--out", tmp_path)
+    assert told.exit_code == 0, told.output
+    assert "log of the learned diagonal star" in told.stdout
+    content = json.loads((tmp_path / "operators.json").read_text())["diagonal_stars"]
+    assert content["bound"] == 3
+    assert [(row["block"], row["star"]) for row in content["rows"][::8]] == [
+        (1, "star1"), (1, "star0"), (2, "star1"), (2, "star0")
+    ]  # fmt: skip
+    assert content["rows"][0]["q05"] < content["rows"][0]["q95"]
+    assert {"predicted_border", "true_border", "true_inside"} <= set(content["rows"][0])
+    with np.load(tmp_path / "operators.npz") as file:
+        factors, cotangents = file["block_2.star1.log_factor"], file["textbook.star1"]
+    assert factors.shape == (120, 8) and cotangents.shape == (120,)
+    assert (tmp_path / "stars.csv").read_text().count("\n") == 33
+    page = (tmp_path / "stars.html").read_text()
+    assert all(name in page for name in ("textbook star1, log10", "star0, t = 0.031", "true parts", "one, block 2"))
+    with Image.open(tmp_path / "stars.png") as picture:
+        assert len(np.unique(np.asarray(picture).reshape(-1, 3), axis=0)) > 50
+
+    told = run("study", "operators", model, mesh, "--layer", 2, "--head", 3, "--out", tmp_path, "--json")
+    rows = json.loads(told.stdout)["diagonal_stars"]["rows"]
+    assert [(row["block"], row["star"]) for row in rows] == [(2, "star1"), (2, "star0")]
+    assert {row["time"] for row in rows} == {0.003045}
+    assert run("study", "operators", model, mesh, "--head", 9, "--out", tmp_path).exit_code == 2
+    fixed = write_tiny(tmp_path, blocks="DD", star_bound=0.0)
+    told = run("study", "operators", fixed, mesh, "--out", tmp_path / "fixed", "--json")
+    assert "diagonal_stars" not in json.loads(told.stdout)
+    assert not (tmp_path / "fixed" / "stars.png").exists()
+    refused = run("study", "operators", fixed, mesh, "--labels", labels, "--out", tmp_path)
+    assert refused.exit_code == 2
+    assert "--labels needs D blocks with learned stars" in refused.stderr
 
 
 def test_operators_as_json_and_wrong_choices(

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from hodgeformer.base.errors import ConfigError
+from hodgeformer.base.files import write_atomically
 from hodgeformer.cli.results import JsonOption, ModelArgument, UpOption, print_rows, table_console, write_json
 
 if TYPE_CHECKING:
     from hodgeformer.lab.study.operator_report import OperatorReport
+    from hodgeformer.lab.study.star_report import StarReport
     from hodgeformer.mesh.mesh import Mesh
     from hodgeformer.predict.checkpoint import Checkpoint
 
@@ -26,9 +29,22 @@ def operators(
     mesh: Annotated[Path, typer.Argument(help="The mesh to inspect.")],
     layer: Annotated[
         int | None,
-        typer.Option("--layer", help="The block, counted from 1; by default the last H.", show_default=False),
+        typer.Option(
+            "--layer",
+            min=1,
+            help="The block, counted from 1; by default the last H and all D.",
+            show_default=False,
+        ),
     ] = None,
-    head: Annotated[int, typer.Option("--head", help="The head, counted from 1.")] = 1,
+    head: Annotated[
+        int | None,
+        typer.Option(
+            "--head",
+            help="The head of the H block or the time of D blocks, counted from 1; by default the first head and all "
+            "times.",
+            show_default=False,
+        ),
+    ] = None,
     element: Annotated[
         Literal["vertex", "edge", "face"] | None,
         typer.Option(
@@ -50,13 +66,18 @@ def operators(
         Literal["largest", "smallest"],
         typer.Option("--end", help="Use the eigenvalues of largest modulus, or of smallest real part."),
     ] = "largest",
+    labels: Annotated[
+        Path | None,
+        typer.Option("--labels", help="The true labels of the faces, to compare stars with.", show_default=False),
+    ] = None,
     up: UpOption = "auto",
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("operators"),
     as_json: JsonOption = False,
 ) -> None:
     """Show attention around an element, the reach of the stars, and eigenfunctions of L_v, L_e and L_f.
 
-    For D blocks: how far a vertex reads at each diffusion time, and what each block uses of it.
+    For D blocks: how far a vertex reads at each diffusion time, what each block uses of it, and the learned diagonal
+    stars: by which factor they differ from the textbook's, and whether they differ on the borders of parts.
     """
     import numpy as np
 
@@ -69,50 +90,94 @@ def operators(
 
     path = locate_model(model, "study")
     checkpoint, surface = load_checkpoint(path), load_mesh(mesh)
+    blocks = checkpoint.model.blocks
     out.mkdir(parents=True, exist_ok=True)
     content: dict[str, Any] = {"model": str(path), "mesh": str(mesh)}
+    arrays: dict[str, Any] = {}
     files = [out / "operators.json"]
-    if "D" in checkpoint.model.blocks and element in (None, "vertex"):
-        content["spread"] = _spread(checkpoint, surface, pick, out / "spread.png", up)
+    diffuses = "D" in (blocks if layer is None else blocks[layer - 1 : layer])
+    if diffuses and element in (None, "vertex"):
+        content["spread"] = _spread(checkpoint, surface, layer, pick, out / "spread.png", up)
         files.append(out / "spread.png")
+    learned = diffuses and checkpoint.model.diffusion_bound > 0
+    if labels is not None and not learned:
+        raise ConfigError(f"--labels needs D blocks with learned stars; the model is {checkpoint.model.description}")
+    if learned:
+        stars = _stars(checkpoint, surface, layer, head, labels, out, up)
+        content["diagonal_stars"] = {"bound": stars.bound, "rows": stars.rows()}
+        arrays |= stars.arrays()
+        files += [out / name for name in ("stars.csv", "stars.png", "stars.html")]
     report = None
-    if "H" in checkpoint.model.blocks or "spread" not in content or layer is not None:
+    if ("H" in blocks and not (diffuses and layer)) or len(content) == 2:
         report = study_operators(
             checkpoint.build_model(),
             surface,
             checkpoint.prepare,
             layer=layer,
-            head=head,
+            head=head or 1,
             kind=None if element is None else KIND_OF[element],
             picked=pick,
             n_functions=functions,
             end=end,
         )
         content |= report.to_dict()
-        np.savez_compressed(out / "operators.npz", **report.arrays())  # type: ignore[arg-type]
-        files += [out / "operators.npz", *save_operator_pictures(report, surface, out, up=up)]
+        arrays |= report.arrays()
+        files += save_operator_pictures(report, surface, out, up=up)
+    if arrays:
+        np.savez_compressed(out / "operators.npz", **arrays)
+        files.insert(1, out / "operators.npz")
     write_json(out / "operators.json", content)
     if as_json:
         print(json.dumps(content, indent=2))
         return
     if "spread" in content:
         print_rows(content["spread"]["times"], f"spreading from vertex {content['spread']['picked']}")
+    if "diagonal_stars" in content:
+        title = "log of the learned diagonal star over the textbook's; border: on edges between two parts"
+        print_rows(content["diagonal_stars"]["rows"], title, digits=3)
     if report is not None:
         _print_operators(report)
     for file in files:
         print(file)
 
 
-def _spread(checkpoint: Checkpoint, surface: Mesh, pick: int | None, picture: Path, up: Any) -> dict[str, Any]:
-    """For D blocks: how far a vertex reads at each diffusion time, and what each block uses of it."""
+def _spread(
+    checkpoint: Checkpoint, surface: Mesh, layer: int | None, pick: int | None, picture: Path, up: Any
+) -> dict[str, Any]:
+    """Of the D blocks: how far a vertex reads at each time, and what each block takes from it."""
     from hodgeformer.lab.study.spread_picture import save_spread_picture
     from hodgeformer.mesh.prepare import prepare
     from hodgeformer.predict.spread import farthest_vertex, spread_from
 
     prepared = prepare(surface, checkpoint.prepare)
-    found = spread_from(checkpoint.build_model(), prepared, farthest_vertex(prepared) if pick is None else pick)
+    picked = farthest_vertex(prepared) if pick is None else pick
+    found = spread_from(checkpoint.build_model(), prepared, picked, layer)
     save_spread_picture(found, surface, picture, up=up)
     return {"picked": found.picked, "times": found.rows()}
+
+
+def _stars(
+    checkpoint: Checkpoint, surface: Mesh, layer: int | None, time: int | None, labels: Path | None, out: Path, up: Any
+) -> StarReport:
+    """Of the D blocks: learned diagonal stars, as a table, a picture and an HTML page."""
+    from hodgeformer.data.label_files import COUNTED
+    from hodgeformer.data.labels import Codes, LabelFile
+    from hodgeformer.draw.page import page
+    from hodgeformer.lab.study.spread_picture import save_star_picture
+    from hodgeformer.lab.study.star_report import study_stars
+    from hodgeformer.training.run_folder import write_csv
+
+    truth = None
+    if labels is not None:
+        n = checkpoint.model.n_classes
+        codes = Codes.counted_from(0, n + 1, checkpoint.classes)
+        truth = LabelFile(labels, COUNTED.get(labels.suffix.lower(), "f"), "f", codes).read(surface)
+        truth = truth - 1 if truth.max() == n else truth  # counted from 1
+    found = study_stars(checkpoint, surface, layer=layer, time=time, truth=truth, up=up)
+    write_csv(out / "stars.csv", found.rows())
+    save_star_picture(found, checkpoint.colors, out / "stars.png")
+    write_atomically(out / "stars.html", page(found.scenes(checkpoint), title=surface.name).encode())
+    return found
 
 
 def _print_operators(report: OperatorReport) -> None:

@@ -13,7 +13,8 @@ from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.kernels.elimination import N_TIMES, TIMES
 from hodgeformer.kernels.spreading import DiagonalStars, spread
-from hodgeformer.mesh.mesh import FloatArray
+from hodgeformer.mesh.elements import carry
+from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.blocks import Spreading, SpreadingBlock
 from hodgeformer.nn.model import HodgeFormer
@@ -106,6 +107,14 @@ def log_factors(
             ratio = np.divide(star, classical, out=np.full_like(star, np.nan), where=classical > 0)
             found[number][name] = prepared.to_file_order(np.log(ratio), kind)
     return found
+
+
+def sides_mean(values: FloatArray, mesh: Mesh) -> FloatArray:
+    """Values of edges as the mean over the sides of each face, without those that are NaN."""
+    finite = np.isfinite(values)
+    both = np.stack([np.where(finite, values, 0.0), finite], axis=1).astype(np.float64)
+    total, share = carry(both, mesh, source="e", to="f").T
+    return np.asarray(np.divide(total, share, out=np.full(len(total), np.nan), where=share > 0))
 
 
 def textbook_stars(batch: Batch) -> dict[DiagonalName, FloatArray]:

@@ -1,0 +1,174 @@
+"""The diagonal stars that D blocks have learned, on one mesh: how far they are from the textbook's, and whether they
+draw the borders of parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hodgeformer.base.errors import ConfigError
+from hodgeformer.draw.camera import Up
+from hodgeformer.draw.page import FieldLayer, LabelLayer, Scene
+from hodgeformer.kernels.elimination import N_TIMES, TIMES
+from hodgeformer.mesh.elements import convert_labels, proper_complex
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.nn.pack import pack
+from hodgeformer.predict.checkpoint import Checkpoint
+from hodgeformer.predict.inference import see
+from hodgeformer.predict.predictor import Predictor
+from hodgeformer.predict.spread import DIAGONAL_KIND, DiagonalName, log_factors, sides_mean, textbook_stars
+
+_QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
+_AT_THE_BOUND = 0.95  # of the bound
+
+
+@dataclass(frozen=True, eq=False)
+class StarReport:
+    """Log factors log(learned star / textbook's) by block and star, (n, times), on the mesh as the model sees it.
+
+    `mesh` has the model's resolution, the stars are those of the first frame of its pose. `textbook` are the stars
+    that they multiply, `times` those looked at, from 1. `parts` are labels of faces: predicted, and true if known.
+    `up` is what points up.
+    """
+
+    mesh: Mesh
+    up: Up
+    bound: float
+    times: tuple[int, ...]
+    blocks: dict[int, dict[DiagonalName, FloatArray]]
+    textbook: dict[DiagonalName, FloatArray]
+    parts: dict[str, IntArray]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each block, star and time: quantiles, the share within 5 % of the bound, the share of the variance
+        that parts explain, and means of star1 on edges between two parts and inside parts."""
+        sides = {name: between_parts(self.mesh, labels) for name, labels in self.parts.items()}
+        of_star = {
+            (name, star): convert_labels(labels, self.mesh, source="f", to=kind)
+            for name, labels in self.parts.items()
+            for star, kind in DIAGONAL_KIND.items()
+        }
+        found = []
+        for block, stars in self.blocks.items():
+            for star, factors in stars.items():
+                for time in self.times:
+                    values = factors[:, time - 1]
+                    finite = values[np.isfinite(values)]
+                    row = {name: float(np.quantile(finite, level)) for name, level in _QUANTILES.items()}
+                    row["at_bound_percent"] = 100 * float(np.mean(np.abs(finite) > _AT_THE_BOUND * self.bound))
+                    for name, (border, inside) in sides.items():
+                        row[f"{name}_explain_percent"] = 100 * explained(values, of_star[name, star])
+                        if star == "star1":
+                            row[f"{name}_border"] = _mean(values[border])
+                            row[f"{name}_inside"] = _mean(values[inside])
+                    numbers = {"time": TIMES[time - 1], **row}
+                    rounded = {name: None if np.isnan(v) else float(f"{v:.4g}") for name, v in numbers.items()}
+                    found.append({"block": block, "star": star, **rounded})
+        return found
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What the NPZ file holds."""
+        arrays: dict[str, NDArray[Any]] = {f"textbook.{star}": values for star, values in self.textbook.items()}
+        for block, stars in self.blocks.items():
+            arrays |= {f"block_{block}.{star}.log_factor": values for star, values in stars.items()}
+        return arrays
+
+    def paintable(self, values: FloatArray, star: DiagonalName) -> FloatArray:
+        """On vertices as they are; those of edges on faces, as the mean over their sides."""
+        return values if star == "star0" else sides_mean(values, self.mesh)
+
+    def scenes(self, checkpoint: Checkpoint) -> list[Scene]:
+        """A scene for each block; its layers are parts, the textbook's stars, and the factors at each time."""
+        classes, colors = checkpoint.classes, checkpoint.colors
+        parts = [
+            LabelLayer(f"{name} parts", labels, classes, colors)
+            for name, labels in self.parts.items()
+            if labels.max() < len(classes)
+        ]
+        scenes = []
+        for block, stars in self.blocks.items():
+            layers: list[LabelLayer | FieldLayer] = [*parts]
+            for star, factors in stars.items():
+                element: Any = "vertex" if star == "star0" else "face"
+                classical = self.paintable(log10_of(self.textbook[star]), star)
+                layers.append(FieldLayer(f"textbook {star}, log10", classical, element))
+                for time in self.times:
+                    name = f"{star}, t = {TIMES[time - 1]:.2g}"
+                    values = self.paintable(factors[:, time - 1], star)
+                    layers.append(FieldLayer(name, values, element, "diverging", (-self.bound, self.bound)))
+            caption = "Log of the learned star over the textbook's. star1 is the mean over the sides of each face, "
+            caption += "star0 is shown at vertices."
+            mesh = replace(self.mesh, name=f"{self.mesh.name}, block {block}")
+            scenes.append(Scene(mesh, tuple(layers), caption, up=self.up))
+        return scenes
+
+
+def study_stars(
+    checkpoint: Checkpoint,
+    mesh: Mesh,
+    *,
+    layer: int | None = None,
+    time: int | None = None,
+    truth: IntArray | None = None,
+    up: Up = "auto",
+) -> StarReport:
+    """Look into the D blocks, or into one, `layer`; at all times, or at one, `time`. Both count from 1.
+
+    `truth` are labels of the faces of the file, `up` points up in it.
+    """
+    if time is not None and not 1 <= time <= N_TIMES:
+        raise ConfigError(f"D blocks have times 1 to {N_TIMES}, got {time}")
+    model, config = checkpoint.build_model(), checkpoint.at()
+    if config.pose == "frame_average":
+        config = config.replace(pose="frame")  # the first of the frames
+    seen = see(mesh, config, reads_order=model.config.reads_order)
+    parts = {} if truth is None else {"true": truth}
+    if checkpoint.model.task == "segmentation":
+        result = Predictor(checkpoint).predict(mesh).on("face")
+        parts = {"predicted": result.labels, **parts}
+        up = result.up if up == "auto" else up
+    if seen.sized:
+        parts = {name: seen.sized[0].labels_over(labels, "f") for name, labels in parts.items()}
+    view = seen.views[0]
+    textbook = textbook_stars(pack([view]))
+    return StarReport(
+        mesh=seen.working_mesh,
+        up=up,
+        bound=checkpoint.model.diffusion_bound,
+        times=tuple(range(1, N_TIMES + 1)) if time is None else (time,),
+        blocks=log_factors(model, view, layer),
+        textbook={star: view.to_file_order(textbook[star], kind) for star, kind in DIAGONAL_KIND.items()},
+        parts=parts,
+    )
+
+
+def between_parts(mesh: Mesh, labels: IntArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which edges lie between faces of two parts, and which inside one; others have one face, or one unlabelled."""
+    kept, topology = proper_complex(mesh)
+    sides, parts = topology.face_edges.ravel(), np.repeat(labels[kept], 3)
+    lowest, highest = np.full(topology.n.e, parts.max()), np.full(topology.n.e, parts.min())
+    np.minimum.at(lowest, sides, parts)
+    np.maximum.at(highest, sides, parts)
+    known = (np.bincount(sides, minlength=topology.n.e) > 1) & (lowest >= 0)
+    return known & (lowest < highest), known & (lowest == highest)
+
+
+def explained(values: FloatArray, parts: IntArray) -> float:
+    """The share of the variance of values that lies between parts and not within them; NaN where nothing varies."""
+    known = np.isfinite(values) & (parts >= 0)
+    values, (_, part) = values[known] - values[known].mean(), np.unique(parts[known], return_inverse=True)
+    total, between = float(values @ values), np.bincount(part, values) ** 2 / np.bincount(part)
+    return float(between.sum()) / total if total > 1e-12 * len(values) else float("nan")
+
+
+def log10_of(star: FloatArray) -> FloatArray:
+    """NaN where the star is zero."""
+    return np.log10(np.where(star > 0, star, np.nan))
+
+
+def _mean(values: FloatArray) -> float:
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if finite.size else float("nan")
