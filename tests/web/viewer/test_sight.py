@@ -20,12 +20,13 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
 from hodgeformer.predict import inference
 from hodgeformer.predict.operators import eigenpairs, head_operators
+from hodgeformer.predict.spread import log_factors, sides_mean
 from hodgeformer.web.server.intake import Refusal
 from hodgeformer.web.viewer import operators
 from hodgeformer.web.viewer.fields import Pick
 from hodgeformer.web.viewer.models import Shelf, offered_models
 from hodgeformer.web.viewer.open_meshes import OpenMesh, Prediction
-from hodgeformer.web.viewer.operators import Attention, LearnedEigenfunctions, Spreading
+from hodgeformer.web.viewer.operators import Attention, DiagonalStars, LearnedEigenfunctions, Spreading
 from hodgeformer.web.viewer.sight import Sight
 from meshes import icosphere
 from tiny_models import tiny_checkpoint, write_tiny
@@ -131,6 +132,38 @@ def test_learned_eigenfunctions_are_those_of_the_working_mesh(shelf: Shelf, kind
         np.testing.assert_allclose(found.values, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("star", ["star1", "star0"])
+def test_learned_stars_are_those_of_the_working_mesh(shelf: Shelf, star: Any) -> None:
+    mesh, model, source = egg(), shelf.model("tiny"), DiagonalStars(shelf)
+    opened = predicted(shelf, mesh, WORKING)
+    choices = source.choices(opened)
+    assert choices is not None and [choice.key for choice in choices] == ["block", "time", "star", "shown"]
+    assert choices[0].options == (("2", "2 of 3"),) and len(choices[1].options) == 8
+    small = triangulations(mesh, WORKING, 1)[0]
+    prepared = prepare(small.mesh, CONFIG)
+    kind: Any = "f" if star == "star1" else "v"
+    for time in ("1", "6"):
+        factors = log_factors(model.network, prepared)[2][star][:, int(time) - 1]
+        on_working = sides_mean(factors, small.mesh) if star == "star1" else factors
+        found = source.field(opened, {"time": time, "star": star}, None)
+        assert found.signed and ("mean over the sides" in found.note) == (star == "star1")
+        expected = small.values_back(on_working[:, None].astype(np.float32), kind)[:, 0]
+        np.testing.assert_allclose(found.values, expected, rtol=1e-3, atol=1e-5)
+        assert np.ptp(found.values) > 0.1
+    textbook = source.field(opened, {"star": star, "shown": "textbook"}, None)
+    assert not textbook.signed and np.isfinite(textbook.values).mean() > 0.9
+    assert not np.array_equal(textbook.values, found.values)
+
+
+def test_models_without_learned_diagonal_stars_offer_none(tmp_path: Path) -> None:
+    for given in ({"blocks": "HT"}, {"blocks": "DT", "star_bound": 0.0}):
+        shelf = Shelf(offered_models(str(write_tiny(tmp_path, **given))))
+        opened = predicted(shelf, icosphere(1), "original")
+        assert DiagonalStars(shelf).choices(opened) is None
+        with pytest.raises(Refusal, match="nothing to show yet"):
+            DiagonalStars(shelf).field(opened, {}, None)
+
+
 def test_layers_prepare_one_view_and_only_what_they_read(tmp_path: Path, prepared_views: list[dict[str, Any]]) -> None:
     shelf = shelf_with(tmp_path, star_bound=0.0)
     opened = predicted(shelf, egg(), WORKING)
@@ -153,7 +186,7 @@ def test_layers_that_would_take_too_long_are_refused_with_a_remedy(
         monkeypatch.setattr(operators, limit, 1000)
     opened = predicted(shelf, egg(), "original")
     prepared_views.clear()
-    for source in (Attention(shelf), LearnedEigenfunctions(shelf)):
+    for source in (Attention(shelf), LearnedEigenfunctions(shelf), Spreading(shelf), DiagonalStars(shelf)):
         assert source.choices(opened) is not None
         with pytest.raises(Refusal, match="1,280 faces, and this layer supports 1,000 at most"):
             source.field(opened, {}, click(opened.mesh, 3))

@@ -15,9 +15,9 @@ from hodgeformer.draw.lettering import ColorBar, Picture, key_band, title_band
 from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.kernels.elimination import TIMES
 from hodgeformer.lab.study.operator_pictures import facing
-from hodgeformer.lab.study.star_report import StarReport, log10_of
+from hodgeformer.lab.study.star_report import StarReport
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.predict.spread import Spread
+from hodgeformer.predict.spread import Spread, log10_of
 
 _PANEL, _STAR_PANEL = 200, 150
 _LETTERS = 20

@@ -19,7 +19,7 @@ from hodgeformer.nn.pack import pack
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.inference import see
 from hodgeformer.predict.predictor import Predictor
-from hodgeformer.predict.spread import DIAGONAL_KIND, DiagonalName, log_factors, sides_mean, textbook_stars
+from hodgeformer.predict.spread import DIAGONAL_KIND, DiagonalName, log10_of, log_factors, sides_mean, textbook_stars
 
 _QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
 _AT_THE_BOUND = 0.95  # of the bound
@@ -162,11 +162,6 @@ def explained(values: FloatArray, parts: IntArray) -> float:
     values, (_, part) = values[known] - values[known].mean(), np.unique(parts[known], return_inverse=True)
     total, between = float(values @ values), np.bincount(part, values) ** 2 / np.bincount(part)
     return float(between.sum()) / total if total > 1e-12 * len(values) else float("nan")
-
-
-def log10_of(star: FloatArray) -> FloatArray:
-    """NaN where the star is zero."""
-    return np.log10(np.where(star > 0, star, np.nan))
 
 
 def _mean(values: FloatArray) -> float:

@@ -35,7 +35,7 @@ from hodgeformer.web.viewer.fields import Eigenfunctions, FieldSource
 from hodgeformer.web.viewer.learning import Learning
 from hodgeformer.web.viewer.models import Predictions, Shelf, offered_models, shelf_name
 from hodgeformer.web.viewer.open_meshes import OpenMesh, OpenMeshes
-from hodgeformer.web.viewer.operators import Attention, LearnedEigenfunctions, Spreading
+from hodgeformer.web.viewer.operators import Attention, DiagonalStars, LearnedEigenfunctions, Spreading
 from hodgeformer.web.viewer.outbox import Annotation, Outbox
 from hodgeformer.web.viewer.series import Series
 
@@ -207,7 +207,13 @@ def make_viewer(*, model: str | None, mesh: Path | None, out: Path, faces: Faces
         shelf=shelf,
         outbox=Outbox(out),
         meshes=meshes,
-        sources=(Attention(shelf), Spreading(shelf), Eigenfunctions(), LearnedEigenfunctions(shelf)),
+        sources=(
+            Attention(shelf),
+            Spreading(shelf),
+            DiagonalStars(shelf),
+            Eigenfunctions(),
+            LearnedEigenfunctions(shelf),
+        ),
         opened=None if mesh is None or series is not None else meshes.add(load_mesh(mesh), pinned=True),
         series=series,
         preferred=None if model is None else shelf_name(model),

@@ -31,7 +31,15 @@ from hodgeformer.predict.operators import (
     hodge_attention,
     stars_of,
 )
-from hodgeformer.predict.spread import spread_from
+from hodgeformer.predict.spread import (
+    DIAGONAL_KIND,
+    DiagonalName,
+    log10_of,
+    log_factors,
+    sides_mean,
+    spread_from,
+    textbook_stars,
+)
 from hodgeformer.web.server.intake import Refusal
 from hodgeformer.web.viewer.fields import MAX_KEPT, Choice, Pick, ScalarField
 from hodgeformer.web.viewer.models import Recent, Shelf, ViewerModel
@@ -42,7 +50,9 @@ N_FUNCTIONS = 8
 MAX_FACES = 50_000  # three H blocks of width 64 take 2 seconds and 150 MB for half as many
 MAX_FACES_ITERATED = 20_000  # eigenfunctions apply the operator hundreds of times
 T = TypeVar("T")
-_SYMBOLS: dict[StarName, str] = {"star0_inv": "⋆₀⁻¹", "star1": "⋆₁", "star1_inv": "⋆₁⁻¹", "star2": "⋆₂"}
+_SYMBOLS: dict[StarName | DiagonalName, str] = {
+    "star0": "⋆₀", "star0_inv": "⋆₀⁻¹", "star1": "⋆₁", "star1_inv": "⋆₁⁻¹", "star2": "⋆₂"
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +158,37 @@ class Spreading(_Inside):
         # Over two powers of ten to either side of the mean of the mesh.
         values = np.log10(np.clip(sight.seen.on_mesh(heat[:, None], "v")[:, 0], 1e-2, 1e2))
         return ScalarField(values.astype(np.float32), "vertex", signed=True, note=f"{note} (powers of ten)")
+
+
+class DiagonalStars(_Inside):
+    """The learned stars of D blocks over the textbook's, and the textbook's beside them."""
+
+    name, title, picks = "diagonal-star", "Learned star", False
+
+    def _questions(self, network: HodgeFormer, opened: OpenMesh) -> tuple[Choice, ...] | None:
+        if "D" not in network.config.blocks or not network.config.diffusion_bound:
+            return None
+        stars = tuple((star, f"{_SYMBOLS[star]} ({ELEMENT_NAMES[kind]})") for star, kind in DIAGONAL_KIND.items())
+        shown = (("learned", "learned over textbook's"), ("textbook", "textbook's"))
+        return *_block_and_time(network.config), Choice("star", "Star", stars), Choice("shown", "Show", shown)
+
+    def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
+        asked, (block, time, name, shown) = self._answers(opened, chosen)
+        star, sight = cast(DiagonalName, name), self._sight(asked, most_faces=MAX_FACES)
+        prepared, kind = sight.prepared, DIAGONAL_KIND[star]
+        if shown == "textbook":
+            values = log10_of(prepared.to_file_order(textbook_stars(pack([prepared]))[star], kind))
+            note = f"Textbook's {_SYMBOLS[star]} (powers of ten)"
+        else:
+            find = partial(log_factors, asked.network, prepared, int(block))
+            values = self._once(asked, find, block)[int(block)][star][:, int(time) - 1]
+            note = f"Log of the learned {_SYMBOLS[star]} of block {block} over the textbook's at time "
+            note += f"{TIMES[int(time) - 1]:.2g}"
+        if kind == "e":
+            kind, values = "f", sides_mean(values, sight.seen.working_mesh)
+            note += "; mean over the sides of each face"
+        on_mesh = sight.seen.on_mesh(values[:, None], kind)[:, 0].astype(np.float32)
+        return ScalarField(on_mesh, "face" if kind == "f" else "vertex", signed=shown == "learned", note=note)
 
 
 class LearnedEigenfunctions(_Inside):
