@@ -169,7 +169,7 @@ class DiagonalStars(_Inside):
         if "D" not in network.config.blocks or not network.config.diffusion_bound:
             return None
         stars = tuple((star, f"{_SYMBOLS[star]} ({ELEMENT_NAMES[kind]})") for star, kind in DIAGONAL_KIND.items())
-        shown = (("learned", "learned over textbook's"), ("textbook", "textbook's"))
+        shown = (("learned", "log of the factor"), ("textbook", "textbook's star"))
         return *_block_and_time(network.config), Choice("star", "Star", stars), Choice("shown", "Show", shown)
 
     def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
