@@ -73,6 +73,8 @@ def _facts(member: Member) -> dict[str, Any]:
         "d_hidden": model.d_hidden,
         **({"n_heads": model.n_heads} if set(model.blocks) & set("HT") else {}),
         **({"stars": model.stars} if "H" in model.blocks else {}),
+        **({"signed_stars": model.signed_stars} if model.attends else {}),
+        **({"star_bound": model.star_bound} if "D" in model.blocks and model.diffusion_bound else {}),
         **({} if checkpoint is None else {"parameters": sum(part.numel() for part in checkpoint.weights.values())}),
         "pose": prepare.pose,
         "size": prepare.size,

@@ -146,20 +146,23 @@ class ModelConfig(Settings):
 
     @property
     def description(self) -> str:
-        """What the blocks are, in one sentence."""
+        """Which blocks there are, in one sentence that names no star that the model does not have."""
+        signs = " with signs" if self.signed_stars else ""
         kinds = {
-            "H": "HodgeFormer: attention as a learned Hodge star",
-            "T": "Transformer: linear attention",
-            "D": "diffusion with learned diagonal Hodge stars: heat spread over the surface, products of derivatives",
+            "H": ("HodgeFormer", f", whose attention is a learned Hodge star{signs}"),
+            "T": ("Transformer", " with linear attention"),
+            "D": ("diffusion", " with learned diagonal Hodge stars"),
         }
         if self.stars != "learned":
-            kinds["H"] = f"Hodge Laplacian with fixed {self.stars} stars"
-        elif self.signed_stars:
-            kinds["H"] = "HodgeFormer: attention as a learned Hodge star with signs"
+            kinds["H"] = ("Hodge Laplacian", f" with fixed {self.stars} stars")
         if not self.diffusion_bound:
-            kinds["D"] = "diffusion with the cotangent stars: heat spread over the surface, products of derivatives"
+            kinds["D"] = ("diffusion", " with fixed cotangent stars")
         counts = {letter: self.blocks.count(letter) for letter in kinds}
-        parts = [f"{counts[letter]} {letter} ({what})" for letter, what in kinds.items() if counts[letter]]
+        parts = [
+            f"{n} {kinds[letter][0]} block{'s' if n > 1 else ''} ({letter}){kinds[letter][1]}"
+            for letter, n in counts.items()
+            if n
+        ]
         return "; ".join(parts) + ("" if self.learns_stars else "; no learned star")
 
     @property
