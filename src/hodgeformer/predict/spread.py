@@ -13,7 +13,7 @@ from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.kernels.elimination import N_TIMES, TIMES
 from hodgeformer.kernels.spreading import DiagonalStars, spread
-from hodgeformer.mesh.elements import carry
+from hodgeformer.mesh.elements import convert_values
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.blocks import Spreading, SpreadingBlock
@@ -113,7 +113,7 @@ def sides_mean(values: FloatArray, mesh: Mesh) -> FloatArray:
     """Values of edges as the mean over the sides of each face, without those that are NaN."""
     finite = np.isfinite(values)
     both = np.stack([np.where(finite, values, 0.0), finite], axis=1).astype(np.float64)
-    total, share = carry(both, mesh, source="e", to="f").T
+    total, share = convert_values(both, mesh, source="e", to="f").T
     return np.asarray(np.divide(total, share, out=np.full(len(total), np.nan), where=share > 0))
 
 

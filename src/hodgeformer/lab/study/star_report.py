@@ -17,7 +17,7 @@ from hodgeformer.mesh.elements import convert_labels, proper_complex
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.nn.pack import pack
 from hodgeformer.predict.checkpoint import Checkpoint
-from hodgeformer.predict.inference import see
+from hodgeformer.predict.inference import make_views
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.predict.spread import DIAGONAL_KIND, DiagonalName, log10_of, log_factors, sides_mean, textbook_stars
 
@@ -124,7 +124,7 @@ def study_stars(
     model, config = checkpoint.build_model(), checkpoint.at()
     if config.pose == "frame_average":
         config = config.replace(pose="frame")  # the first of the frames
-    seen = see(mesh, config, reads_order=model.config.reads_order)
+    seen = make_views(mesh, config, reads_order=model.config.reads_order)
     parts = {} if truth is None else {"true": truth}
     if checkpoint.model.task == "segmentation":
         result = Predictor(checkpoint).predict(mesh).on("face")
