@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
+from hodgeformer.data.folder import write_folder
 from hodgeformer.mesh.mesh import Mesh
+from tiny_models import write_tiny
+from tiny_sets import parts
 
 # A busy machine is slow, and compiling a kernel is too; neither says anything about the code.
 settings.register_profile("hodgeformer", deadline=None)
@@ -24,6 +30,35 @@ def real_data() -> Path:
     if not root.is_dir():
         pytest.skip(f"benchmark meshes not found at {root}; set HODGEFORMER_DATA to their folder")
     return root
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint with random weights. No test writes to it, nor to the next one."""
+    return write_tiny(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="session")
+def eggs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small data set."""
+    root = tmp_path_factory.mktemp("eggs")
+    write_folder(parts(), root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium without a window."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs a browser driver: pip install playwright")
+    from viewer_tab import CHROMIUM_OPTIONS
+
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("Chromium not found; install it, on Debian with: apt install chromium")
+    with sync_api.sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path=found, args=CHROMIUM_OPTIONS)
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture

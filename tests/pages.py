@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from clock import PATIENCE
-from hodgeformer.cli import app
+from command import options, run
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -28,10 +27,10 @@ def run_commands(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> in
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("hodgeformer ")]
     commands = [words for words in commands if words != ["demo"]]  # tests/cli/test_demo.py
     for words in commands:
-        if words[0] == "train":  # as long as the plan says would be minutes; what it does is the same
-            words += ["--set", "train.epochs=1", "--set", "model.d_model=16", "--set", "model.n_heads=2"]
-        run = CliRunner().invoke(app, words)
-        assert run.exit_code == 0, f"{words}\n{run.output}"
+        # As long as the plan says would be minutes; what it does is the same.
+        short = options("train.epochs=1", "model.d_model=16", "model.n_heads=2") if words[0] == "train" else []
+        done = run(*words, *short)
+        assert done.exit_code == 0, f"{words}\n{done.output}"
     return len(commands)
 
 
@@ -46,6 +45,6 @@ def run_as_script(code: str, folder: Path) -> str:
     script = folder / "script.py"
     script.write_text(code, encoding="utf-8")
     command = [sys.executable, script.name]
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE)
-    assert run.returncode == 0, f"{code}\n{run.stdout}\n{run.stderr}"
-    return run.stdout
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+    return done.stdout

@@ -15,10 +15,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from clock import PATIENCE
-from hodgeformer.cli import app
+from command import run
 from pages import ROOT, blocks, run_as_script, run_commands, run_here
 
 DOCS = ROOT / "docs"
@@ -149,7 +148,7 @@ def test_exporting_and_serving_as_the_page_says(tmp_path: Path, monkeypatch: pyt
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     exporting, serving, asking = blocks("docs/deploying.md", "sh")
     monkeypatch.chdir(tmp_path)
-    exported = CliRunner().invoke(app, shlex.split(exporting)[1:])
+    exported = run(*shlex.split(exporting)[1:])
     assert exported.exit_code == 0, exported.output
     run_as_script(blocks("docs/deploying.md", "python")[0], tmp_path)
     assert (tmp_path / "scan.ply").is_file()
@@ -213,8 +212,8 @@ def test_the_site_is_built_without_a_warning_and_without_network(tmp_path: Path)
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
     command += [str(DOCS), str(tmp_path / "site")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])}
-    run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert run.returncode == 0, run.stderr
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
     for page in (tmp_path / "site").rglob("*.html"):
         outside = re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(https?:|//)', page.read_text())
         assert not outside, page.name

@@ -15,6 +15,7 @@ import pytest
 from house import FILES, SOURCE
 
 from clock import PATIENCE
+from command import options
 from hodgeformer.data.folder import write_folder
 from hodgeformer.data.shards import write_shards
 from hodgeformer.mesh.io import save_mesh
@@ -194,7 +195,7 @@ def test_offline_forbids_every_way_out(more: bool, tmp_path: Path) -> None:
     spec = tmp_path / "packed" / "dataset.toml"
     write_folder(parts(), tmp_path / "folder")
     spec.write_text(spec.read_text().replace('shards = "shards"', f'shards = "{ADDRESS}"'))
-    learning = [word for setting in (*TINY, "train.epochs=1") for word in ("--set", setting)]
+    learning = options(*TINY, "train.epochs=1")
     cases: dict[str, list[object]] = {
         "mesh": ["predict", model, f"{ADDRESS}/a.ply", "--out", out],
         "out": ["predict", model, ball, "--out", ADDRESS],

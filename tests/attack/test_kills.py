@@ -16,15 +16,9 @@ from attack.kills import told_by
 from clock import PATIENCE
 from hodgeformer.mesh.io import save_mesh
 from meshes import icosphere
-from tiny_models import write_tiny
 
 N_MESHES = 12
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from hodgeformer.cli import app
+import command
 from hodgeformer.mesh.io import save_mesh
 from meshes import icosphere, open_grid, tetrahedron
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["check", *map(str, arguments)])
+    return command.run("check", *arguments)
 
 
 @pytest.fixture

@@ -7,15 +7,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from hodgeformer.cli import app
+import command
 from hodgeformer.data.folder import write_folder
 from hodgeformer.data.synthetic import synthetic_figures
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["check", *map(str, arguments)])
+    return command.run("check", *arguments)
 
 
 @pytest.fixture

@@ -7,17 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from hodgeformer.cli import app, results, train_display
-from hodgeformer.data.folder import write_folder
-from tiny_sets import TINY, parts
+from command import options, run
+from hodgeformer.cli import results, train_display
+from tiny_sets import TINY
 
-SETTINGS = [argument for text in (*TINY, "train.epochs=2") for argument in ("--set", text)]
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+SETTINGS = options(*TINY, "train.epochs=2")
 
 
 def events(result: Result) -> list[dict[str, Any]]:
@@ -25,19 +21,12 @@ def events(result: Result) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("parts")
-    write_folder(parts(), root)
-    return root
-
-
-@pytest.fixture(scope="module")
-def logged(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+def logged(eggs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     """A run that says something at every step."""
     out = tmp_path_factory.mktemp("runs") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train_display, "LOG_EVERY", 0.0)
-        result = run("train", folder, "--out", out, *SETTINGS)
+        result = run("train", eggs, "--out", out, *SETTINGS)
     assert result.exit_code == 0, result.stderr
     return out, result
 
@@ -57,9 +46,9 @@ def test_a_resumed_run_tells_its_plan_again(logged: tuple[Path, Result]) -> None
     assert "plan" not in run("train", "--resume", logged[0], "--quiet").stderr
 
 
-def test_events_are_json_from_plan_to_result(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_json_from_plan_to_result(eggs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train_display, "EVENT_EVERY", 0.0)
-    result = run("train", folder, "--out", tmp_path / "run", "--json", *SETTINGS)
+    result = run("train", eggs, "--out", tmp_path / "run", "--json", *SETTINGS)
     assert result.exit_code == 0 and result.stderr == ""
     told = events(result)
     kinds = [event["event"] for event in told]
@@ -73,18 +62,18 @@ def test_events_are_json_from_plan_to_result(folder: Path, tmp_path: Path, monke
     assert saved == {"last.safetensors", "best.safetensors"}
 
 
-def test_an_error_is_an_event_too(folder: Path, tmp_path: Path) -> None:
-    result = run("train", folder, "--out", tmp_path / "run", "--json", "--set", "train.freeze=soup")
+def test_an_error_is_an_event_too(eggs: Path, tmp_path: Path) -> None:
+    result = run("train", eggs, "--out", tmp_path / "run", "--json", "--set", "train.freeze=soup")
     assert result.exit_code == 2
     (error,) = events(result)
     assert error["event"] == "error" and error["message"] in result.stderr
 
 
-def test_a_plan_and_a_self_test_as_events(folder: Path, tmp_path: Path) -> None:
-    *plan, result = events(run("train", folder, "--out", tmp_path / "run", "--json", "--dry-run", *SETTINGS))
+def test_a_plan_and_a_self_test_as_events(eggs: Path, tmp_path: Path) -> None:
+    *plan, result = events(run("train", eggs, "--out", tmp_path / "run", "--json", "--dry-run", *SETTINGS))
     assert {event["event"] for event in plan} == {"plan"} and result["estimate"]["n_batches"] == 2
     assert result["config"]["train"]["epochs"] == 2
-    (result,) = events(run("train", folder, "--json", "--quiet", "--self-test", *SETTINGS))
+    (result,) = events(run("train", eggs, "--json", "--quiet", "--self-test", *SETTINGS))
     assert result["accuracy"] > 0.99 and result["steps"] > 1
 
 
@@ -101,12 +90,12 @@ def test_a_plan_and_a_self_test_as_events(folder: Path, tmp_path: Path) -> None:
 def test_other_verbs_log_how_far_they_are_unless_quiet(
     words: tuple[str, ...],
     line: str,
-    folder: Path,
+    eggs: Path,
     logged: tuple[Path, Result],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(results, "LOG_EVERY", 0.0)
-    said = [word.format(data=folder, model=logged[0], out=tmp_path / "out") for word in words]
+    said = [word.format(data=eggs, model=logged[0], out=tmp_path / "out") for word in words]
     assert line in run(*said).stderr
     assert line.split(":", maxsplit=1)[0] not in run(*said, "--quiet").stderr

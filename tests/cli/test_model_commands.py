@@ -8,15 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from hodgeformer.cli import app
+from command import run
 from hodgeformer.predict.pretrained import bundled_models
 from tiny_models import PARTS, write_tiny
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture

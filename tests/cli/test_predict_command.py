@@ -12,21 +12,12 @@ import pytest
 from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import save_file
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from hodgeformer.cli import app
+from command import run
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from meshes import icosphere, open_grid
 from tiny_models import PARTS, write_tiny
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+from command import options
 from hodgeformer.cli import app
 from hodgeformer.data.census import shape_hash
 from hodgeformer.data.open import open_dataset
@@ -229,7 +230,7 @@ def test_efficiency_writes_both_tables(
     monkeypatch.setattr(efficiency, "ENOUGH_SECONDS", 0.0)
     monkeypatch.setattr(efficiency, "ONE_LAYER", efficiency.ONE_LAYER.replace(d_model=8, d_hidden=8, n_heads=2))
     small = ("model.d_model=8", "model.d_hidden=8", "model.n_heads=1", "model.blocks=H", "train.batch_size=1")
-    settings = [word for setting in small for word in ("--set", setting)]
+    settings = options(*small)
     result = run("study", "efficiency", "--data", data, "--largest", 8, "--out", tmp_path, *settings)
     assert result.exit_code == 0, result.output
     sizes = json.loads((tmp_path / "sizes.json").read_text())["rows"]

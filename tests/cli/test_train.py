@@ -10,31 +10,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from hodgeformer.cli import app
+from command import options, run
 from hodgeformer.data.folder import write_folder
 from hodgeformer.predict.checkpoint import load_checkpoint
-from tiny_sets import TINY, parts, shapes
+from tiny_sets import TINY, shapes
 
-SETTINGS = [argument for text in TINY for argument in ("--set", text)]
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+SETTINGS = options(*TINY)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("parts")
-    write_folder(parts(), root)
-    return root
-
-
-@pytest.fixture(scope="module")
-def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(eggs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "run"
-    result = run("train", folder, "--out", out, *SETTINGS, "--set", "train.epochs=20")
+    result = run("train", eggs, "--out", out, *SETTINGS, "--set", "train.epochs=20")
     assert result.exit_code == 0, result.stderr
     assert "test face accuracy: " in result.stdout and "report: " in result.stdout
     return out
@@ -73,8 +62,8 @@ def test_a_run_folder_is_complete(trained: Path) -> None:
     assert checkpoint.statistics.n["f"] == (80, 80, 80)
 
 
-def test_evaluate_names_what_it_counts(trained: Path, folder: Path) -> None:
-    result = run("evaluate", trained, folder, "--json")
+def test_evaluate_names_what_it_counts(trained: Path, eggs: Path) -> None:
+    result = run("evaluate", trained, eggs, "--json")
     assert result.exit_code == 0, result.stderr
     scores = json.loads(result.stdout)
     saved = load_checkpoint(trained / "best.safetensors").metrics
@@ -84,19 +73,19 @@ def test_evaluate_names_what_it_counts(trained: Path, folder: Path) -> None:
     assert sum(map(sum, scores["confusion"])) == 160
     low, high = scores["face_accuracy_interval_95"]
     assert low <= scores["metrics"]["face_accuracy"] <= high
-    shown = run("evaluate", trained / "last.safetensors", folder, "--split", "train")
+    shown = run("evaluate", trained / "last.safetensors", eggs, "--split", "train")
     assert "train face accuracy area weighted: " in shown.stdout and "bottom" in shown.stdout
 
 
-def test_rotations_are_averaged(trained: Path, folder: Path) -> None:
+def test_rotations_are_averaged(trained: Path, eggs: Path) -> None:
     plain, turned = (
-        json.loads(run("evaluate", trained, folder, "--json", *extra).stdout) for extra in ((), ("--tta", 4))
+        json.loads(run("evaluate", trained, eggs, "--json", *extra).stdout) for extra in ((), ("--tta", 4))
     )
     assert (plain["rotations"], turned["rotations"]) == (1, 4) and turned["confusion"] != plain["confusion"]
 
 
-def test_evaluate_writes_a_table_with_what_it_was_made_of(trained: Path, folder: Path, tmp_path: Path) -> None:
-    scores = json.loads(run("evaluate", trained, folder, "--json", "--out", tmp_path / "new" / "scores.csv").stdout)
+def test_evaluate_writes_a_table_with_what_it_was_made_of(trained: Path, eggs: Path, tmp_path: Path) -> None:
+    scores = json.loads(run("evaluate", trained, eggs, "--json", "--out", tmp_path / "new" / "scores.csv").stdout)
     with (tmp_path / "new" / "scores.csv").open() as stream:
         rows = {row["score"]: row for row in csv.DictReader(stream)}
     assert float(rows["face accuracy"]["value"]) == round(scores["metrics"]["face_accuracy"], 4)
@@ -106,62 +95,58 @@ def test_evaluate_writes_a_table_with_what_it_was_made_of(trained: Path, folder:
     assert record["confusion"] == scores["confusion"] and record["environment"]["versions"]["torch"]
 
 
-def test_evaluate_says_that_a_split_it_was_calibrated_on_is_no_test(
-    trained: Path, folder: Path, tmp_path: Path
-) -> None:
+def test_evaluate_says_that_a_split_it_was_calibrated_on_is_no_test(trained: Path, eggs: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.safetensors"
     copy.write_bytes((trained / "best.safetensors").read_bytes())
-    assert (
-        "confidence was fitted to train, so" in run("evaluate", copy, folder, "--calibrate", "--split", "train").stdout
-    )
-    scores = json.loads(run("evaluate", copy, folder, "--json", "--calibrate", "--split", "train").stdout)
+    assert "confidence was fitted to train, so" in run("evaluate", copy, eggs, "--calibrate", "--split", "train").stdout
+    scores = json.loads(run("evaluate", copy, eggs, "--json", "--calibrate", "--split", "train").stdout)
     assert scores["calibrated_on"] == "train"
-    assert "fitted to" not in run("evaluate", copy, folder).stdout
+    assert "fitted to" not in run("evaluate", copy, eggs).stdout
 
 
-def test_evaluate_refuses_other_tasks_and_classes(trained: Path, folder: Path, tmp_path: Path) -> None:
+def test_evaluate_refuses_other_tasks_and_classes(trained: Path, eggs: Path, tmp_path: Path) -> None:
     write_folder(shapes(), tmp_path / "shapes")
     refused(run("evaluate", trained, tmp_path / "shapes"), "classification", "segmentation per face")
-    refused(run("evaluate", trained, folder, "--split", "val"), "no split 'val'")
-    shutil.copytree(folder, tmp_path / "renamed")
+    refused(run("evaluate", trained, eggs, "--split", "val"), "no split 'val'")
+    shutil.copytree(eggs, tmp_path / "renamed")
     spec = tmp_path / "renamed" / "dataset.toml"
     spec.write_text(spec.read_text().replace('"top"', '"tip"'))
     refused(run("evaluate", trained, tmp_path / "renamed"), "'tip'")
 
 
-def test_resume_goes_on_and_a_finished_run_stays(trained: Path, folder: Path, tmp_path: Path) -> None:
+def test_resume_goes_on_and_a_finished_run_stays(trained: Path, eggs: Path, tmp_path: Path) -> None:
     before = (trained / "best.safetensors").read_bytes()
     result = run("train", "--resume", trained)
     assert result.exit_code == 0, result.stderr
     assert (trained / "best.safetensors").read_bytes() == before
-    refused(run("train", folder, "--out", trained), "already contains a run", "--resume")
+    refused(run("train", eggs, "--out", trained), "already contains a run", "--resume")
     refused(run("train", "--resume", tmp_path), "not a run folder")
     refused(run("train", "--resume", trained, "--set", "train.lr=1"), "remove --set")
     refused(run("train"), "name the data to train on")
 
 
-def test_fine_tuning_from_a_run(trained: Path, folder: Path, tmp_path: Path) -> None:
+def test_fine_tuning_from_a_run(trained: Path, eggs: Path, tmp_path: Path) -> None:
     options = ["--set", "train.epochs=1", "--set", "train.workers=0", "--set", "train.lr=1e-9"]
-    result = run("train", folder, "--out", tmp_path / "fine", "--from", trained, *options)
+    result = run("train", eggs, "--out", tmp_path / "fine", "--from", trained, *options)
     assert result.exit_code == 0, result.stderr
     first, second = (load_checkpoint(root / "best.safetensors") for root in (trained, tmp_path / "fine"))
     assert second.model == first.model and second.prepare == first.prepare
     assert second.metrics["test_face_accuracy"] == pytest.approx(first.metrics["test_face_accuracy"], abs=0.02)
 
 
-def test_a_dry_run_shows_the_plan_and_writes_nothing(folder: Path, tmp_path: Path) -> None:
-    result = run("train", folder, "--out", tmp_path / "run", "--dry-run", *SETTINGS)
+def test_a_dry_run_shows_the_plan_and_writes_nothing(eggs: Path, tmp_path: Path) -> None:
+    result = run("train", eggs, "--out", tmp_path / "run", "--dry-run", *SETTINGS)
     assert result.exit_code == 0, result.stderr
     for shown in ("[train]", "epochs = 150", "parameters, 2 steps per epoch", "minutes, ", "GB of memory"):
         assert shown in result.stdout
     assert not (tmp_path / "run").exists()
 
 
-def test_the_self_test_learns_or_says_so(folder: Path, tmp_path: Path) -> None:
-    result = run("train", folder, "--self-test", *SETTINGS)
+def test_the_self_test_learns_or_says_so(eggs: Path, tmp_path: Path) -> None:
+    result = run("train", eggs, "--self-test", *SETTINGS)
     assert result.exit_code == 0, result.stderr
     assert "% face accuracy after" in result.stdout
-    refused(run("train", folder, "--self-test", *SETTINGS, "--set", "train.lr=1e-12"), "could not memorize")
+    refused(run("train", eggs, "--self-test", *SETTINGS, "--set", "train.lr=1e-12"), "could not memorize")
 
 
 @pytest.mark.parametrize(
@@ -174,17 +159,17 @@ def test_the_self_test_learns_or_says_so(folder: Path, tmp_path: Path) -> None:
     ],
     ids=["missing label file", "wrong count", "unknown class", "corrupt mesh"],
 )
-def test_bad_data_is_named_before_training(folder: Path, tmp_path: Path, damage: object, words: tuple[str]) -> None:
+def test_bad_data_is_named_before_training(eggs: Path, tmp_path: Path, damage: object, words: tuple[str]) -> None:
     root = tmp_path / "data"
-    shutil.copytree(folder, root)
+    shutil.copytree(eggs, root)
     damage(root)  # type: ignore[operator]
     refused(run("train", root, "--out", tmp_path / "run", *SETTINGS), *words, "--skip-bad")
     assert not (tmp_path / "run").exists()
 
 
-def test_bad_meshes_can_be_skipped_and_stay_skipped(folder: Path, tmp_path: Path) -> None:
+def test_bad_meshes_can_be_skipped_and_stay_skipped(eggs: Path, tmp_path: Path) -> None:
     root = tmp_path / "data"
-    shutil.copytree(folder, root)
+    shutil.copytree(eggs, root)
     (root / "meshes" / "train_3.ply").write_bytes(b"ply\nnonsense")
     out = tmp_path / "run"
     result = run("train", root, "--out", out, "--skip-bad", *SETTINGS, "--set", "train.epochs=1")
@@ -194,32 +179,32 @@ def test_bad_meshes_can_be_skipped_and_stay_skipped(folder: Path, tmp_path: Path
     assert run("train", "--resume", out).exit_code == 0
 
 
-def test_an_empty_split_and_a_wrong_setting_are_refused(folder: Path, tmp_path: Path) -> None:
-    refused(run("train", folder, "--out", tmp_path / "run", "--set", "train.epoch=3"), "did you mean 'epochs'")
+def test_an_empty_split_and_a_wrong_setting_are_refused(eggs: Path, tmp_path: Path) -> None:
+    refused(run("train", eggs, "--out", tmp_path / "run", "--set", "train.epoch=3"), "did you mean 'epochs'")
     root = tmp_path / "data"
-    shutil.copytree(folder, root)
+    shutil.copytree(eggs, root)
     spec = (root / "dataset.toml").read_text()
     (root / "dataset.toml").write_text(spec[: spec.index("[split]")] + "[split]\ntrain = []\ntest = 0.5\n")
     refused(run("train", root, "--out", tmp_path / "run"), "split 'train'")
 
 
-def test_a_folder_that_cannot_be_written_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_refused(eggs: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    result = run("train", folder, "--out", tmp_path / "file" / "run", *SETTINGS, "--set", "train.epochs=1")
+    result = run("train", eggs, "--out", tmp_path / "file" / "run", *SETTINGS, "--set", "train.epochs=1")
     refused(result, "file/run", "cannot be made")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
-    refused(run("train", folder, "--out", tmp_path / "full", *SETTINGS), "not empty")
+    refused(run("train", eggs, "--out", tmp_path / "full", *SETTINGS), "not empty")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limit on file sizes there")
-def test_a_full_disk_stops_the_run_and_keeps_the_last_checkpoint(folder: Path, tmp_path: Path) -> None:
+def test_a_full_disk_stops_the_run_and_keeps_the_last_checkpoint(eggs: Path, tmp_path: Path) -> None:
     """A limit on the size of files is a disk that is full: the system refuses the write."""
     import resource
     import signal
 
     out = tmp_path / "run"
-    assert run("train", folder, "--out", out, *SETTINGS, "--set", "train.epochs=2").exit_code == 0
+    assert run("train", eggs, "--out", out, *SETTINGS, "--set", "train.epochs=2").exit_code == 0
     (out / "state.safetensors").unlink()  # so that it begins again
     finished = {name: (out / name).read_bytes() for name in ("best.safetensors", "last.safetensors")}
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -9,25 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
+from command import run
 from hodgeformer.cli import app
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.result import Result as Answer
 from meshes import icosphere
-from tiny_models import write_tiny
 
 GOOD, BAD = ("a.obj", "c.obj"), "b.obj"
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture

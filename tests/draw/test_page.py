@@ -7,8 +7,6 @@ import html
 import io
 import json
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,20 +86,6 @@ def test_wrong_length_is_explained() -> None:
         page([Scene(mesh, (FieldLayer("x", np.zeros(20), "vertex"),))])
     with pytest.raises(MeshError, match="at least one mesh"):
         page([])
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium without a window."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs a browser driver: pip install playwright")
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    if found is None:
-        pytest.skip("Chromium not found; install it, on Debian with: apt install chromium")
-    with sync_api.sync_playwright() as play:
-        options = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-        chromium = play.chromium.launch(executable_path=found, args=options)
-        yield chromium
-        chromium.close()
 
 
 class OpenPage:

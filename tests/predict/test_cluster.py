@@ -15,17 +15,16 @@ from typing import Any
 
 import psutil
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
+from command import run
 from hodgeformer.base.errors import MeshError
-from hodgeformer.cli import app
 from hodgeformer.data.folder import write_folder
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.predict.cluster import Cluster
 from hodgeformer.predict.cluster import _ray as started_ray
 from hodgeformer.predict.many import Job, Predicted
 from meshes import icosphere, open_grid
-from tiny_models import write_tiny
 from tiny_sets import parts
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'hodgeformer[cluster]'")
@@ -67,15 +66,6 @@ def test_a_cluster_on_this_machine_listens_nowhere_else_and_asks_for_a_token() -
     words = [sys.executable, "-c", ALONE]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 0, done.stderr[-2000:]
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

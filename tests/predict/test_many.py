@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+import command
 from hodgeformer.base.files import place
 from hodgeformer.cli import app
 from hodgeformer.mesh.io import save_mesh
@@ -24,7 +25,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "predicting.md"
 
 
 def run(*words: object) -> Result:
-    return CliRunner().invoke(app, ["predict", *(str(word) for word in words)])
+    return command.run("predict", *words)
 
 
 def predicted(*words: object) -> list[str]:
@@ -139,12 +140,12 @@ def test_the_commands_of_the_page_run(
     (section,) = re.findall(r"## Many meshes\n\n```sh\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     commands = [line.partition("  #")[0] for line in section.splitlines() if "--engine" not in line]
     assert len(commands) >= 3
-    for command in commands:
+    for line in commands:
         words = shlex.split(
-            command.replace("s3://bucket/scans", str(store / "deep")).replace("s3://bucket", "memory://many")
+            line.replace("s3://bucket/scans", str(store / "deep")).replace("s3://bucket", "memory://many")
         )
-        answer = CliRunner().invoke(app, words[1:])
-        assert answer.exit_code == 0, f"{command}\n{answer.output}"
+        answer = command.run(*words[1:])
+        assert answer.exit_code == 0, f"{line}\n{answer.output}"
     assert (tmp_path / "out" / "deep" / "grid.ply").is_file() and place("memory://many/parts/grid.ply").is_file()
 
 

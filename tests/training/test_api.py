@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import hodgeformer as hf
+from command import options
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.cli import app
 from hodgeformer.data.folder import write_folder
@@ -38,7 +39,7 @@ QUICK: dict[str, Any] = {
 }
 OVERRIDES = ["prepare.pose=file", "augment.rotation=none", "model.blocks=HT", "model.d_model=16", "model.n_heads=2",
              "train.batch_size=3", "train.workers=0", "train.lr=5e-3", "train.epochs=1"]  # fmt: skip
-WORDS = [word for setting in OVERRIDES for word in ("--set", setting)]
+WORDS = options(*OVERRIDES)
 
 
 def pairs() -> list[tuple[hf.Mesh, np.ndarray]]:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from clock import PATIENCE
+from command import options
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.folder import open_folder, write_folder
 from hodgeformer.predict.checkpoint import load_checkpoint
@@ -22,7 +23,6 @@ from hodgeformer.training.run import train
 from hodgeformer.training.run_folder import RunFolder
 from tiny_sets import TINY, shapes
 
-SETTINGS = [argument for text in TINY for argument in ("--set", text)]
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL and no torchrun over gloo there")
@@ -59,12 +59,12 @@ def same_weights(first: Path, second: Path) -> bool:
 @pytest.mark.slow
 def test_a_killed_command_is_resumed_to_the_same_weights(folder: Path, tmp_path: Path) -> None:
     """Once; tests/attack/test_training.py kills at many moments."""
-    options = [*SETTINGS, "--set", "train.epochs=30", "--set", "train.save_every=0.002"]
+    settings = options(*TINY, "train.epochs=30", "train.save_every=0.002")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    process = start(folder, "--out", whole, *options)
+    process = start(folder, "--out", whole, *settings)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
-    process = start(folder, "--out", killed, *options)
+    process = start(folder, "--out", killed, *settings)
     wait_for_progress(process, killed / "state.safetensors", 0)
     process.kill()
     process.communicate()
@@ -83,7 +83,7 @@ def test_an_interrupt_of_the_group_saves_and_says_how_to_go_on(folder: Path, tmp
     """Terminals send Ctrl-C to the whole group of processes, job schedulers SIGTERM: workers leave it to the parent."""
     out = tmp_path / "run"
     many = ("train.epochs=5000", "train.eval_every=5000", "train.workers=2")
-    process = start(folder, "--out", out, *SETTINGS, *(word for text in many for word in ("--set", text)))
+    process = start(folder, "--out", out, *options(*TINY, *many))
     wait_for_progress(process, out / "state.safetensors", 0)
     first = out.joinpath("state.safetensors").stat().st_mtime_ns
     wait_for_progress(process, out / "state.safetensors", first)  # the end of the first epoch: workers are at it
@@ -109,15 +109,14 @@ def test_two_processes_train_as_one_even_if_one_is_killed(tmp_path: Path) -> Non
     data, runs = tmp_path / "data", {name: tmp_path / name for name in ("one", "two", "killed")}
     write_folder(shapes(n_val=3), data)
     train(data, runs["one"], overrides=SHARED)
-    options = [word for text in SHARED for word in ("--set", text)]
-    both = torchrun(data, "--out", runs["two"], *options)
+    both = torchrun(data, "--out", runs["two"], *options(*SHARED))
     told, errors = both.communicate(timeout=PATIENCE)
     assert both.returncode == 0, errors
     assert told.count("model: ") == 1
     same_to_rounding(runs["one"], runs["two"])
     calibrated_on_all(runs["two"] / "best.safetensors", data)
     # The first of them, which owns the folder and writes; torchrun starts both again with the same command.
-    both = torchrun(data, "--out", runs["killed"], *options, restarts=1)
+    both = torchrun(data, "--out", runs["killed"], *options(*SHARED), restarts=1)
     wait_for_progress(both, runs["killed"] / "metrics.csv", 0)  # an epoch lies behind them
     listed = subprocess.run(["pgrep", "-P", str(both.pid)], capture_output=True, text=True, check=True)
     os.kill(min(map(int, listed.stdout.split())), signal.SIGKILL)

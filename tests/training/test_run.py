@@ -32,16 +32,9 @@ SETTINGS = [*TINY, "train.epochs=3"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("parts")
-    write_folder(parts(), root)
-    return root
-
-
-@pytest.fixture(scope="module")
-def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def whole(eggs: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """A run that nobody disturbed."""
-    return train(folder, tmp_path_factory.mktemp("runs") / "whole", overrides=SETTINGS)
+    return train(eggs, tmp_path_factory.mktemp("runs") / "whole", overrides=SETTINGS)
 
 
 class Interrupting(Listener):
@@ -66,11 +59,11 @@ class Interrupting(Listener):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "a polite kill"])
 def test_an_interrupted_run_is_saved_and_ends_as_if_nothing_had_happened(
-    folder: Path, whole: Outcome, tmp_path: Path, number: int
+    eggs: Path, whole: Outcome, tmp_path: Path, number: int
 ) -> None:
     before = signal.getsignal(number)
     with pytest.raises(Stopped, match="epoch 2"):
-        train(folder, tmp_path / "stopped", overrides=SETTINGS, callbacks=[Interrupting(at=3, number=number)])
+        train(eggs, tmp_path / "stopped", overrides=SETTINGS, callbacks=[Interrupting(at=3, number=number)])
     assert signal.getsignal(number) is before
     listener = Interrupting()
     outcome = train(None, tmp_path / "stopped", callbacks=[listener])
@@ -82,25 +75,25 @@ def test_an_interrupted_run_is_saved_and_ends_as_if_nothing_had_happened(
     assert (tmp_path / "stopped" / "report.html").exists()
 
 
-def test_it_works_in_a_thread_where_no_signal_arrives(folder: Path, tmp_path: Path) -> None:
+def test_it_works_in_a_thread_where_no_signal_arrives(eggs: Path, tmp_path: Path) -> None:
     outcomes = []
-    thread = threading.Thread(target=lambda: outcomes.append(train(folder, tmp_path / "run", overrides=SETTINGS)))
+    thread = threading.Thread(target=lambda: outcomes.append(train(eggs, tmp_path / "run", overrides=SETTINGS)))
     thread.start()
     thread.join()
     assert outcomes[0].chosen.exists()
 
 
-def test_a_folder_in_use_and_one_without_a_run_are_refused(folder: Path, whole: Outcome, tmp_path: Path) -> None:
+def test_a_folder_in_use_and_one_without_a_run_are_refused(eggs: Path, whole: Outcome, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="already contains a run"):
-        train(folder, whole.folder)
+        train(eggs, whole.folder)
     with pytest.raises(CheckpointError, match="not a run folder"):
         train(None, tmp_path)
 
 
-def test_tables_and_a_file_say_the_same(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "c.toml").write_text(f'[data]\npath = "{folder}"\n[model]\nd_model = 32\n')
+def test_tables_and_a_file_say_the_same(eggs: Path, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(f'[data]\npath = "{eggs}"\n[model]\nd_model = 32\n')
     from_file = set_up(tmp_path / "c.toml", tmp_path / "run", settings=SETTINGS)
-    from_tables = set_up({"data": {"path": folder}, "model": {"d_model": 32}}, tmp_path / "run", settings=SETTINGS)
+    from_tables = set_up({"data": {"path": eggs}, "model": {"d_model": 32}}, tmp_path / "run", settings=SETTINGS)
     assert from_file.config == from_tables.config and not (tmp_path / "run").exists()
 
 
@@ -177,11 +170,11 @@ def test_trackers_keep_numbers_and_pass_everything_on(
 
 
 def test_a_tracker_that_is_not_installed_is_told_before_training(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    eggs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ConfigError, match=r"pip install 'hodgeformer\[track\]'"):
-        train(folder, tmp_path / "run", overrides=[*SETTINGS, "train.track=wandb"])
+        train(eggs, tmp_path / "run", overrides=[*SETTINGS, "train.track=wandb"])
     assert not (tmp_path / "run").exists()
 
 
@@ -208,14 +201,14 @@ class Dying(Listener):
 
 
 def test_a_fine_tuning_that_died_at_once_begins_again_with_the_model_it_started_from(
-    folder: Path, whole: Outcome, tmp_path: Path
+    eggs: Path, whole: Outcome, tmp_path: Path
 ) -> None:
     start = load_checkpoint(whole.chosen)
     settings = ["train.batch_size=3", "train.workers=0", "train.epochs=2", "augment.rotation=none"]
-    tuned = train(folder, tmp_path / "tuned", overrides=settings, start=start)
+    tuned = train(eggs, tmp_path / "tuned", overrides=settings, start=start)
     listener = Dying()
     with pytest.raises(RuntimeError, match="power"):
-        train(folder, tmp_path / "dead", overrides=settings, start=start, callbacks=[listener])
+        train(eggs, tmp_path / "dead", overrides=settings, start=start, callbacks=[listener])
     assert any("fine-tuning 'eggs': its embedding and blocks HT are kept" in reason for reason in listener.reasons)
     outcome = train(None, tmp_path / "dead")
     first, second = (load_checkpoint(run.chosen).weights for run in (tuned, outcome))
@@ -224,11 +217,11 @@ def test_a_fine_tuning_that_died_at_once_begins_again_with_the_model_it_started_
 
 @pytest.mark.parametrize(("freeze", "frozen"), [("embedding", 0), ("1", 1), ("encoder", 2)])
 def test_frozen_layers_stay_what_they_were(
-    folder: Path, whole: Outcome, tmp_path: Path, freeze: str, frozen: int
+    eggs: Path, whole: Outcome, tmp_path: Path, freeze: str, frozen: int
 ) -> None:
     start = load_checkpoint(whole.chosen)
     settings = ["train.workers=0", "train.epochs=1", f"train.freeze={freeze}"]
-    tuned = load_checkpoint(train(folder, tmp_path / "tuned", overrides=settings, start=start).chosen)
+    tuned = load_checkpoint(train(eggs, tmp_path / "tuned", overrides=settings, start=start).chosen)
     still = ("embedding.", *(f"encoder.blocks.{i}." for i in range(frozen)))
     for name, before in start.weights.items():
         if name.startswith(still):
@@ -236,7 +229,7 @@ def test_frozen_layers_stay_what_they_were(
         elif before.ndim > 1:
             assert not torch.equal(before, tuned.weights[name]), name
     with pytest.raises(ConfigError, match="has 2 blocks"):
-        train(folder, tmp_path / "more", overrides=["train.freeze=3"], start=start)
+        train(eggs, tmp_path / "more", overrides=["train.freeze=3"], start=start)
 
 
 def test_a_validation_split_calibrates(tmp_path: Path) -> None:
@@ -252,26 +245,26 @@ def test_a_validation_split_calibrates(tmp_path: Path) -> None:
 class Intruding(Listener):
     """Tries to train in a folder where training is going on."""
 
-    def __init__(self, folder: Path, out: Path) -> None:
-        self.folder, self.out, self.refusals = folder, out, []
+    def __init__(self, data: Path, out: Path) -> None:
+        self.data, self.out, self.refusals = data, out, []
 
     def stepped(self, standing: Standing) -> None:
         if not self.refusals:
             with pytest.raises(InUseError) as resumed:
                 train(None, self.out)
             with pytest.raises(ConfigError, match="already contains a run"):
-                train(self.folder, self.out)
+                train(self.data, self.out)
             self.refusals.append(str(resumed.value))
 
 
-def test_a_folder_where_training_goes_on_is_locked_with_the_owners_name(folder: Path, tmp_path: Path) -> None:
-    listener = Intruding(folder, tmp_path / "run")
-    train(folder, tmp_path / "run", overrides=[*TINY, "train.epochs=1"], callbacks=[listener])
+def test_a_folder_where_training_goes_on_is_locked_with_the_owners_name(eggs: Path, tmp_path: Path) -> None:
+    listener = Intruding(eggs, tmp_path / "run")
+    train(eggs, tmp_path / "run", overrides=[*TINY, "train.epochs=1"], callbacks=[listener])
     assert f"is in use: process {os.getpid()} of " in listener.refusals[0]
     train(None, tmp_path / "run")  # free again
 
 
-def test_two_that_begin_at_once_do_not_share_a_folder(folder: Path, tmp_path: Path) -> None:
+def test_two_that_begin_at_once_do_not_share_a_folder(tmp_path: Path) -> None:
     mine, theirs = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run")
     with mine.owned(new=True), pytest.raises(InUseError), theirs.owned(new=True):
         pass
@@ -291,14 +284,14 @@ def test_the_lock_of_a_process_that_was_killed_holds_nobody_up(whole: Outcome, t
     assert not list((tmp_path / "run").glob(".*.tmp"))
 
 
-def test_a_run_that_was_killed_before_it_began_can_be_started_again(folder: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_before_it_began_can_be_started_again(eggs: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
     for name in ("env.json", ".lock", ".owner.json", ".config.toml.12ab.tmp"):
         (run / name).write_text("{")
     with pytest.raises(CheckpointError, match=r"stopped before it began.*start it again"):
         train(None, run)
-    train(folder, run, overrides=[*TINY, "train.epochs=1"])
+    train(eggs, run, overrides=[*TINY, "train.epochs=1"])
     assert (run / "config.toml").exists() and not list(run.glob(".*.tmp"))
 
 
@@ -311,9 +304,9 @@ DAMAGED = (
 )
 
 
-def test_damaged_metrics_are_told_and_left_out(folder: Path, tmp_path: Path) -> None:
+def test_damaged_metrics_are_told_and_left_out(eggs: Path, tmp_path: Path) -> None:
     with pytest.raises(Stopped):
-        train(folder, tmp_path / "stopped", overrides=SETTINGS, callbacks=[Interrupting(at=5)])
+        train(eggs, tmp_path / "stopped", overrides=SETTINGS, callbacks=[Interrupting(at=5)])
     for i, damage in enumerate(DAMAGED):
         shutil.copytree(tmp_path / "stopped", tmp_path / str(i))
         (tmp_path / str(i) / "metrics.csv").write_bytes(damage)
@@ -326,10 +319,10 @@ def test_damaged_metrics_are_told_and_left_out(folder: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("rate", "clip"), [("1e38", "none"), ("1e38", "1.0"), ("1e20", "1.0")])
 def test_a_run_that_diverges_ends_with_advice_and_a_good_state(
-    folder: Path, tmp_path: Path, rate: str, clip: str
+    eggs: Path, tmp_path: Path, rate: str, clip: str
 ) -> None:
     settings = [*TINY, "train.epochs=20", f"train.lr={rate}", "train.warmup=0.5", f"train.clip={clip}"]
     with pytest.raises(ConfigError, match=r"became .*the run stopped in epoch \d+.*--set train\.lr=1e\+(37|19)"):
-        train(folder, tmp_path / "run", overrides=settings)
+        train(eggs, tmp_path / "run", overrides=settings)
     state = load_file(tmp_path / "run" / "state.safetensors")
     assert all(torch.isfinite(value).all() for name, value in state.items() if name.startswith("model/"))

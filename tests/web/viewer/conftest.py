@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,21 +35,6 @@ def client(out: Path) -> Iterator[Any]:
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint with random weights."""
     return write_tiny(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium without a window."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs a browser driver: pip install playwright")
-    from viewer_tab import CHROMIUM_OPTIONS
-
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    if found is None:
-        pytest.skip("Chromium not found; install it, on Debian with: apt install chromium")
-    with sync_api.sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=found, args=CHROMIUM_OPTIONS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")
