@@ -26,7 +26,8 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
 from hodgeformer.predict import exported as exported_module
 from hodgeformer.predict.checkpoint import save_checkpoint
-from hodgeformer.predict.exported import GraphInputs, OnnxNetwork, onnx_session
+from hodgeformer.predict.exported import GraphInputs, OnnxNetwork, load_exported, onnx_session
+from hodgeformer.predict.member import Member
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.training.evaluate import Evaluator, calibrated, evaluate
 from hodgeformer.web.server.service import load_predictor
@@ -226,6 +227,7 @@ def test_files_that_cannot_be_used_are_told(tmp_path: Path, exported: tuple[Path
         ('{"format": 99}', "export format 99 is newer than this hodgeformer"),
         ('{"format": 1, "model": {}}', "the settings in the exported model are invalid"),
         ("[]", "are invalid"),
+        ("[" * 100_000, "are invalid"),
     ):
         del model.metadata_props[:]
         if content is not None:
@@ -235,6 +237,14 @@ def test_files_that_cannot_be_used_are_told(tmp_path: Path, exported: tuple[Path
     onnx.helper.set_model_props(model, {"hodgeformer": "TEXT"})
     (tmp_path / "other.onnx").write_bytes(model.SerializeToString().replace(b"TEXT", b"\xff\xfeXT"))
     refused("other.onnx", "metadata of the model is damaged")
+
+
+def test_a_graph_of_another_width_is_told(exported: tuple[Path, Predictor], balls: list[Mesh]) -> None:
+    info, network = load_exported(exported[0])
+    narrow = info.model.replace(n_classes=info.model.n_classes - 1)
+    changed = info.replace(model=narrow, classes=info.classes[:-1], colors=info.colors[:-1], heights=())
+    with pytest.raises(CheckpointError, match=r"the model answers \(\d+, 4\), not \(\d+, 3\); export it again"):
+        Predictor(Member(changed, OnnxNetwork(narrow, network._session))).predict(balls[0])
 
 
 def test_a_graph_that_cannot_run_is_told(exported: tuple[Path, Predictor]) -> None:

@@ -131,6 +131,9 @@ def test_other_safetensors_files_are_refused(tmp_path: Path) -> None:
         load_checkpoint(tmp_path / "pickle.safetensors")
     with pytest.raises(CheckpointError, match="does not exist"):
         load_checkpoint(tmp_path / "absent.safetensors")
+    save_file({"x": torch.zeros(2)}, tmp_path / "deep.safetensors", metadata={"hodgeformer": "[" * 100_000})
+    with pytest.raises(CheckpointError, match="not a readable safetensors file"):
+        load_checkpoint(tmp_path / "deep.safetensors")
 
 
 def test_settings_that_make_no_sense_are_refused(tmp_path: Path, checkpoint: Checkpoint) -> None:

@@ -202,6 +202,10 @@ class OnnxNetwork:
     def _output(self, view: PreparedMesh, seen: Views) -> tuple[Output, Output]:
         inputs = GraphInputs(view, self.config.d_model)
         passes = [self.run(inputs, x_v=view.x_in.v * signs.astype(np.float32)) for signs in seen.column_signs]
+        kind = self.config.target_kind
+        expected = (1 if kind is None else view.n[kind], self.config.n_classes)
+        if any(rows.shape != expected or np.ndim(features) != 1 for rows, features in passes):
+            raise CheckpointError(f"the model answers {passes[0][0].shape}, not {expected}; export it again")
         rows, features = (np.stack(parts) for parts in zip(*passes, strict=True))
         if self.config.task != "regression":
             rows = np.exp(rows - rows.max(axis=2, keepdims=True))
@@ -263,5 +267,5 @@ def _settings(file: Path, metadata: Mapping[str, str]) -> ModelInfo:
                 "update hodgeformer"
             )
         return ModelInfo.parse(content).replace(path=file)
-    except (ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ConfigError) as error:
         raise CheckpointError(f"{file}: the settings in the exported model are invalid ({error})") from None
