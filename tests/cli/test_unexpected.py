@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -123,6 +127,39 @@ def test_what_nobody_foresaw_in_any_verb_is_one_line(monkeypatch: pytest.MonkeyP
         assert answer.stderr.count("\n") == 1
         assert "unexpected KeyError" in answer.stderr and "--debug" in answer.stderr
         assert len(answer.stderr) < 1600
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        np._core._exceptions._ArrayMemoryError((10**9,), np.dtype(float)),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory: you tried to"),
+        RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB"),
+    ],
+)
+def test_out_of_memory_is_nothing_unexpected(
+    error: Exception, model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: object) -> None:
+        raise error
+
+    monkeypatch.setattr(HodgeFormer, "forward_features", fail)
+    answer = run("predict", model, folder / BAD, "--out", folder / "out")
+    assert answer.exit_code == 2 and answer.stderr.count("\n") == 1
+    assert f"{folder / BAD}: out of memory; work on fewer faces" in answer.stderr
+
+
+def test_what_a_web_server_does_not_have_is_told_and_the_others_are_done(model: Path, folder: Path) -> None:
+    pytest.importorskip("aiohttp", reason="needs addresses: pip install 'hodgeformer[remote]' aiohttp")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever).start()
+        at = f"http://127.0.0.1:{server.server_port}"
+        answer = run("predict", model, f"{at}/a.obj", f"{at}/none.obj", "--out", folder / "out", "--quiet")
+        server.shutdown()
+    assert answer.exit_code == 1 and "1 of 2 meshes done" in answer.stdout
+    assert f"{at}/none.obj: there is no such file" in answer.stderr
 
 
 def test_a_long_refusal_is_cut(tmp_path: Path) -> None:

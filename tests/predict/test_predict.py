@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -246,13 +247,20 @@ def test_true_labels_must_fit(result: Result) -> None:
     assert names == ["prediction", "ground truth", "error", "confidence"]
 
 
-def test_show_opens_the_page(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_opens_the_page_and_leaves_none_for_long(
+    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
-    path = result.show()
-    assert opened == [path.as_uri()]
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    old, of_others = result.show(), tmp_path / "hodgeformer-other.html"
+    of_others.touch()
+    for path in (old, of_others):
+        os.utime(path, (0, 0))
+    today, path = result.show(), result.show()
+    assert opened == [shown.as_uri() for shown in (old, today, path)]
     assert "<canvas" in path.read_text()
-    path.unlink()
+    assert set(tmp_path.iterdir()) == {of_others, today, path}  # what was shown days ago is gone
 
 
 def test_models_are_found(tmp_path: Path) -> None:

@@ -68,6 +68,12 @@ def return_freed_memory() -> bool:
     return _set_malloc(_M_MMAP_THRESHOLD, 2**20)
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out: of Python and NumPy, of torch on any device, or of onnxruntime, by their words."""
+    words = ("out of memory", "can't allocate memory", "not enough memory", "failed to allocate memory", "bad_alloc")
+    return isinstance(error, MemoryError) or any(word in str(error).lower() for word in words)
+
+
 def _set_malloc(option: int, value: int) -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
     return bool(mallopt and mallopt(option, value))  # other C libraries, such as musl, have none

@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from hodgeformer.base.errors import ConfigError, HodgeFormerError
+from hodgeformer.base.memory import is_out_of_memory
 from hodgeformer.cli.bench import bench
 from hodgeformer.cli.check import check
 from hodgeformer.cli.demo import demo
@@ -77,7 +78,7 @@ class _Commands(TyperGroup):
             if own or ctx.params.get("debug"):
                 raise
             print(f"hodgeformer: {one_line(error)}", file=sys.stderr)
-            expected = isinstance(error, (HodgeFormerError, OSError))
+            expected = isinstance(error, (HodgeFormerError, OSError)) or is_out_of_memory(error)
             raise typer.Exit(WRONG_USE if expected else UNEXPECTED) from None
         except KeyboardInterrupt:
             print("hodgeformer: interrupted", file=sys.stderr)

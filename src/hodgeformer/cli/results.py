@@ -15,6 +15,7 @@ import typer
 
 from hodgeformer.base.errors import ConfigError, HodgeFormerError, MeshError
 from hodgeformer.base.files import files_below, write_atomically
+from hodgeformer.base.memory import is_out_of_memory
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,6 +87,11 @@ def one_line(error: BaseException, path: Path | None = None) -> str:
         text = " ".join(message.split()) + blank + example
     elif isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    elif isinstance(error, FileNotFoundError):  # as stores tell it
+        text = f"{error}: there is no such file"
+    elif is_out_of_memory(error):
+        named = "".join(f"{note} " for note in getattr(error, "__notes__", ()))
+        text = f"{named}out of memory; work on fewer faces (--faces, prepare.faces), or on a machine with more"
     else:
         where = traceback.extract_tb(error.__traceback__)[-1:]
         place = f" at {Path(where[0].filename).name}:{where[0].lineno}" if where else ""

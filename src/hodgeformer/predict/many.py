@@ -69,7 +69,7 @@ class Job:
         Meshes that share a name keep their suffix in it, and no input is ever overwritten.
         """
         stems = Counter(place.with_suffix("") for place in inputs.values())
-        read = {path.resolve() for path in inputs}
+        read = {_resolved(path) for path in inputs}
         taken: dict[PurePath, Path] = {}
         request = self._request()
         tasks = []
@@ -80,7 +80,7 @@ class Job:
             if taken.setdefault(name, path) != path:
                 raise ConfigError(f"{path}: several inputs would be written as {target}; pass their folder instead")
             for suffix in self.suffixes:
-                if (written := target.with_name(target.name + suffix)).resolve() in read:
+                if _resolved(written := target.with_name(target.name + suffix)) in read:
                     raise ConfigError(f"{written} would be overwritten by its own result; choose another --out")
             key = hashlib.sha256(f"{request}\n{stamp(path)}".encode()).hexdigest()
             tasks.append(Task(path, target, self.out / RECORDS / f"{name.as_posix()}.json", key))
@@ -159,6 +159,10 @@ def done_before(tasks: Iterable[Task]) -> dict[Path, Predicted]:
                 written = tuple(task.target.with_name(name) for name in record["written"])
                 found[task.path] = Predicted(written, record["unfamiliar"])
     return found
+
+
+def _resolved(path: Path) -> Path:
+    return path.resolve() if isinstance(path, Path) else path  # a store would be asked whether it is there
 
 
 def _read_record(task: Task) -> dict[str, Any]:

@@ -6,8 +6,10 @@ import io
 import json
 import os
 import tempfile
+import time
 import webbrowser
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +35,8 @@ if TYPE_CHECKING:  # drawing is imported on first use
     from hodgeformer.draw.page import Scene
 
 COLORED = (".ply", ".glb", ".obj", ".off")
+_SHOWN = "hodgeformer-shown-"  # how the names of pages begin that `show` writes
+_KEPT_SECONDS = 86_400
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,8 +291,13 @@ class Result:
 
     def show(self) -> Path:
         """Open the result as a page in the browser; returns its path. A notebook shows a result by itself."""
-        path = Path(tempfile.mkdtemp(prefix="hodgeformer-")) / "result.html"
+        with tempfile.NamedTemporaryFile("w", suffix=".html", prefix=_SHOWN, delete=False) as file:
+            path = Path(file.name)
         self.save(path)
+        for earlier in path.parent.glob(f"{_SHOWN}*.html"):  # the browser may still need today's
+            with suppress(OSError):
+                if time.time() - earlier.stat().st_mtime > _KEPT_SECONDS:
+                    earlier.unlink()
         webbrowser.open(path.as_uri())
         return path
 

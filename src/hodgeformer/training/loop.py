@@ -26,6 +26,7 @@ from hodgeformer.training.state import Position, load_state, save_state
 
 _FIRST_RATE = 0.01  # of the peak
 _EVALUATIONS = 20  # per run, unless train.eval_every is set
+_USUAL_RATE = 1e-3
 _CENTERING_MESHES = 256
 _CENTERING_FACES = 200_000
 
@@ -132,7 +133,7 @@ class Run:
         kept = (
             f"the weights of its last evaluation are in {folder.last}" if folder.last.is_file() else "nothing was saved"
         )
-        calmer = [f"train.lr={(train.lr or 0.0) / 10:.2g}"]
+        calmer = [f"train.lr={min((train.lr or _USUAL_RATE) / 10, _USUAL_RATE):.2g}"]
         calmer += [] if train.clip is not None and train.clip <= 1 else ["train.clip=1.0"]
         calmer += [] if train.warmup > 0 else ["train.warmup=0.05"]
         return (
