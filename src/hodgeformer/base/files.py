@@ -76,7 +76,10 @@ def write_atomically(path: Path, content: bytes, failing: Callable[[str], Except
     `failing` is the class of the error that is raised.
     """
     if not isinstance(path, Path):  # object stores show only complete objects
-        _upload(path, content, failing)
+        try:
+            path.write_bytes(content)
+        except Exception as error:  # each kind of store raises its own errors
+            raise failing(f"{path}: cannot be written ({type(error).__name__}: {error})") from error
         return
     _remove_drafts(path.parent)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -119,13 +122,6 @@ def stamp(path: Path) -> str:
         return f"{status.st_size} {status.st_mtime_ns}"
     except OSError:
         return ""
-
-
-def _upload(path: Any, content: bytes, failing: Callable[[str], Exception]) -> None:
-    try:
-        path.write_bytes(content)
-    except Exception as error:  # each kind of store raises its own errors
-        raise failing(f"{path}: cannot be written ({type(error).__name__}: {error})") from error
 
 
 @lru_cache(maxsize=1024)

@@ -90,7 +90,7 @@ class Member:
         )
 
     def results(
-        self, meshes: Iterable[tuple[MeshLike, Views]], options: PredictOptions, report: Report | None
+        self, meshes: Iterable[tuple[MeshLike, Views]], options: PredictOptions, report: Report
     ) -> list[Result]:
         """The answers of the model, on the element that it was trained on."""
         info, model = self.info, self.info.model

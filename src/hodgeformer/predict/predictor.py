@@ -271,10 +271,14 @@ class Predictor:
             yield from found
 
     def _results(self, meshes: _Prepared, options: PredictOptions, report: Report | None) -> list[Result]:
+        def report_part(done: int, share: float) -> None:
+            if report is not None:
+                report((done + share) / len(self.members))
+
         each = []
         for number, member in enumerate(self.members):
-            part = None if report is None else partial(_report_part, report, number, len(self.members))
-            each.append(member.results([(given, seen[number]) for given, seen in meshes], options, part))
+            views = [(given, seen[number]) for given, seen in meshes]
+            each.append(member.results(views, options, partial(report_part, number)))
         return [self._finished(_together(results), options) for results in zip(*each, strict=True)]
 
     def _finished(self, result: Result, options: PredictOptions) -> Result:
@@ -302,10 +306,6 @@ def _groups(meshes: Iterable[tuple[MeshLike, tuple[Views, ...]]], batch_faces: i
         group.append((given, seen))
     if group:
         yield group
-
-
-def _report_part(report: Report, done: int, n: int, share: float) -> None:
-    report((done + share) / n)
 
 
 def _together(results: tuple[Result, ...]) -> Result:

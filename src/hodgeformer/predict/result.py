@@ -75,8 +75,7 @@ class Result:
     def shares(self) -> NDArray[np.float64]:
         """(n_classes,) the share of the surface of each class."""
         areas = np.ones(1) if self.element == "mesh" else element_areas(self.mesh, KIND_OF[self.element])
-        total = float(areas.sum())
-        covered = np.bincount(self.labels, areas if total else None, len(self.names))
+        covered = np.bincount(self.labels, areas if areas.any() else None, len(self.names))
         shares: NDArray[np.float64] = covered / covered.sum()
         return shares
 

@@ -21,6 +21,7 @@ from hodgeformer.nn.pack import Batch
 from hodgeformer.training.learner import DivergedError, Learner, recentered
 from hodgeformer.training.listener import Listener, Row, Standing
 from hodgeformer.training.metrics import Scores
+from hodgeformer.training.run_folder import write_csv
 from hodgeformer.training.setup import Setup
 from hodgeformer.training.state import Position, load_state, save_state
 
@@ -191,7 +192,8 @@ class Run:
         self.rows.append(row)
         self.position = replace(self.position.next_epoch(), finished=last)
         if self._setup.processes.is_first:
-            self._setup.folder.write_rows(self.rows)
+            # Again from the start: a resumed run drops its last rows.
+            write_csv(self._setup.folder.metrics, self.rows)
         self._save()
 
     def _keep(self, ready: HodgeFormer, scores: Scores | None) -> bool:

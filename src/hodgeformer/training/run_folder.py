@@ -25,7 +25,6 @@ from hodgeformer.base.errors import CheckpointError, ConfigError
 from hodgeformer.base.files import write_atomically
 from hodgeformer.base.threads import thread_count
 from hodgeformer.predict.checkpoint import versions
-from hodgeformer.training.listener import Row
 
 
 class InUseError(ConfigError):
@@ -129,10 +128,6 @@ class RunFolder:
         whole = [row for row in rows if _is_whole(row)]
         return whole, len(rows) - len(whole)
 
-    def write_rows(self, rows: Sequence[Row]) -> None:
-        """Write the whole table again: it has at most a few hundred rows, and a resumed run drops its last ones."""
-        write_csv(self.metrics, rows)
-
 
 def _is_whole(row: Mapping[Any, Any]) -> bool:
     try:
@@ -150,15 +145,10 @@ def _this_process() -> dict[str, object]:
     return {"process": os.getpid(), "user": user, "host": platform.node(), "since": since}
 
 
-def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """All columns in the order in which rows first name them."""
-    return list(dict.fromkeys(name for row in rows for name in row))
-
-
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write a table atomically; None becomes an empty cell."""
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns_of(rows), restval="", lineterminator="\n")
+    """Write a table atomically, with the columns that rows name; None becomes an empty cell."""
+    text, columns = io.StringIO(newline=""), dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(text, list(columns), restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     path.parent.mkdir(parents=True, exist_ok=True)
