@@ -159,6 +159,8 @@ def test_colors_from_the_file(figure_folder: Path) -> None:
         ('element = "face"', 'element = "corner"', "element"),
         ('task = "segmentation"', 'task = "classification"', "classification the label belongs to the mesh"),
         ('meshes = "meshes"', 'meshes = "nowhere"', "does not exist"),
+        ('meshes = "meshes"', 'meshes = "meshes/***"', r"meshes = 'meshes/\*\*\*' is not a valid pattern"),
+        ('meshes = "meshes"', f'meshes = "{"m" * 300}"', "dataset.toml: File name too long|does not exist"),
         ('labels = "labels"', 'labels = "nowhere"', "the folder of labels"),
         ('test = [\n    "figure', 'test = [\n    "fugure', "no mesh has this name"),
         ('val = [\n    "figure_val_0000', 'val = [\n    "figure_train_0000', "occurs twice"),

@@ -23,14 +23,17 @@ from hodgeformer.data.shards import open_shards
 from hodgeformer.data.splits import by_rules, with_validation
 from hodgeformer.mesh.io import MESH_SUFFIXES, save_mesh
 
+_LONGEST = 1000  # letters of an error: names may be of any length
+
 
 def open_folder(root: Path, *, allow_remote: bool = False) -> DataSet:
     """The data set described by `root/dataset.toml`; shards at a URL only where that is allowed."""
     spec = read_spec(root)
     try:
         return _described(root, spec) if spec.shards is None else open_shards(root, spec, allow_remote=allow_remote)
-    except DataError as error:
-        raise (error if str(root) in str(error) else DataError(f"{root / FILE_NAME}: {error}")) from None
+    except (DataError, OSError) as error:  # of a name that no file system takes
+        text = (error.strerror or str(error) if isinstance(error, OSError) else str(error))[:_LONGEST]
+        raise DataError(text if str(root) in text else f"{root / FILE_NAME}: {text}") from None
 
 
 def _described(root: Path, spec: FolderSpec) -> DataSet:
@@ -58,7 +61,11 @@ def find_meshes(root: Path, where: str) -> dict[str, Path]:
     if not base.is_dir():
         raise DataError(f"meshes = '{where}', but the folder {base} does not exist")
     meshes: dict[str, Path] = {}
-    for path in sorted(base.glob(pattern)):
+    try:
+        found = sorted(base.glob(pattern))
+    except (ValueError, NotImplementedError) as error:
+        raise DataError(f"meshes = '{where}' is not a valid pattern ({error})") from None
+    for path in found:
         if path.suffix.lower() not in MESH_SUFFIXES or not path.is_file():
             continue
         name = path.relative_to(base).with_suffix("").as_posix()

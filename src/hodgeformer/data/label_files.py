@@ -245,7 +245,7 @@ def _arrays(path: Path, name: str, *others: str) -> dict[str, NDArray[Any]]:
     except DataError:
         raise
     except Exception as error:  # NumPy raises many different errors for damaged headers
-        raise DataError(f"{path}: the label file cannot be read as a NumPy array ({error})") from None
+        raise DataError(f"{path}: the label file cannot be read as a NumPy array ({error!s:.200})") from None
     if name not in arrays:
         raise DataError(f"{path}: expected an array `{name}`; found {listed or 'none'}")
     if arrays[name].dtype.kind not in "biufU":

@@ -232,7 +232,9 @@ def _read_index(path: Path, spec: FolderSpec) -> dict[str, NDArray[Any]]:
             columns = {key: stored[key] for key in needed}
         _check_index(columns, spec)
     except Exception as error:  # NumPy answers damaged files with errors of many kinds
-        raise DataError(f"{path}: the index of the shards cannot be read ({error}); write the shards again") from None
+        raise DataError(
+            f"{path}: the index of the shards cannot be read ({error!s:.200}); write the shards again"
+        ) from None
     return columns
 
 

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hodgeformer.base.errors import MeshError, MeshFormatError
+from hodgeformer.base.errors import HodgeFormerError, MeshError, MeshFormatError
 from hodgeformer.base.files import place, write_atomically
 from hodgeformer.mesh.adapters import InMemory, from_memory
 from hodgeformer.mesh.formats import glb, gltf, obj, off, ply, stl
@@ -133,6 +133,8 @@ def _read_bytes(path: Path) -> bytes:
         data = path.read_bytes()
     except FileNotFoundError:
         raise MeshFormatError(f"{path}: the file does not exist; check the spelling and the folder") from None
+    except HodgeFormerError:  # from an archive that contains the file
+        raise
     except Exception as error:  # each kind of store raises its own errors
         reason = getattr(error, "strerror", None) or error
         raise MeshFormatError(f"{path}: the file cannot be read ({reason}); check its permissions") from error

@@ -291,4 +291,4 @@ def _check_known(table: str, where: str) -> None:
     if table not in TABLES:
         close = difflib.get_close_matches(table, list(TABLES), n=1)
         hint = f"did you mean [{close[0]}]?" if close else f"known tables: {', '.join(TABLES)}"
-        raise ConfigError(f"{where}: unknown table [{table}]; {hint}")
+        raise ConfigError(f"{where}: unknown table [{table[:80]}]; {hint}")
