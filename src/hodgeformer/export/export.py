@@ -30,7 +30,7 @@ Run = Callable[[PreparedMesh], NDArray[Any]]
 
 @dataclass(frozen=True)
 class Parity:
-    """The largest differences between the exported model and PyTorch on a mesh.
+    """The largest differences between the exported model and PyTorch in double precision on a mesh.
 
     `difference` is that of logits, or of the values of a regression; `scale` is the size of the largest of them, at
     least one. `answer` is the difference of probabilities, or of values.
@@ -46,6 +46,7 @@ def export(checkpoint: Checkpoint, path: Path) -> list[Parity]:
     """Write the model, only if its answers match those of PyTorch on meshes of three sizes."""
     model = checkpoint.build_model()
     content, run = _onnx(checkpoint, model)
+    model = model.double()  # in single precision its own error may be the larger one
     found = [_parity(model, run, view) for view in _views(checkpoint)]
     worst = max(found, key=lambda parity: parity.difference / parity.scale)
     if not worst.difference <= TOLERANCE * worst.scale:
@@ -89,7 +90,7 @@ def _views(checkpoint: Checkpoint) -> Iterator[PreparedMesh]:
 
 @torch.no_grad()
 def _parity(model: HodgeFormer, run: Run, view: PreparedMesh) -> Parity:
-    expected, found = model(pack([view])), torch.from_numpy(run(view))
+    expected, found = model(pack([view]).to(dtype=torch.float64)), torch.from_numpy(run(view))
     difference, scale = float((found - expected).abs().max()), max(1.0, float(expected.abs().max()))
     if model.config.task != "regression":
         expected, found = expected.softmax(1), found.softmax(1)

@@ -14,7 +14,7 @@ from torch import Tensor
 from hodgeformer.predict.exported import INPUTS
 
 OPSET, IR_VERSION = 18, 10  # from 2022 and 2024, for compatibility with older runtimes
-_TYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32}
+_TYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32, "int64": TensorProto.INT64}
 
 
 class Graph:
@@ -68,22 +68,25 @@ class Graph:
         proto = helper.make_graph(inner._nodes, "chunk", infos, [end])
         return self("Scan", *tables, body=proto, num_scan_inputs=len(tables))
 
-    def loop(self, body: Callable[[Graph, str, str], str], n_times: str, carried: str) -> str:
-        """carried = body(graph, i, carried) for i < n_times."""
+    def loop(self, body: Callable[..., tuple[str, ...]], n_times: str, *carried: str) -> list[str]:
+        """carried = body(graph, i, *carried) for i < n_times; sequences that begin empty may be among them."""
         inner = self._inner()
-        i, proceed, given = (f"{name}_{next(self._numbers)}" for name in ("i", "proceed", "carried"))
-        result = body(inner, i, given)
+        i, proceed = (f"{name}_{next(self._numbers)}" for name in ("i", "proceed"))
+        given = [f"carried_{next(self._numbers)}" for _ in carried]
+        results = body(inner, i, *given)
         infos = [
             helper.make_tensor_value_info(i, TensorProto.INT64, []),
             helper.make_tensor_value_info(proceed, TensorProto.BOOL, []),
-            helper.make_tensor_value_info(given, TensorProto.FLOAT, None),
+            *map(_info, given, carried),
         ]
         ends = [
             helper.make_tensor_value_info(inner("Identity", proceed), TensorProto.BOOL, []),
-            helper.make_tensor_value_info(result, TensorProto.FLOAT, None),
+            *map(_info, results, carried),
         ]
         proto = helper.make_graph(inner._nodes, "step", infos, ends)
-        return self("Loop", n_times, "", carried, body=proto)
+        outputs = [f"Loop_{next(self._numbers)}" for _ in carried]
+        self._nodes.append(helper.make_node("Loop", [n_times, "", *carried], outputs, body=proto))
+        return outputs
 
     def model(self, **outputs: tuple[str, tuple[str | int, ...]]) -> ModelProto:
         """The complete model, with outputs by name, each a result and its shape."""
@@ -99,3 +102,10 @@ class Graph:
         inner = Graph()
         inner._constants, inner._inputs, inner._numbers = self._constants, self._inputs, self._numbers
         return inner
+
+
+def _info(name: str, like: str) -> ValueInfoProto:
+    """Of numbers, or of a sequence of them like one that begins empty."""
+    if like.startswith("SequenceEmpty"):
+        return helper.make_tensor_sequence_value_info(name, TensorProto.FLOAT, None)
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, None)

@@ -16,15 +16,15 @@ from torch import Tensor, nn
 
 from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.base.errors import ConfigError
+from hodgeformer.export.elimination import Elimination
 from hodgeformer.export.graph import Graph
-from hodgeformer.kernels.elimination import N_TIMES
+from hodgeformer.kernels.elimination import N_TIMES, TIMES
 from hodgeformer.kernels.linear import FeedForward
 from hodgeformer.kernels.rows import EPSILON
 from hodgeformer.nn.blocks import LinearAttention, Spreading
 from hodgeformer.nn.heads import MeshHead
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.predict.exported import SWEEP
 
 Features = dict[ElementKind, str]
 
@@ -34,15 +34,14 @@ def onnx_model(model: HodgeFormer) -> ModelProto:
     config = model.config
     if config.stars != "learned" and "H" in config.blocks:
         raise ConfigError(f"stars '{config.stars}' are only for comparison with learned ones and cannot be exported")
-    if "D" in config.blocks and config.diffusion_bound:
-        raise ConfigError("learned stars of D blocks cannot be exported yet; train with star_bound=0")
     g = Graph()
+    elimination = Elimination(g) if "D" in config.blocks else None
     x = {kind: embedded(g, model, kind) for kind in config.embedded}
     x |= {kind: normalized(g, x[kind], config.d_model) for kind in model.encoder.kept}
     block: Any
     for block in model.encoder.blocks:
         normal = x | {kind: normalized(g, x[kind], config.d_model) for kind in block.updated}
-        change = attention(g, block.attention, normal)
+        change = attention(g, block.attention, normal, elimination)
         x |= {kind: g("Add", x[kind], change[kind]) for kind in block.updated}
         for kind in block.updated:
             inner = feed_forward(g, block.feed_forward[kind], normalized(g, x[kind], config.d_model))
@@ -170,10 +169,10 @@ def d1_t(g: Graph, y: str) -> str:
     return summed(g, y, "f", "e", signed=True)
 
 
-def attention(g: Graph, layer: Any, x: Features) -> Features:
+def attention(g: Graph, layer: Any, x: Features, elimination: Elimination | None) -> Features:
     """The change that a block adds to the kinds that it updates."""
     if isinstance(layer, Spreading):
-        return {"v": spreading(g, layer, x["v"])}
+        return {"v": spreading(g, layer, x["v"], cast(Elimination, elimination))}
     if hasattr(layer, "mixer"):
         return {kind: linear_attention(g, layer.mixer[kind], x[kind]) for kind in layer.updated}
     return {kind: laplacian(g, kind, layer, x) for kind, layer in layer.laplacian.items()}
@@ -244,25 +243,52 @@ def linear_attention(g: Graph, layer: Any, x: str) -> str:
     return linear(g, layer.out, g.reshape(g("Transpose", out, perm=[1, 0, 2]), -1, d))
 
 
-def spreading(g: Graph, layer: Spreading, x: str) -> str:
-    """W_O [y, tanh(c t (<dy, d(y W_P)> + dy ^ d(y W_Q)))] with y = (M + t L)^-1 M x W_V.
+def spreading(g: Graph, layer: Spreading, x: str, elimination: Elimination) -> str:
+    """W_O [y, tanh(c t (<dy, d(y W_P)> + dy ^ d(y W_Q)))] with y = (star0 + t d0^T star1 d0)^-1 star0 x W_V.
 
     <dy, dz> is summed over edges and dy ^ dz over faces, of which every corner gets the same share.
     """
     d = layer.value.weight.shape[0]
     masses = g("Unsqueeze", g.input("masses"), g.constant([1]))
-    y = g.reshape(g("Mul", linear(g, layer.value, x), masses), -1, N_TIMES, d // N_TIMES)
-    y = swept(g, "down", g("Transpose", y, perm=[1, 0, 2]))
-    y = swept(g, "up", g("Mul", y, g("Unsqueeze", g.input("pivots"), g.constant([2]))))
-    y = g.reshape(g("Transpose", y, perm=[1, 0, 2]), -1, d)
-    weights = g("Unsqueeze", g.input("edge_weights"), g.constant([1]))
-    along = g("Mul", g("Mul", d0(g, y), d0(g, linear(g, layer.inner, y))), weights)
-    inner = summed(g, along, "e", "v", signed=False)
+    star0, star1 = diagonal_stars(g, layer, x, masses)
+    y = g.reshape(linear(g, layer.value, x), -1, N_TIMES, d // N_TIMES)
+    y = g("Mul", y, g("Unsqueeze", star0, g.constant([2])))
+    none = g("Gather", y, g.constant([0]))
+    y = g("Concat", y, g("Sub", none, none), axis=0)
+    y = elimination.solved(g, elimination.eliminated(g, conductances(g, star0, star1)), y)
+    y = g.reshape(g("Slice", y, g.constant([0]), number(g, "v")), -1, d)
+    along = g("Mul", d0(g, y), d0(g, linear(g, layer.inner, y)))
+    along = g("Mul", g.reshape(along, -1, N_TIMES, d // N_TIMES), g("Unsqueeze", star1, g.constant([2])))
+    inner = summed(g, g.reshape(along, -1, d), "e", "v", signed=False)
     wedge = summed(g, turned(g, y, linear(g, layer.wedge, y)), "f", "v", signed=False)
     product = g("Add", g("Mul", inner, g.constant(1 / 2)), g("Mul", wedge, g.constant(1 / 6)))
     scale = layer.times * layer.log_scale.exp()
     product = g("Tanh", g("Mul", g("Div", product, masses), g.constant(scale)))
     return linear(g, layer.out, g("Concat", y, product, axis=1))
+
+
+def diagonal_stars(g: Graph, layer: Spreading, x: str, masses: str) -> tuple[str, str]:
+    """star0 (n_v, times) and star1 (n_e, times): the textbook's, times exp(r tanh(. / r)) where they are learned."""
+    weights = g("Unsqueeze", g.input("edge_weights"), g.constant([1]))
+    if not layer.bound:
+        wide = g.constant(np.ones((1, N_TIMES)))
+        return g("Mul", masses, wide), g("Mul", weights, wide)
+    changes = linear(g, layer.stars, x)
+    of_vertex, of_ends = (
+        g("Gather", changes, g.constant(np.arange(N_TIMES) + first), axis=1) for first in (0, N_TIMES)
+    )
+
+    def factor(change: str) -> str:
+        return g("Exp", g("Mul", g("Tanh", g("Div", change, g.constant(layer.bound))), g.constant(layer.bound)))
+
+    return g("Mul", masses, factor(of_vertex)), g("Mul", weights, factor(members(g, of_ends, "edges", 2)))
+
+
+def conductances(g: Graph, star0: str, star1: str) -> str:
+    """The entries that elimination begins with: t star1 over edges, star0 to the ground, zero and one."""
+    first = g("Gather", star0, g.constant([0]))
+    sources = g("Mul", star1, g.constant(TIMES)), star0, g("Sub", first, first), g("Div", first, first)
+    return g("Gather", g("Concat", *sources, axis=0), g.input("step_entries"))
 
 
 def turned(g: Graph, y: str, z: str) -> str:
@@ -272,37 +298,6 @@ def turned(g: Graph, y: str, z: str) -> str:
     )
     first = g("Mul", g("Sub", ya, yi), g("Sub", zb, zi))
     return g("Sub", first, g("Mul", g("Sub", yb, yi), g("Sub", za, zi)))
-
-
-def swept(g: Graph, way: str, x: str) -> str:
-    """The steps of a `Sweep`: x[rows] += sum over the columns of values times x[indices]. Rows in a step are unique."""
-    rows, row_offsets, indices, values, entry_offsets = (g.input(f"{way}_{name}") for name in SWEEP)
-    # (times, all rows, 2): the positions in x, by time and row, of the rows of all steps.
-    wide = g("Concat", g.constant([N_TIMES]), g("Shape", rows), axis=0)
-    wide = g("Expand", g("Cast", rows, to=TensorProto.INT64), wide)
-    times = g("Expand", g.constant(np.arange(N_TIMES)[:, None]), g("Shape", wide))
-    places = g("Concat", *[g("Unsqueeze", number, g.constant([2])) for number in (times, wide)], axis=2)
-
-    def step(inner: Graph, i: str, x: str) -> str:
-        after = inner("Add", i, inner.constant(1))
-
-        def part(array: str, offsets: str, axis: int) -> str:
-            bounds = [
-                inner("Unsqueeze", inner("Gather", offsets, number), inner.constant([0])) for number in (i, after)
-            ]
-            return inner("Slice", array, *bounds, inner("Cast", inner.constant([axis]), to=TensorProto.INT32))
-
-        row = part(rows, row_offsets, 0)
-        n_rows = inner("Shape", row)
-        table = inner("Reshape", part(indices, entry_offsets, 0), inner("Concat", n_rows, inner.constant([-1]), axis=0))
-        shape = inner("Concat", inner.constant([N_TIMES]), n_rows, inner.constant([1, -1]), axis=0)
-        weights = inner("Reshape", part(values, entry_offsets, 1), shape)
-        change = inner("MatMul", weights, inner("Gather", x, table, axis=1))  # (times, rows, 1, w), (.., w, c)
-        changed = inner("Add", inner("Gather", x, row, axis=1), inner("Squeeze", change, inner.constant([2])))
-        return inner("ScatterND", x, part(places, row_offsets, 1), changed)
-
-    n_steps = g("Sub", g("Size", row_offsets), g.constant(1))
-    return g.loop(step, n_steps, x)
 
 
 def head(g: Graph, model: HodgeFormer, x: Features, means: str) -> str:

@@ -1,111 +1,173 @@
 """Elimination in few large steps, for programs that know whole arrays and no loops over rows.
 
-Columns of the triangle whose rows are nested form a chain, as inside the separators of a mesh; all of a chain are
-eliminated at once by N = [T^-1 - 1; -B T^-1], with T their triangle and B what lies below it, which has no entry that
-they did not have. Chains that are equally high in the elimination tree do not touch each other and share a step, so the
-steps are as many as the tree of chains is high: some thirty for a thousand vertices, and hardly more for ten thousand.
+A surface with positive diagonal stars is a network of conductances: t star1 over its edges, and star0 between each
+vertex and the ground. Elimination takes vertices away and adds conductances between those that are left, so it adds
+positive numbers only, and single precision is enough for any stars.
+
+Vertices are taken away in blocks of at most `MOST`, parts of the elimination tree that hang together: those of a block
+touch, besides each other, what the last of them touches and the ground. Blocks that are equally high in the tree do not
+touch each other and share a step. Which entries meet in which step follows from the edges alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
-from hodgeformer.kernels.elimination import Elimination
-from hodgeformer.mesh.mesh import FloatArray, IntArray
+from hodgeformer.kernels.elimination import Elimination, Laplacian
+from hodgeformer.mesh.mesh import IntArray
+
+_Numbers = NDArray[np.signedinteger[Any]]
+
+MOST = 8  # vertices of a block; it is written into graphs
 
 
 @dataclass(frozen=True, eq=False)
-class Sweep:
-    """Steps x[rows] += sum over the columns c of a table of values[:, c] x[indices[:, c]], one after another.
+class Steps:
+    """The tables of all steps, one step after another: table k of step s has lengths[s][k] numbers.
 
-    Step s has the rows row_offsets[s]:row_offsets[s + 1], no row twice. Its table is row after row
-    entry_offsets[s]:entry_offsets[s + 1] of `indices` and of `values`, which has one column per time; shorter rows are
-    filled up with values of zero.
+    Entries are conductances, and `entries` says where they come from at first: an edge, n_edges + a vertex for one to
+    the ground, and behind these zero and one, which are the last two entries too. A step of q blocks with b others has
+
+    - `inner` (MOST, MOST, q): the entries between the vertices of a block;
+    - `outer` (MOST, b, q): those between them and the others; the last of the others is none, with entries of zero;
+    - `changed`, and `sources` (changed, .): the entries that it adds to, and which of its (q, b, b) sums to each;
+    - `members` (q, MOST + b): the vertices of each block and the others, n_vertices where there is none;
+    - `reached`, and `origins` (reached, .): the others that it adds to, and which of the members' sums to each.
+
+    Every step adds nothing to zero and to vertex n_vertices too, so no table is empty. `shapes` are (MOST, b, q).
     """
 
-    rows: NDArray[np.int32]
-    row_offsets: IntArray
-    indices: NDArray[np.int32]
-    values: NDArray[np.float32]
-    entry_offsets: IntArray
+    entries: IntArray
+    tables: dict[str, IntArray]
+    lengths: dict[str, IntArray]
+    shapes: IntArray
 
     @classmethod
-    def of(cls, step: IntArray, row: IntArray, index: IntArray, values: FloatArray) -> Sweep:
-        """From entries (row, index, values) that each belong to a step."""
-        order = np.lexsort((row, step))
-        step, row, index = step[order], row[order], index[order]
-        starts = np.flatnonzero(np.append(True, (np.diff(step) != 0) | (np.diff(row) != 0))[: len(step)])
-        lengths = np.diff(np.append(starts, len(step)))
-        n_steps = int(step[-1]) + 1 if len(step) else 0
-        widths = np.zeros(n_steps, dtype=np.int64)
-        np.maximum.at(widths, step[starts], lengths)
-        row_offsets = np.append(0, np.cumsum(np.bincount(step[starts], minlength=n_steps)))
-        entry_offsets = np.append(0, np.cumsum(np.diff(row_offsets) * widths))
-        in_step = np.arange(len(starts)) - row_offsets[step[starts]]
-        first = entry_offsets[step[starts]] + in_step * widths[step[starts]]
-        place = np.repeat(first - starts, lengths) + np.arange(len(step))
-        indices = np.zeros(entry_offsets[-1], dtype=np.int32)
-        table = np.zeros((entry_offsets[-1], values.shape[1]), dtype=np.float32)
-        indices[place], table[place] = index, values[order]
-        return cls(row[starts].astype(np.int32), row_offsets, indices, table, entry_offsets)
+    def of(cls, elimination: Elimination, laplacian: Laplacian) -> Steps:
+        n, n_edges = len(elimination.order), len(laplacian.edge_weights)
+        pattern = _Pattern(elimination)
+        entries = np.full(pattern.zero + 2, n_edges + n)
+        entries[pattern.zero + 1] = n_edges + n + 1
+        owner = elimination.position[np.repeat(np.arange(n), np.diff(laplacian.offsets))]
+        entries[pattern.entry(owner, elimination.position[laplacian.neighbors])] = laplacian.edges
+        entries[pattern.entry(np.arange(n), np.array([n]))] = n_edges + elimination.order
+        last, height = _blocks(elimination.offsets, elimination.rows, MOST)
+        steps = [_step(pattern, last, height == s, elimination) for s in range(int(height.max()) + 1)]
+        names = [name for name in steps[0] if name != "shape"]
+        return cls(
+            entries,
+            {name: np.concatenate([step[name].ravel() for step in steps]) for name in names},
+            {name: np.array([step[name].size for step in steps]) for name in names},
+            np.array([step["shape"] for step in steps]),
+        )
 
 
-def sweeps(elimination: Elimination, values: FloatArray) -> tuple[Sweep, Sweep]:
-    """Down the triangle and up again, on values in the order of the vertices: A^-1 x = up(pivots down(x)).
+class _Pattern:
+    """The entries of the triangle and the ground's, as vertex n, by pairs of positions."""
 
-    Pivots are in the order of elimination.
-    """
-    offsets, rows, order = elimination.offsets, elimination.rows, elimination.order
-    last = _chains(offsets, rows)
-    values = _joined(offsets, rows, last, values)
-    step = np.repeat(_heights(offsets, rows, last)[last], np.diff(offsets))
-    row, column = order[rows], np.repeat(order, np.diff(offsets))
-    return Sweep.of(step, row, column, values), Sweep.of(step.max(initial=0) - step, column, row, values)
+    def __init__(self, elimination: Elimination) -> None:
+        self.n = len(elimination.order)
+        columns = np.repeat(np.arange(self.n), np.diff(elimination.offsets))
+        keys = np.append(columns * (self.n + 1) + elimination.rows, np.arange(1, self.n + 1) * (self.n + 1) - 1)
+        self._keys = np.sort(keys)
+        self.zero = len(keys)
+
+    def entry(self, one: _Numbers, other: _Numbers) -> IntArray:
+        """Zero's where there is none."""
+        keys = np.minimum(one, other).astype(np.int64) * (self.n + 1) + np.maximum(one, other)
+        found = np.minimum(np.searchsorted(self._keys, keys), self.zero - 1)
+        return np.where(self._keys[found] == keys, found, self.zero)
+
+
+def _step(
+    pattern: _Pattern, last: IntArray, chosen: NDArray[np.bool_], elimination: Elimination
+) -> dict[str, IntArray]:
+    """The tables of the blocks with the chosen last vertices."""
+    n, offsets = pattern.n, elimination.offsets
+    tops = np.flatnonzero(chosen)
+    q = len(tops)
+    number = np.full(n, -1)
+    number[tops] = np.arange(q)
+    of_block = number[last]
+    mine = np.flatnonzero(of_block >= 0)
+    mine = mine[np.argsort(of_block[mine], kind="stable")]
+    counts = np.bincount(of_block[mine], minlength=q)
+    inside = np.full((q, MOST), -1)
+    inside[np.arange(MOST) < counts[:, None]] = mine
+    lengths = offsets[tops + 1] - offsets[tops]
+    b = int(lengths.max()) + 2
+    outside = np.full((q, b), -1)
+    is_row = np.arange(b) < lengths[:, None]
+    outside[is_row] = elimination.rows[(offsets[tops][:, None] + np.arange(b))[is_row]]
+    outside[np.arange(q), lengths] = n
+    outer = pattern.entry(inside[:, :, None], outside[:, None, :])
+    outer[(inside[:, :, None] < 0) & (outside[:, None, :] == n)] = pattern.zero + 1
+    i, j = np.triu_indices(b, 1)
+    real = (outside[:, i] >= 0) & (outside[:, j] >= 0)
+    sums = (np.arange(q)[:, None] * b + i) * b + j
+    between = pattern.entry(outside[:, i], outside[:, j])[real]
+    changed, sources = _grouped(np.append(between, pattern.zero), np.append(sums[real], b * b - 1), b * b - 1)
+    members = np.concatenate([inside, outside], axis=1)
+    places = np.arange(members.size).reshape(members.shape)[:, MOST:][is_row]
+    reached, origins = _grouped(
+        np.append(elimination.order[outside[is_row]], n), np.append(places, MOST + b - 1), MOST + b - 1
+    )
+    return {
+        "inner": np.moveaxis(pattern.entry(inside[:, :, None], inside[:, None, :]), 0, 2),
+        "outer": np.moveaxis(outer, 0, 2),
+        "changed": changed,
+        "sources": sources,
+        "members": np.append(elimination.order, n)[np.where(members < 0, n, members)],
+        "reached": reached,
+        "origins": origins,
+        "shape": np.array([MOST, b, q]),
+    }
+
+
+def _grouped(targets: IntArray, sources: IntArray, none: int) -> tuple[IntArray, IntArray]:
+    """Every target once, and a table of the sources of each, filled up with `none`."""
+    order = np.argsort(targets, kind="stable")
+    found, counts = np.unique(targets, return_counts=True)
+    table = np.full((len(found), int(counts.max())), none)
+    table[np.arange(table.shape[1]) < counts[:, None]] = sources[order]
+    return found, table
 
 
 @njit(cache=True, nogil=True)
-def _chains(offsets: IntArray, rows: NDArray[np.int32]) -> IntArray:
-    """The last column of the chain that each column belongs to."""
+def _blocks(offsets: IntArray, rows: NDArray[np.int32], most: int) -> tuple[IntArray, IntArray]:
+    """The last column of the block of each column; and how high the blocks are by their last columns, others -1.
+
+    A column joins the blocks of its children as far as they fit, the highest first: that keeps the tree low.
+    """
     n = len(offsets) - 1
-    last, taken = np.arange(n), np.zeros(n, dtype=np.bool_)
+    last, size, height = np.arange(n), np.ones(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    first, after = np.full(n, -1), np.full(n, -1)  # the children of each column, highest first
+    for j in range(n):
+        child = first[j]
+        while child >= 0:
+            if size[j] + size[child] <= most:
+                size[j] += size[child]
+                last[child] = j
+                height[j] = max(height[j], height[child])
+            else:
+                height[j] = max(height[j], height[child] + 1)
+            child = after[child]
+        if offsets[j + 1] > offsets[j]:
+            parent = rows[offsets[j]]
+            before, child = -1, first[parent]
+            while child >= 0 and height[child] > height[j]:
+                before, child = child, after[child]
+            after[j] = child
+            if before < 0:
+                first[parent] = j
+            else:
+                after[before] = j
     for j in range(n - 1, -1, -1):
-        length = offsets[j + 1] - offsets[j]
-        if length > 0:
-            above = rows[offsets[j]]  # its parent in the elimination tree
-            if length == offsets[above + 1] - offsets[above] + 1 and not taken[above]:
-                taken[above], last[j] = True, last[above]
-    return last
-
-
-@njit(cache=True, nogil=True)
-def _heights(offsets: IntArray, rows: NDArray[np.int32], last: IntArray) -> IntArray:
-    """How high each chain, by its last column, is in the tree of chains: one more than the highest below it."""
-    heights = np.zeros(len(last), dtype=np.int64)
-    for j in range(len(last)):
-        if last[j] == j and offsets[j + 1] > offsets[j]:
-            above = last[rows[offsets[j]]]
-            heights[above] = max(heights[above], heights[j] + 1)
-    return heights
-
-
-@njit(cache=True, nogil=True)
-def _joined(offsets: IntArray, rows: NDArray[np.int32], last: IntArray, values: FloatArray) -> FloatArray:
-    """The entries of all N in place of those of the triangle.
-
-    What column j adds to the rows below it, and what the columns b that follow it in its chain then add because of it:
-    N_j = -L_j - sum over b of L_bj N_b. The rows of b are the last ones of those of j.
-    """
-    joined = -values
-    for j in range(len(last) - 1, -1, -1):
-        b, after = j, 1
-        while b != last[j]:
-            b = rows[offsets[b]]
-            for p in range(offsets[b], offsets[b + 1]):
-                for k in range(values.shape[1]):
-                    joined[offsets[j] + after + p - offsets[b], k] -= values[offsets[j] + after - 1, k] * joined[p, k]
-            after += 1
-    return joined
+        last[j] = last[last[j]]
+    height[last != np.arange(n)] = -1
+    return last, height

@@ -20,8 +20,8 @@ from hodgeformer.base.containers import KINDS
 from hodgeformer.base.errors import CheckpointError, ConfigError, MeshError
 from hodgeformer.base.threads import thread_count
 from hodgeformer.base.version import __version__
-from hodgeformer.kernels.elimination import TIMES, Elimination, Laplacian
-from hodgeformer.kernels.sweeps import sweeps
+from hodgeformer.kernels.elimination import Elimination, Laplacian
+from hodgeformer.kernels.sweeps import Steps
 from hodgeformer.mesh.geometry import LEAST_SINE, cross, norms, unit
 from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.prepare import PreparedMesh
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-FORMAT = 1
+FORMAT = 2
 KEY = "hodgeformer"
 """The metadata entry that contains the settings of the model."""
 _CHUNK = 2**19  # numbers that are gathered at once
@@ -44,7 +44,8 @@ _TABLES: dict[str, dict[str, str]] = {
     "vertex": {"edges": "int32", "edge_signs": "float32", "faces": "int32", "face_signs": "float32"},
     "edge": {"faces": "int32", "face_signs": "float32"},
 }
-SWEEP = ("rows", "row_offsets", "indices", "values", "entry_offsets")
+STEP_TABLES = {"inner": 32, "outer": 32, "changed": 64, "sources": 32, "members": 64, "reached": 64, "origins": 32}
+"""The tables of `kernels.sweeps.Steps`, and the bits of their numbers: places to write to have to have 64."""
 INPUTS: dict[str, tuple[str, tuple[str | int, ...]]] = {
     "x_v": ("float32", ("n_v", "c_v")),
     "x_e": ("float32", ("n_e", "c_e")),
@@ -62,15 +63,12 @@ INPUTS: dict[str, tuple[str, tuple[str | int, ...]]] = {
     "directions_f": ("float32", ("n_f", 3)),
     "masses": ("float32", ("n_v",)),
     "edge_weights": ("float32", ("n_e",)),
-    "pivots": ("float32", (len(TIMES), "n_v")),
     **{f"pattern_{k}": ("int32", (f"chunks_{k}", f"rows_{k}", f"s_{k}")) for k in KINDS},
     **{f"rows_of_pattern_{k}": ("int32", (f"chunks_{k}", f"rows_{k}")) for k in KINDS},
-    **{
-        f"{way}_{name}": ("float32" if name == "values" else "int32", (f"{way}_{name}",))
-        for way in ("down", "up")
-        for name in SWEEP
-    },
-    **{f"{way}_values": ("float32", (len(TIMES), f"{way}_indices")) for way in ("down", "up")},
+    "step_entries": ("int32", ("n_entries",)),
+    "step_shapes": ("int64", ("n_steps", 3)),
+    **{f"step_{name}": (f"int{bits}", (f"n_{name}",)) for name, bits in STEP_TABLES.items()},
+    **{f"step_{name}_lengths": ("int64", ("n_steps",)) for name in STEP_TABLES},
 }
 """Type and shape of all inputs a graph may have; names in shapes are free dimensions.
 
@@ -78,8 +76,8 @@ INPUTS: dict[str, tuple[str, tuple[str | int, ...]]] = {
 `face_signs` are the directions in which a face traverses its edges. The tables `*_of_vertex` and `*_of_edge` are the
 transposed incidences, a row per element, padded with signs of zero and cut into chunks of rows, of which the last may
 have extra rows. Patterns are likewise padded with -1, and come with the row numbers of their chunks. `directions_*` are
-those of edges and the normals of faces, of length one or zero. `masses` and `edge_weights` belong to the Laplacian,
-`pivots`, `down_*` and `up_*` to its elimination (`kernels/sweeps.py`).
+those of edges and the normals of faces, of length one or zero. `masses` and `edge_weights` belong to the Laplacian, and
+`step_*` are the steps of its elimination, `kernels.sweeps.Steps`.
 """
 
 
@@ -126,7 +124,7 @@ class GraphInputs(Mapping[str, Array]):
             return self._directions(kind)
         if name in ("masses", "edge_weights"):
             return getattr(self._laplacian, name)  # type: ignore[no-any-return]
-        return self._elimination if name == "pivots" or name.startswith(("down_", "up_")) else getattr(topology, name)
+        return self._steps if name.startswith("step_") else getattr(topology, name)
 
     def _directions(self, kind: str) -> Array:
         """Of edges, or the normals of faces; zero where there is none."""
@@ -149,15 +147,11 @@ class GraphInputs(Mapping[str, Array]):
         return Laplacian.from_surface(self._positions, topology.faces, topology.edges, topology.face_edges)
 
     @property
-    def _elimination(self) -> dict[str, Array]:
-        elimination = Elimination.of(self._laplacian)
-        values, in_order = elimination.factor(self._laplacian, TIMES)
-        pivots = np.empty_like(in_order)
-        pivots[elimination.order] = in_order
-        made = {"pivots": pivots.T}
-        for way, sweep in zip(("down", "up"), sweeps(elimination, values), strict=True):
-            made |= {f"{way}_{name}": getattr(sweep, name) for name in SWEEP} | {f"{way}_values": sweep.values.T}
-        return made
+    def _steps(self) -> dict[str, Array]:
+        steps = Steps.of(Elimination.of(self._laplacian), self._laplacian)
+        made = {f"step_{name}": table for name, table in steps.tables.items()}
+        made |= {f"step_{name}_lengths": lengths for name, lengths in steps.lengths.items()}
+        return made | {"step_entries": steps.entries, "step_shapes": steps.shapes}
 
     def _transposed(self, source: str, target: str, members: Array, signs: Array, n: int) -> dict[str, Array]:
         """For each of n target elements the source elements that contain it, and its signs in them."""
@@ -266,6 +260,8 @@ def _settings(file: Path, metadata: Mapping[str, str]) -> ModelInfo:
                 f"{file}: export format {found} is newer than this hodgeformer ({__version__}, format {FORMAT}); "
                 "update hodgeformer"
             )
+        if found < FORMAT:
+            raise CheckpointError(f"{file}: export format {found} of an older hodgeformer; export the model again")
         return ModelInfo.parse(content).replace(path=file)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ConfigError) as error:
         raise CheckpointError(f"{file}: the settings in the exported model are invalid ({error})") from None
