@@ -22,6 +22,10 @@ from hodgeformer.data.folder import write_folder
 from hodgeformer.data.synthetic import synthetic_figures
 from hodgeformer.draw.lettering import Legend
 from hodgeformer.draw.render import render
+from hodgeformer.lab.study.spread_picture import save_star_picture
+from hodgeformer.lab.study.star_report import study_stars
+from hodgeformer.predict.checkpoint import load_checkpoint
+from hodgeformer.predict.pretrained import locate_model
 from hodgeformer.training.run import train
 
 IMAGES = Path(__file__).parent / "images"
@@ -104,6 +108,16 @@ def viewer() -> None:
             shoot(page, "series.png")
 
 
+def stars(run: str) -> None:
+    """The diagonal stars that the last D block of a run has learned, on a figure."""
+    checkpoint = load_checkpoint(locate_model(run, "draw"))
+    mesh, _ = figure(np.random.default_rng(5), n_faces=1500, name="figure")
+    found = study_stars(checkpoint, mesh, layer=checkpoint.model.blocks.rindex("D") + 1, up="y")
+    with tempfile.TemporaryDirectory() as folder:
+        save_star_picture(found, checkpoint.colors, Path(folder) / "stars.png")
+        save(_pixels((Path(folder) / "stars.png").read_bytes()), "stars.png")
+
+
 @contextmanager
 def viewed(folder: Path, opened: str) -> Iterator[Any]:
     """The viewer's page once it has predicted."""
@@ -145,6 +159,9 @@ def _pixels(picture: bytes) -> np.ndarray:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:  # a run whose D blocks learned their stars
+        stars(sys.argv[1])
+        sys.exit()
     teaser()
     labels()
     prediction()

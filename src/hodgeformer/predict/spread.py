@@ -94,7 +94,7 @@ def log_factors(
 ) -> dict[int, dict[DiagonalName, FloatArray]]:
     """log(learned star / textbook's) by block and star, (n, times) in the order of the file.
 
-    NaN where the textbook's star is zero, which no factor changes: an edge between two obtuse angles.
+    NaN where the textbook's star is zero, which no factor changes: edges whose cotangents add up to less.
     """
     batch = pack([prepared])
     textbook = textbook_stars(batch)
