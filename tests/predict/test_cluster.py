@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -37,9 +38,16 @@ pytestmark = [
 
 @pytest.fixture(scope="module", autouse=True)
 def ray() -> Iterator[Any]:
-    """One start for all tests; two processors."""
-    with started_ray("local", 2) as ray:
-        yield ray
+    """One start for all tests; two processors. Ray gives itself 30 seconds to start, too few on a busy machine."""
+    with ExitStack() as ends:
+        for again in (True, True, False):
+            try:
+                started = ends.enter_context(started_ray("local", 2))
+                break
+            except Exception as error:
+                if not again or "timed out during startup" not in str(error):
+                    raise
+        yield started
 
 
 ALONE = """
