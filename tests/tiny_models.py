@@ -24,9 +24,13 @@ def tiny_checkpoint(
     pose: str = "file",
     blocks: str = "HT",
     star_bound: float = 3.0,
+    star_std: float = 0.0,
     **changes: Any,
 ) -> Checkpoint:
-    """Random weights, spread out so that the classes all occur; statistics of meshes with 60 to 400 faces."""
+    """Random weights, spread out so that the classes all occur; statistics of meshes with 60 to 400 faces.
+
+    D blocks have the textbook's stars, as before training, or with `star_std` some that differ from them.
+    """
     n_classes = 2 if task == "regression" else len(PARTS)
     config = ModelConfig.parse(
         {
@@ -45,8 +49,8 @@ def tiny_checkpoint(
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     weights["head.out.weight"] *= 6
     for name, value in weights.items():
-        if name.endswith(".stars.weight"):  # zero before training
-            torch.nn.init.normal_(value, std=0.5)
+        if name.endswith(".stars.weight") and star_std:  # zero before training
+            torch.nn.init.normal_(value, std=star_std)
     settings: dict[str, Any] = {
         "model": config,
         "prepare": PrepareConfig.parse({"pose": pose, "n_neighbors": 12}),

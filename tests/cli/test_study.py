@@ -110,7 +110,7 @@ def test_operators_of_blocks_that_spread(run: Callable[..., Result], data: Path,
 
 def test_operators_show_learned_diagonal_stars(run: Callable[..., Result], data: Path, tmp_path: Path) -> None:
     mesh, labels = data / "meshes" / "one.ply", data / "labels" / "one.txt"
-    model = write_tiny(tmp_path, blocks="DD")
+    model = write_tiny(tmp_path, blocks="DD", star_std=0.5)
     told = run("study", "operators", model, mesh, "--labels", labels, "--out", tmp_path)
     assert told.exit_code == 0, told.output
     assert "log of the learned diagonal star" in told.stdout

@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Path:
     """With blocks of all kinds."""
-    return write_tiny(folder, blocks="HDT")
+    return write_tiny(folder, blocks="HDT", star_std=0.5)
 
 
 @pytest.fixture(scope="module")
