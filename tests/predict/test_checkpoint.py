@@ -134,6 +134,11 @@ def test_other_safetensors_files_are_refused(tmp_path: Path) -> None:
     save_file({"x": torch.zeros(2)}, tmp_path / "deep.safetensors", metadata={"hodgeformer": "[" * 100_000})
     with pytest.raises(CheckpointError, match="not a readable safetensors file"):
         load_checkpoint(tmp_path / "deep.safetensors")
+    header = json.dumps({"x": {"dtype": "a" * 5000, "shape": [], "data_offsets": [0, 0]}}).encode()
+    (tmp_path / "long.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(CheckpointError) as told:
+        load_checkpoint(tmp_path / "long.safetensors")
+    assert len(str(told.value)) < 500
 
 
 def test_settings_that_make_no_sense_are_refused(tmp_path: Path, checkpoint: Checkpoint) -> None:

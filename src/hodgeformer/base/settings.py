@@ -81,7 +81,7 @@ def _explain_one(cls: type[BaseModel], item: dict[str, Any]) -> str:
         close = difflib.get_close_matches(str(item["loc"][-1]), known, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(known)}"
         return f"unknown setting {where}; {hint}"
-    message = item["msg"].removeprefix("Value error, ")
+    message = item["msg"].removeprefix("Value error, ")[: 2 * _LONGEST]  # it may quote a value
     return f"{where}: {message} (got {_cut(repr(item['input']))})" if path else f"{where}: {message}"
 
 
