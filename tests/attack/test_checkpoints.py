@@ -13,6 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from attack.mutate import tally
 from hodgeformer.base.errors import HodgeFormerError
 from hodgeformer.cli import app
 from hodgeformer.mesh.io import save_mesh
@@ -101,6 +102,7 @@ def attack(honest: tuple[dict[str, torch.Tensor], Header], path: Path, n: int, s
             assert_a_result_or_a_refusal(path, what)
         except AssertionError as error:
             wrong.append(str(error))
+    tally("checkpoints whose header lies", n, f"{n - len(wrong)} a result or a refusal")
     assert not wrong, f"{len(wrong)} of {n}:\n" + "\n".join(wrong[:20])
 
 

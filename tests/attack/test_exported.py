@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("onnxruntime", reason="needs the run-time of exported models: pip install 'hodgeformer[export]'")
 
+from attack.mutate import tally
 from hodgeformer.export.export import export
 from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.predict.predictor import Predictor
@@ -31,4 +32,5 @@ def test_labels_of_fifty_meshes_are_those_of_torch(model: str, folder: str, real
         worst = max(worst, float(np.abs(one.probabilities - two.probabilities).max()))
         n_labels += len(one.labels)
     sys.stdout.write(f"{model}: {n_labels} labels of 50 meshes are the same, probabilities within {worst:.1e}\n")
+    tally(f"exported {model} beside PyTorch", len(paths), f"{n_labels} labels the same, within {worst:.1e}")
     assert worst < 1e-4

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from attack.kills import told_by
+from attack.mutate import tally
 from clock import PATIENCE
 from hodgeformer.mesh.io import save_mesh
 from meshes import icosphere
@@ -94,5 +95,7 @@ def test_killed_predictions_and_label_savings_lose_nothing(kills: int, tmp_path:
     pytest.importorskip("starlette", reason="needs the viewer's server: pip install 'hodgeformer[view]'")
     told = told_by("kill_saving.py", kills, tmp_path)
     sys.stdout.write(f"{json.dumps(told)}\n")
+    for what, of in told.items():
+        tally(f"kills while saving {what}", of["kills"], f"{of['inside']} inside the work, nothing lost")
     assert all(of["kills"] == kills for of in told.values())
     assert kills < 10 or all(of["inside"] > kills // 2 for of in told.values())

@@ -23,6 +23,7 @@ pytest.importorskip("httpx2", reason="needs a client for the server: pip install
 
 import httpx2
 
+from attack.mutate import tally
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.predict.predictor import Predictor
 from meshes import icosphere, open_grid
@@ -128,6 +129,7 @@ def load(root: str, answers: dict[Path, dict[str, Any]], seconds: float, n_bytes
         f"{len(taken)} requests of {N_CLIENTS} clients in {seconds:.0f} s, all answers right; "
         f"p50 {p50 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms; resident MB at thirds: {memory}\n"
     )
+    tally("requests to serve", len(taken), f"all right, p50 {p50 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms")
     return marks
 
 

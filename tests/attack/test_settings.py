@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from attack.mutate import tally
 from clock import TooLongError, at_most
 from hodgeformer.base.errors import HodgeFormerError
 from hodgeformer.data.folder import write_folder
@@ -77,6 +78,7 @@ def attack(number: int | None, folder: Path, tmp_path: Path) -> None:
     cases = [case for case in accepted() if case[0] != "data"]
     random.Random(int(os.environ.get("HODGEFORMER_ATTACK_SEED", "0"))).shuffle(cases)
     found = [survives(case, folder, tmp_path / str(i)) for i, case in enumerate(cases[:number])]
+    tally("absurd settings", len(found), f"{found.count(None)} trained or refused")
     assert not any(found), "\n".join(text for text in found if text)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from attack.kills import told_by
+from attack.mutate import tally
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
 
@@ -23,4 +24,5 @@ def test_a_few_random_kills_change_nothing(tmp_path: Path) -> None:
 def test_many_random_kills_change_nothing(tmp_path: Path) -> None:
     told = told_by("kill_training.py", int(os.environ.get("HODGEFORMER_ATTACK_KILLS", "200")), tmp_path)
     print(json.dumps(told))  # noqa: T201 - the table of the attack
+    tally("kills of trainings", told["kills"], f"{told['runs']} runs, {told['different']} ended otherwise")
     assert told["different"] == 0 and told["after_first_state"] > told["kills"] // 2

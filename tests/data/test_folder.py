@@ -167,7 +167,7 @@ def test_colors_from_the_file(figure_folder: Path) -> None:
         ("[split]", "[split", "not a TOML file"),
         ('labels = "labels"', 'labels = "ply:label"\nfirst_label = -1', "first_label"),
         ('"head",', '"head", "head",', "class names must be unique"),
-        ('colors = [\n    "#', f'colors = [\n    "#{"{" * 5000}', r"#rrggbb.* '#\{{300,400} "),
+        ('colors = [\n    "#', f'colors = [\n    "#{"{" * 5000}', r"expected a color such as .* '#\{{300,400} "),
     ],
 )
 def test_mistakes_in_the_file(figure_folder: Path, old: str, new: str, message: str) -> None:
