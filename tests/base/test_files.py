@@ -30,6 +30,21 @@ def test_a_full_disk_is_the_error_of_the_caller_and_changes_nothing(
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_two_that_write_one_file_leave_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second begins and ends while the first is half way."""
+    path, real, inner = tmp_path / "labels.txt", os.fsync, [b"second" * 1000]
+
+    def between(number: int) -> None:
+        if inner:
+            write_atomically(path, inner.pop())
+            assert path.read_bytes() == b"second" * 1000
+        real(number)
+
+    monkeypatch.setattr("os.fsync", between)
+    write_atomically(path, b"first")
+    assert path.read_bytes() == b"first" and list(tmp_path.iterdir()) == [path]
+
+
 def test_an_address_is_read_and_written_like_a_path() -> None:
     path = place("memory://places/a/labels.txt")
     write_atomically(path, b"1\n")

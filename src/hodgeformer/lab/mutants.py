@@ -276,9 +276,51 @@ MUTANTS = (
     ),
     Mutant(
         "no lock around saving in the viewer",
-        "        with self._lock:\n            folder = self._inside(self.folder)",
-        "        if True:\n            folder = self._inside(self.folder)",
+        "        with FileLock(folder / _LOCK):\n            yield folder",
+        "        yield folder",
         "tests/web/viewer/test_outbox.py::test_two_tabs_that_save_at_once_do_not_share_files",
+    ),
+    Mutant(
+        "a lock around saving that another viewer does not see",
+        "FileLock(folder / _LOCK)",
+        "FileLock(folder / f\"{_LOCK}{__import__('os').getpid()}\")",
+        "tests/web/viewer/test_outbox.py::test_two_viewers_in_one_folder_lose_nothing",
+    ),
+    Mutant(
+        "meshes of a folder that become one name share it",
+        "        free.discard(own[name])\n",
+        "",
+        "tests/web/viewer/test_series.py::test_meshes_whose_names_become_the_same_are_all_listed_and_kept_apart",
+    ),
+    Mutant(
+        "drafts of one name in two processes",
+        'draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")',
+        'draft = path.with_name(f".{path.name}.00000000.tmp")',
+        "tests/base/test_files.py::test_two_that_write_one_file_leave_a_whole_one",
+    ),
+    Mutant(
+        "shards read where the index says, whatever is there",
+        "any(held[part] != header[part] for part in _HEADER)",
+        "False",
+        "tests/data/test_shards.py::test_check_reads_the_archives_and_tells_where_the_index_lies",
+    ),
+    Mutant(
+        "a form that is cut off answered for its first files",
+        "            if not parser.ended:\n",
+        "            if False:\n",
+        "tests/web/server/test_service.py::test_a_form_that_is_cut_off_is_refused_as_a_whole",
+    ),
+    Mutant(
+        "connections without bound",
+        "if len(self.connections) > most_connections():",
+        "if False:",
+        "tests/attack/test_serve.py::test_half_sent_headers_keep_nobody_out_and_fill_no_log",
+    ),
+    Mutant(
+        "answers that nobody reads kept for ever",
+        "self.transport.abort()  # closing would wait for the client to read",
+        "self.transport.close()",
+        "tests/attack/test_routes.py::test_an_answer_that_nobody_reads_is_given_up_and_a_slow_reader_gets_all",
     ),
 )
 

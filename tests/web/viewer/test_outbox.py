@@ -7,7 +7,10 @@ import json
 import os
 import pickle
 import re
+import subprocess
+import sys
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -73,6 +76,43 @@ def test_two_tabs_that_save_at_once_do_not_share_files(tmp_path: Path, monkeypat
     assert {files[0] for files in saved} == {"scan.txt", "scan_2.txt"}
     for label, files in enumerate(saved):
         assert set((tmp_path / files[0]).read_text().split()) == {str(label)}
+
+
+SAVING = """
+import sys
+from pathlib import Path
+import numpy as np
+from hodgeformer.web.viewer.open_meshes import OpenMesh
+from hodgeformer.web.viewer.outbox import Annotation, Outbox
+from meshes import icosphere
+
+root, number, ball = Path(sys.argv[1]), int(sys.argv[2]), icosphere(0, name="scan")
+annotation = Annotation(np.full(20, number), ("left", "right"), ((1, 2, 3), (4, 5, 6)))
+(root / f"ready{number}").touch()
+while not (root / "ready0").exists() or not (root / "ready1").exists():
+    pass
+for i in range(8):
+    opened = OpenMesh(ball.with_vertices(ball.vertices * (1 + number + 2 * i)))
+    Outbox(root / "out").save(opened, annotation)
+    Outbox(root / "out").add_to_data_set(opened, annotation, "set")
+"""
+
+
+def test_two_viewers_in_one_folder_lose_nothing(tmp_path: Path) -> None:
+    """Sixteen meshes of one name, from two processes at once."""
+    paths = [str(Path(__file__).parents[2]), *sys.path]
+    words = [sys.executable, "-c", SAVING, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    both = [subprocess.Popen([*words, number], env=environment) for number in "01"]
+    assert [process.wait(120) for process in both] == [0, 0]
+    files = list((tmp_path / "out").glob("scan*.txt"))
+    assert Counter(path.read_text().split()[0] for path in files) == {"0": 8, "1": 8}
+    data = open_folder(tmp_path / "out" / "set")
+    meshes = [data.load(sample) for sample in data.samples]
+    assert len(meshes) == 16
+    for mesh, labels in meshes:
+        times = round(float(np.abs(mesh.vertices).max() / np.abs(icosphere(0).vertices).max()))
+        assert (labels == (times - 1) % 2).all()
 
 
 def test_saving_again_replaces_own_files_only(client: TestClient, tmp_path: Path, out: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from filelock import FileLock
 
 from hodgeformer.base.files import write_atomically
 from hodgeformer.base.palette import RGB, UNLABELLED_COLOR, hex_color
@@ -20,6 +21,8 @@ from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.web.server.intake import Refusal, cut, safe_file_name
 from hodgeformer.web.viewer.data_set_file import with_member
 from hodgeformer.web.viewer.open_meshes import OpenMesh
+
+_LOCK = ".saving.lock"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +55,11 @@ class Outbox:
     """Writes below `folder` and nowhere else. An earlier file of another mesh is never overwritten."""
 
     folder: Path
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def save(self, opened: OpenMesh, annotation: Annotation) -> list[str]:
         """Labels as text and JSON, the colored mesh as PLY and GLB; their names."""
         annotation.check(opened.mesh)
-        with self._lock:
-            folder = self._inside(self.folder)
+        with self._alone() as folder:
             stem = opened.saved_as or _free_stem(folder, Path(safe_file_name(opened.mesh.name)).name)
             files = [folder / f"{stem}{suffix}" for suffix in (".txt", ".json", ".ply", ".glb")]
             text, described, ply, glb = files
@@ -80,7 +81,7 @@ class Outbox:
             raise Refusal(400, "A data set needs at least two classes; add one to the list of classes.")
         if (annotation.labels == UNLABELLED).all():
             raise Refusal(400, "Nothing is labelled yet; paint or predict first.")
-        with self._lock:
+        with self._alone():
             root = self._inside(self.data_set(name))
             meshes, labels = self._inside(root / "meshes"), self._inside(root / "labels")
             stem = _stem_in_data_set(meshes, opened.mesh)
@@ -97,6 +98,13 @@ class Outbox:
                 write_text(root / FILE_NAME, text)
             opened.corrected = annotation.labels
         return root, sum(1 for _ in meshes.glob("*.ply"))
+
+    @contextmanager
+    def _alone(self) -> Iterator[Path]:
+        """The folder, in which neither another tab nor another viewer writes meanwhile."""
+        folder = self._inside(self.folder)
+        with FileLock(folder / _LOCK):
+            yield folder
 
     def _inside(self, folder: Path) -> Path:
         """The folder, made if need be; refused where a link leads out."""
