@@ -94,7 +94,8 @@ def test_graphs_compute_what_the_model_does(
         view = prepare(mesh, PrepareConfig())
         batch = pack([view])
         single, exact = (answers(each, batch.to(dtype=each.head.out.weight.dtype)) for each in both)
-        for here, there, found in zip(single, exact, network.run(GraphInputs(view, config.d_model)), strict=True):
+        rows, features = network.run(GraphInputs(view, config.d_model))
+        for here, there, found in zip(single, exact, (rows[:, 0], features[0]), strict=True):
             own = np.abs(here - there).max()  # what single precision costs PyTorch, with wild stars on thin faces
             np.testing.assert_allclose(found, there, atol=max(1e-4, 2 * own))
 
@@ -125,7 +126,7 @@ def test_signed_stars(updates: str, embedding: str) -> None:
     for mesh in (*sizes(), broken()):
         view = prepare(mesh, PrepareConfig())
         with torch.no_grad():
-            np.testing.assert_allclose(network.run(GraphInputs(view, 16))[0], model(pack([view])), atol=1e-4)
+            np.testing.assert_allclose(network.run(GraphInputs(view, 16))[0][:, 0], model(pack([view])), atol=1e-4)
 
 
 def test_small_components_have_short_rows() -> None:
@@ -135,7 +136,7 @@ def test_small_components_have_short_rows() -> None:
     view = prepare(two_components(), checkpoint.prepare.replace(n_neighbors=30))
     network = OnnxNetwork(model.config, onnx_session(onnx_model(model).SerializeToString()))
     with torch.no_grad():
-        np.testing.assert_allclose(network.run(GraphInputs(view, 16))[0], model(pack([view])), atol=1e-4)
+        np.testing.assert_allclose(network.run(GraphInputs(view, 16))[0][:, 0], model(pack([view])), atol=1e-4)
 
 
 def test_graphs_have_stock_operators_only() -> None:
@@ -186,16 +187,21 @@ def test_the_runtime_has_the_manners_of_a_predictor(exported: tuple[Path, Predic
     assert any("features differ" in warning for warning in other.predict(fan(100)).warnings)
 
 
-def test_frames_share_what_they_can(tmp_path: Path) -> None:
-    """A model of vertices alone, whose frames differ by signs."""
-    checkpoint = tiny_checkpoint(blocks="D", pose="frame_average")
-    weights = with_learned_stars(checkpoint.build_model()).state_dict()
-    checkpoint = checkpoint.replace(weights=weights)
+@pytest.mark.parametrize("at_once", [1, 2**21, 2**13])
+@pytest.mark.parametrize(("blocks", "task"), [("D", "segmentation"), ("DT", "classification")])
+def test_frames_run_together(
+    blocks: str, task: str, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a model of vertices alone, whose frames differ by signs: one after another, all at once, and 3 + 1."""
+    monkeypatch.setattr(exported_module, "_MOST_AT_ONCE", at_once)
+    plain = tiny_checkpoint(task, blocks=blocks, pose="frame_average")
+    checkpoint = plain.replace(weights=with_learned_stars(plain.build_model()).state_dict())
     assert not checkpoint.model.reads_order
     export(checkpoint, tmp_path / "spread.onnx")
     ball = icosphere(2)
     one, two = (each.predict(ball) for each in (Predictor(checkpoint), Predictor.load(tmp_path / "spread.onnx")))
     np.testing.assert_allclose(one.probabilities, two.probabilities, atol=1e-4)
+    assert one.familiarity == pytest.approx(two.familiarity, abs=1e-3)
 
 
 ALONE = """

@@ -29,12 +29,14 @@ class Elimination:
         b, q = (g("Gather", self._shapes, g.constant([k]), axis=1) for k in (1, 2))
         self._member_shapes = g("Concat", q, g("Add", b, g.constant(MOST)), axis=1)
         units = np.eye(MOST, MOST + 1, dtype=np.int64)
+        self._done: str | None = None
         self._is_pivot = [g("Cast", g.constant(unit[:, None]), to=TensorProto.BOOL) for unit in units]
 
-    def eliminated(self, g: Graph, conductances: str) -> str:
-        """The N of all steps, (q, groups, MOST + b, MOST) each, as a sequence."""
-        _, done = g.loop(self._eliminate, self._count, conductances, g("SequenceEmpty"))
-        return done
+    def eliminated(self, g: Graph, conductances: str, *, once: bool) -> str:
+        """The N of all steps, (q, groups, MOST + b, MOST) each, as a sequence; `once` for the same conductances."""
+        if self._done is None or not once:
+            _, self._done = g.loop(self._eliminate, self._count, conductances, g("SequenceEmpty"))
+        return self._done
 
     def _eliminate(self, g: Graph, i: str, conductances: str, done: str) -> tuple[str, str]:
         outer = g("Gather", conductances, g("Reshape", self._table(g, "outer", i), g("Gather", self._shapes, i)))
@@ -68,9 +70,11 @@ class Elimination:
 
     def solved(self, g: Graph, done: str, x: str) -> str:
         """K^-1 x: what blocks hold goes to the others, step by step, and back in the opposite order."""
+        first, n = g("Gather", x, g.constant([0])), g("Shape", x, start=0, end=1)
+        x = g("Concat", x, g("Sub", first, first), axis=0)
         (x,) = g.loop(partial(self._down, done=done), self._count, x)
         (x,) = g.loop(partial(self._up, done=done), self._count, x)
-        return x
+        return g("Slice", x, g.constant([0]), n)
 
     def _down(self, g: Graph, i: str, x: str, *, done: str) -> tuple[str]:
         mine, _ = self._members(g, i)

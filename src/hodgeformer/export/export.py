@@ -73,7 +73,7 @@ def _onnx(checkpoint: Checkpoint, model: HodgeFormer) -> tuple[bytes, Run]:
     checker.check_model(graph)
     content: bytes = graph.SerializeToString()
     network = OnnxNetwork(model.config, onnx_session(content))
-    return content, lambda view: network.run(GraphInputs(view, model.config.d_model))[0]
+    return content, lambda view: network.run(GraphInputs(view, model.config.d_model))[0][:, 0]
 
 
 def _settings(checkpoint: Checkpoint) -> str:

@@ -1,8 +1,8 @@
 """A model as an ONNX graph of standard operators, layer by layer as in `nn`, for one mesh of any size.
 
-There is no scatter-add: onnxruntime adds to the same row from several threads at once and loses updates. Every sum over
-neighbors is a sum over the columns of a table, in chunks, so that no array of size n x s x d is gathered if it is
-large. See `docs/decisions/0016-onnx.md`.
+Frames of it that differ by the signs of vertex features run together: features are (n frames, d) where layers read
+rows, and (n, frames d) where values go from element to element. Models that read edges or faces have one frame.
+`docs/decisions/0016-onnx.md` says more.
 """
 
 from __future__ import annotations
@@ -14,10 +14,23 @@ import torch
 from onnx import ModelProto, TensorProto
 from torch import Tensor, nn
 
-from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
+from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.export.elimination import Elimination
 from hodgeformer.export.graph import Graph
+from hodgeformer.export.incidence import (
+    around,
+    carried,
+    d0,
+    d0_t,
+    d1,
+    d1_t,
+    members,
+    narrow,
+    summed,
+    unchunked,
+    wide,
+)
 from hodgeformer.kernels.elimination import N_TIMES, TIMES
 from hodgeformer.kernels.linear import FeedForward
 from hodgeformer.kernels.rows import EPSILON
@@ -47,11 +60,12 @@ def onnx_model(model: HodgeFormer) -> ModelProto:
             inner = feed_forward(g, block.feed_forward[kind], normalized(g, x[kind], config.d_model))
             x[kind] = g("Add", x[kind], inner)
     x |= {kind: normalized(g, x[kind], config.d_model) for kind in config.updated}
-    means = joined(g, [g("ReduceMean", x[kind], g.constant([0]), keepdims=1) for kind in config.updated])
+    parts = [g("ReduceMean", wide(g, x[kind], kind), g.constant([0])) for kind in config.updated]
+    means = joined(g, [narrow(g, part, config.d_model) for part in parts])
     n_rows = f"n_{config.target_kind}" if config.target_kind else 1
     width = config.d_model * len(config.updated)
     return g.model(
-        rows=(head(g, model, x, means), (n_rows, config.n_classes)), features=(g.reshape(means, -1), (width,))
+        rows=(head(g, model, x, means), (n_rows, "frames", config.n_classes)), features=(means, ("frames", width))
     )
 
 
@@ -78,95 +92,17 @@ def joined(g: Graph, parts: list[str]) -> str:
 
 def embedded(g: Graph, model: HodgeFormer, kind: ElementKind) -> str:
     """MLP(x_in + A x_in), or without A; with signed stars the mean of that for both directions of an edge."""
-    x, mlp = g.input(f"x_{kind}"), model.embedding.mlp[kind]
+    x, mlp = wide(g, g.input(f"x_{kind}"), kind), model.embedding.mlp[kind]
     reversal = model.embedding.edge_reversal if kind == "e" else []
     ways = [x, g("Gather", x, g.constant(reversal), axis=1)] if reversal else [x]
     if model.config.embedding == "neighbor":
-        near = around(g, mean(g, ways), kind)
+        near = around(g, halfway(g, ways), kind)
         ways = [g("Add", way, near) for way in ways]
-    return mean(g, [feed_forward(g, mlp, way) for way in ways])
+    return halfway(g, [feed_forward(g, mlp, narrow(g, way, model.config.widths[kind])) for way in ways])
 
 
-def mean(g: Graph, values: list[str]) -> str:
+def halfway(g: Graph, values: list[str]) -> str:
     return g("Mul", g("Add", *values), g.constant(1 / 2)) if len(values) == 2 else values[0]
-
-
-def around(g: Graph, x: str, kind: ElementKind) -> str:
-    """A x: the mean over adjacent elements."""
-    if kind == "v":
-        count = counted(g, "e", "v")
-        through = summed(g, members(g, x, "edges", 2), "e", "v", signed=False)
-        total = g("Sub", through, g("Mul", count, x))
-    else:
-        table, k = ("edges", 2) if kind == "e" else ("face_edges", 3)
-        below: ElementKind = "v" if kind == "e" else "e"
-        count = g("Sub", members(g, counted(g, kind, below), table, k), g.constant(float(k)))
-        through = members(g, summed(g, x, kind, below, signed=False), table, k)
-        total = g("Sub", through, g("Mul", g.constant(float(k)), x))
-    return g("Div", total, g("Max", count, g.constant(1.0)))
-
-
-def members(g: Graph, x: str, table: str, k: int, signs: str | None = None) -> str:
-    """The sum of x, or of sign times x, over the k members of each element in a table; k gathers of width one."""
-    total = ""
-    for i in range(k):
-        part = g("Gather", x, g.column(g.input(table), i), axis=0)
-        if signs is not None:
-            part = g("Mul", part, g("Unsqueeze", g.column(g.input(signs), i), g.constant([1])))
-        total = g("Add", total, part) if total else part
-    return total
-
-
-def summed(g: Graph, x: str, source: ElementKind, target: ElementKind, *, signed: bool) -> str:
-    """For each target element the sum of x, or of sign times x, over the source elements that contain it."""
-
-    def chunk(inner: Graph, index: str, sign: str) -> str:
-        weights = inner("Unsqueeze", sign if signed else inner("Abs", sign), inner.constant([1]))
-        total = inner("MatMul", weights, inner("Gather", x, index, axis=0))  # (rows, 1, s) (rows, s, d)
-        return inner("Squeeze", total, inner.constant([1]))
-
-    return unchunked(g, g.mapped(chunk, *(g.input(name) for name in transposed(source, target))), target)
-
-
-def transposed(source: ElementKind, target: ElementKind) -> tuple[str, str]:
-    """The inputs with the source elements of each target element, and its signs in them."""
-    one, other = ELEMENT_NAMES[source], ELEMENT_NAMES[target]
-    return f"{one}s_of_{other}", f"{one}_signs_of_{other}"
-
-
-def unchunked(g: Graph, chunks: str, kind: ElementKind) -> str:
-    """(chunks, rows, d) as (n, d): the last chunk may have extra rows."""
-    shape = g("Concat", g.constant([-1]), g("Shape", chunks, start=2), axis=0)
-    return g("Slice", g("Reshape", chunks, shape), g.constant([0]), number(g, kind))
-
-
-def number(g: Graph, kind: ElementKind) -> str:
-    """(1,): the number of elements of a kind."""
-    return g("Shape", g.input(f"x_{kind}"), start=0, end=1)
-
-
-def counted(g: Graph, source: ElementKind, target: ElementKind) -> str:
-    """(n, 1): the number of source elements that contain each target element."""
-    signs = g("Abs", g.input(transposed(source, target)[1]))
-    return unchunked(g, g.total(signs, 2, keep=True), target)
-
-
-def d0(g: Graph, x: str) -> str:
-    """x_head - x_tail."""
-    edges = g.input("edges")
-    return g("Sub", g("Gather", x, g.column(edges, 1), axis=0), g("Gather", x, g.column(edges, 0), axis=0))
-
-
-def d0_t(g: Graph, y: str) -> str:
-    return summed(g, y, "e", "v", signed=True)
-
-
-def d1(g: Graph, x: str) -> str:
-    return members(g, x, "face_edges", 3, "face_signs")
-
-
-def d1_t(g: Graph, y: str) -> str:
-    return summed(g, y, "f", "e", signed=True)
 
 
 def attention(g: Graph, layer: Any, x: Features, elimination: Elimination | None) -> Features:
@@ -174,7 +110,7 @@ def attention(g: Graph, layer: Any, x: Features, elimination: Elimination | None
     if isinstance(layer, Spreading):
         return {"v": spreading(g, layer, x["v"], cast(Elimination, elimination))}
     if hasattr(layer, "mixer"):
-        return {kind: linear_attention(g, layer.mixer[kind], x[kind]) for kind in layer.updated}
+        return {kind: linear_attention(g, layer.mixer[kind], x[kind], kind) for kind in layer.updated}
     return {kind: laplacian(g, kind, layer, x) for kind, layer in layer.laplacian.items()}
 
 
@@ -226,14 +162,14 @@ def star(g: Graph, layer: HodgeStar, x: str, y: str) -> str:
     return g.total(g("Mul", g.reshape(star_y, -1, h * d_head, 3), u), 2) if layer.signed else star_y
 
 
-def linear_attention(g: Graph, layer: Any, x: str) -> str:
+def linear_attention(g: Graph, layer: Any, x: str, kind: ElementKind) -> str:
     """W_O phi(q) (sum phi(k) v^T) / (phi(q) . sum phi(k)), phi = elu + 1, over the mesh."""
     layer = cast(LinearAttention, layer)
     d = layer.query.weight.shape[0]
 
     def heads(projection: nn.Linear) -> str:
-        parts = g.reshape(linear(g, projection, x), -1, layer.n_heads, d // layer.n_heads)
-        return g("Transpose", parts, perm=[1, 0, 2])  # (h, n, d_head)
+        parts = g.reshape(wide(g, linear(g, projection, x), kind), 0, -1, d // layer.n_heads)
+        return g("Transpose", parts, perm=[1, 0, 2])  # (frames h, n, d_head)
 
     a, b = (g("Add", g("Elu", heads(projection)), g.constant(1.0)) for projection in (layer.query, layer.key))
     b_t = g("Transpose", b, perm=[0, 2, 1])
@@ -251,31 +187,32 @@ def spreading(g: Graph, layer: Spreading, x: str, elimination: Elimination) -> s
     d = layer.value.weight.shape[0]
     masses = g("Unsqueeze", g.input("masses"), g.constant([1]))
     star0, star1 = diagonal_stars(g, layer, x, masses)
-    y = g.reshape(linear(g, layer.value, x), -1, N_TIMES, d // N_TIMES)
-    y = g("Mul", y, g("Unsqueeze", star0, g.constant([2])))
-    none = g("Gather", y, g.constant([0]))
-    y = g("Concat", y, g("Sub", none, none), axis=0)
-    y = elimination.solved(g, elimination.eliminated(g, conductances(g, star0, star1)), y)
-    y = g.reshape(g("Slice", y, g.constant([0]), number(g, "v")), -1, d)
-    along = g("Mul", d0(g, y), d0(g, linear(g, layer.inner, y)))
-    along = g("Mul", g.reshape(along, -1, N_TIMES, d // N_TIMES), g("Unsqueeze", star1, g.constant([2])))
-    inner = summed(g, g.reshape(along, -1, d), "e", "v", signed=False)
-    wedge = summed(g, turned(g, y, linear(g, layer.wedge, y)), "f", "v", signed=False)
+    steps = elimination.eliminated(g, conductances(g, star0, star1), once=not layer.bound)
+    y = g.reshape(wide(g, linear(g, layer.value, x), "v"), 0, -1, d // N_TIMES)  # (n, frames times, channels)
+    y = elimination.solved(g, steps, g("Mul", y, g("Unsqueeze", star0, g.constant([2]))))
+    y = narrow(g, y, d)
+    p, q = (wide(g, linear(g, mix, y), "v") for mix in (layer.inner, layer.wedge))
+    y = wide(g, y, "v")
+    along = g.reshape(g("Mul", d0(g, y), d0(g, p)), 0, -1, d // N_TIMES)
+    along = g.reshape(g("Mul", along, g("Unsqueeze", star1, g.constant([2]))), 0, -1)
+    inner = summed(g, along, "e", "v", signed=False)
+    wedge = summed(g, turned(g, y, q), "f", "v", signed=False)
     product = g("Add", g("Mul", inner, g.constant(1 / 2)), g("Mul", wedge, g.constant(1 / 6)))
-    scale = layer.times * layer.log_scale.exp()
-    product = g("Tanh", g("Mul", g("Div", product, masses), g.constant(scale)))
-    return linear(g, layer.out, g("Concat", y, product, axis=1))
+    product = narrow(g, g("Div", product, masses), d)
+    product = g("Tanh", g("Mul", product, g.constant(layer.times * layer.log_scale.exp())))
+    return linear(g, layer.out, g("Concat", narrow(g, y, d), product, axis=1))
 
 
 def diagonal_stars(g: Graph, layer: Spreading, x: str, masses: str) -> tuple[str, str]:
-    """star0 (n_v, times) and star1 (n_e, times): the textbook's, times exp(r tanh(. / r)) where they are learned."""
+    """star0 (n_v, frames times) and star1: the textbook's, times exp(r tanh(. / r)) where they are learned."""
     weights = g("Unsqueeze", g.input("edge_weights"), g.constant([1]))
     if not layer.bound:
-        wide = g.constant(np.ones((1, N_TIMES)))
-        return g("Mul", masses, wide), g("Mul", weights, wide)
+        groups = g("Mul", g("Shape", g.input("x_v"), start=1, end=2), g.constant([N_TIMES]))
+        shape = g("Concat", g.constant([1]), groups, axis=0)
+        return g("Expand", masses, shape), g("Expand", weights, shape)
     changes = linear(g, layer.stars, x)
     of_vertex, of_ends = (
-        g("Gather", changes, g.constant(np.arange(N_TIMES) + first), axis=1) for first in (0, N_TIMES)
+        wide(g, g("Gather", changes, g.constant(np.arange(N_TIMES) + first), axis=1), "v") for first in (0, N_TIMES)
     )
 
     def factor(change: str) -> str:
@@ -287,7 +224,8 @@ def diagonal_stars(g: Graph, layer: Spreading, x: str, masses: str) -> tuple[str
 def conductances(g: Graph, star0: str, star1: str) -> str:
     """The entries that elimination begins with: t star1 over edges, star0 to the ground, zero and one."""
     first = g("Gather", star0, g.constant([0]))
-    sources = g("Mul", star1, g.constant(TIMES)), star0, g("Sub", first, first), g("Div", first, first)
+    over_edges = g.reshape(g("Mul", g.reshape(star1, 0, -1, N_TIMES), g.constant(TIMES)), 0, -1)
+    sources = over_edges, star0, g("Sub", first, first), g("Div", first, first)
     return g("Gather", g("Concat", *sources, axis=0), g.input("step_entries"))
 
 
@@ -301,23 +239,15 @@ def turned(g: Graph, y: str, z: str) -> str:
 
 
 def head(g: Graph, model: HodgeFormer, x: Features, means: str) -> str:
-    """One row for the mesh, from centered means, or one per element, from all kinds."""
-    layer = model.head
+    """One row for the mesh, from centered means, or one per element, from all kinds; by frames."""
+    layer, d = model.head, model.config.d_model
     if isinstance(layer, MeshHead):
         center = layer.center
         statistics = (center.weight, center.bias, center.running_mean, center.running_var)
         arrays = [g.constant(cast(Tensor, value)) for value in statistics]
-        return linear(g, layer.out, g("BatchNormalization", means, *arrays, epsilon=center.eps))
-    return linear(g, layer.out, joined(g, [carried(g, x[kind], kind, layer.kind) for kind in layer.updated]))
-
-
-def carried(g: Graph, x: str, source: ElementKind, target: ElementKind) -> str:
-    """For each target element the mean of x over the incident source elements."""
-    if source == target:
-        return x
-    upward = {"ve": ("edges", 2), "vf": ("faces", 3), "ef": ("face_edges", 3)}
-    if source + target in upward:
-        table, k = upward[source + target]
-        return g("Div", members(g, x, table, k), g.constant(float(k)))
-    total, count = summed(g, x, source, target, signed=False), counted(g, source, target)
-    return g("Div", total, g("Max", count, g.constant(1.0)))
+        rows = linear(g, layer.out, g("BatchNormalization", means, *arrays, epsilon=center.eps))
+        return g("Unsqueeze", rows, g.constant([0]))
+    parts = [carried(g, wide(g, x[kind], kind), kind, layer.kind) for kind in layer.updated]
+    n_rows = g("Shape", parts[0], start=0, end=1)
+    rows = linear(g, layer.out, joined(g, [narrow(g, part, d) for part in parts]))
+    return g("Reshape", rows, g("Concat", n_rows, g.constant([-1, model.config.n_classes]), axis=0))

@@ -123,7 +123,9 @@ def read_tensors(path: Path, *, kind: str) -> tuple[dict[str, Tensor], dict[str,
     except FileNotFoundError:
         raise CheckpointError(f"{path}: the checkpoint does not exist") from None
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: not a readable safetensors file ({error!s:.200}); it may be truncated") from None
+        raise CheckpointError(
+            f"{path}: not a readable safetensors file ({error!s:.200}); it may be truncated"
+        ) from None
     if not isinstance(header, dict) or "format" not in header:
         raise CheckpointError(f"{path}: this safetensors file was not written by hodgeformer")
     if not isinstance(header["format"], int) or header["format"] > FORMAT:

@@ -38,6 +38,7 @@ FORMAT = 2
 KEY = "hodgeformer"
 """The metadata entry that contains the settings of the model."""
 _CHUNK = 2**19  # numbers that are gathered at once
+_MOST_AT_ONCE = 2**21  # numbers of the vertices of all frames that run together
 _MOST_ENTRIES = 2**28  # of a table whose rows are padded to the longest one
 
 _TABLES: dict[str, dict[str, str]] = {
@@ -47,7 +48,7 @@ _TABLES: dict[str, dict[str, str]] = {
 STEP_TABLES = {"inner": 32, "outer": 32, "changed": 64, "sources": 32, "members": 64, "reached": 64, "origins": 32}
 """The tables of `kernels.sweeps.Steps`, and the bits of their numbers: places to write to have to have 64."""
 INPUTS: dict[str, tuple[str, tuple[str | int, ...]]] = {
-    "x_v": ("float32", ("n_v", "c_v")),
+    "x_v": ("float32", ("n_v", "frames", "c_v")),
     "x_e": ("float32", ("n_e", "c_e")),
     "x_f": ("float32", ("n_f", "c_f")),
     "edges": ("int32", ("n_e", 2)),
@@ -72,10 +73,10 @@ INPUTS: dict[str, tuple[str, tuple[str | int, ...]]] = {
 }
 """Type and shape of all inputs a graph may have; names in shapes are free dimensions.
 
-`x_*` are the features in canonical order; `edges` (tail, head), `faces` and `face_edges` are element numbers, and
-`face_signs` are the directions in which a face traverses its edges. The tables `*_of_vertex` and `*_of_edge` are the
-transposed incidences, a row per element, padded with signs of zero and cut into chunks of rows, of which the last may
-have extra rows. Patterns are likewise padded with -1, and come with the row numbers of their chunks. `directions_*` are
+`x_*` are the features in canonical order, those of vertices once per frame; `edges` (tail, head), `faces` and
+`face_edges` are element numbers, and `face_signs` are the directions in which a face traverses its edges. The tables
+`*_of_vertex` and `*_of_edge` are the transposed incidences, a row per element, padded with signs of zero and cut into
+chunks of rows, of which the last may have extra rows. Patterns are likewise padded with -1, and come with the row numbers of their chunks. `directions_*` are
 those of edges and the normals of faces, of length one or zero. `masses` and `edge_weights` belong to the Laplacian, and
 `step_*` are the steps of its elimination, `kernels.sweeps.Steps`.
 """
@@ -107,7 +108,7 @@ class GraphInputs(Mapping[str, Array]):
         mesh, topology = self._mesh, self._mesh.topology
         kind: Any = name[-1]
         if name.startswith("x_"):
-            return mesh.x_in[kind]
+            return mesh.x_in.v[:, None] if kind == "v" else mesh.x_in[kind]
         if "pattern_" in name:
             pattern = mesh.patterns[kind]
             table = self._chunked(_table(pattern.indices, np.diff(pattern.offsets), fill=-1))
@@ -194,20 +195,25 @@ class OnnxNetwork:
         return [self._output(view, seen) for view in views]
 
     def _output(self, view: PreparedMesh, seen: Views) -> tuple[Output, Output]:
-        inputs = GraphInputs(view, self.config.d_model)
-        passes = [self.run(inputs, x_v=view.x_in.v * signs.astype(np.float32)) for signs in seen.column_signs]
+        signs = np.stack(seen.column_signs).astype(np.float32)
+        at_once = max(1, min(len(signs), _MOST_AT_ONCE // (view.n.v * self.config.d_model)))
+        inputs = GraphInputs(view, at_once * self.config.d_model)
+        starts = range(0, len(signs), at_once)
+        passes = [self.run(inputs, x_v=view.x_in.v[:, None] * signs[start : start + at_once]) for start in starts]
+        rows, features = (
+            np.concatenate(parts, axis) for axis, parts in zip((1, 0), zip(*passes, strict=True), strict=True)
+        )
         kind = self.config.target_kind
-        expected = (1 if kind is None else view.n[kind], self.config.n_classes)
-        if any(rows.shape != expected or np.ndim(features) != 1 for rows, features in passes):
-            raise CheckpointError(f"the model answers {passes[0][0].shape}, not {expected}; export it again")
-        rows, features = (np.stack(parts) for parts in zip(*passes, strict=True))
+        found, expected = rows.shape[::2], (1 if kind is None else view.n[kind], self.config.n_classes)
+        if found != expected:
+            raise CheckpointError(f"the model answers {found}, not {expected}; export it again")
         if self.config.task != "regression":
             rows = np.exp(rows - rows.max(axis=2, keepdims=True))
             rows /= rows.sum(axis=2, keepdims=True)
-        return rows.mean(axis=0), features.mean(axis=0)
+        return rows.mean(axis=1), features.mean(axis=0)
 
     def run(self, inputs: Mapping[str, Array], **changes: Array) -> tuple[Output, Output]:
-        """Rows of logits, or of values, and the means of the features."""
+        """Rows of logits, or of values, (n, frames, .), and the means of the features, (frames, .)."""
         feed = {name: changes[name] if name in changes else inputs[name] for name in self._names}
         try:
             rows, features = self._session.run(("rows", "features"), feed)
