@@ -76,9 +76,9 @@ INPUTS: dict[str, tuple[str, tuple[str | int, ...]]] = {
 `x_*` are the features in canonical order, those of vertices once per frame; `edges` (tail, head), `faces` and
 `face_edges` are element numbers, and `face_signs` are the directions in which a face traverses its edges. The tables
 `*_of_vertex` and `*_of_edge` are the transposed incidences, a row per element, padded with signs of zero and cut into
-chunks of rows, of which the last may have extra rows. Patterns are likewise padded with -1, and come with the row numbers of their chunks. `directions_*` are
-those of edges and the normals of faces, of length one or zero. `masses` and `edge_weights` belong to the Laplacian, and
-`step_*` are the steps of its elimination, `kernels.sweeps.Steps`.
+chunks of rows, of which the last may have extra rows. Patterns are likewise padded with -1, and come with the row
+numbers of their chunks. `directions_*` are those of edges and the normals of faces, of length one or zero. `masses` and
+`edge_weights` belong to the Laplacian, and `step_*` are the steps of its elimination, `kernels.sweeps.Steps`.
 """
 
 
