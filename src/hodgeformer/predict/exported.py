@@ -38,7 +38,7 @@ FORMAT = 2
 KEY = "hodgeformer"
 """The metadata entry that contains the settings of the model."""
 _CHUNK = 2**19  # numbers that are gathered at once
-_MOST_AT_ONCE = 2**21  # numbers of the vertices of all frames that run together
+_MOST_AT_ONCE = 2**19  # numbers of all vertices of the frames that run together
 _MOST_ENTRIES = 2**28  # of a table whose rows are padded to the longest one
 
 _TABLES: dict[str, dict[str, str]] = {
@@ -196,13 +196,12 @@ class OnnxNetwork:
 
     def _output(self, view: PreparedMesh, seen: Views) -> tuple[Output, Output]:
         signs = np.stack(seen.column_signs).astype(np.float32)
-        at_once = max(1, min(len(signs), _MOST_AT_ONCE // (view.n.v * self.config.d_model)))
-        inputs = GraphInputs(view, at_once * self.config.d_model)
-        starts = range(0, len(signs), at_once)
-        passes = [self.run(inputs, x_v=view.x_in.v[:, None] * signs[start : start + at_once]) for start in starts]
-        rows, features = (
-            np.concatenate(parts, axis) for axis, parts in zip((1, 0), zip(*passes, strict=True), strict=True)
-        )
+        room = max(1, _MOST_AT_ONCE // (view.n.v * self.config.d_model))
+        parts = np.array_split(signs, -(-len(signs) // room))
+        inputs = GraphInputs(view, len(parts[0]) * self.config.d_model)
+        passes = [self.run(inputs, x_v=view.x_in.v[:, None] * part) for part in parts]
+        rows = np.concatenate([rows for rows, _ in passes], axis=1)
+        features = np.concatenate([features for _, features in passes])
         kind = self.config.target_kind
         found, expected = rows.shape[::2], (1 if kind is None else view.n[kind], self.config.n_classes)
         if found != expected:
