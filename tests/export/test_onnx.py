@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from hodgeformer.base.errors import CheckpointError, ConfigError, MeshError
 from hodgeformer.cli import app
+from hodgeformer.data.figures import figure
 from hodgeformer.export.export import export
 from hodgeformer.export.onnx_model import onnx_model
 from hodgeformer.mesh.io import save_mesh
@@ -129,6 +130,23 @@ def test_signed_stars(updates: str, embedding: str) -> None:
             np.testing.assert_allclose(network.run(GraphInputs(view, 16))[0][:, 0], model(pack([view])), atol=1e-4)
 
 
+def test_bodies_get_the_same_labels_with_learned_and_signed_stars(tmp_path: Path) -> None:
+    """Of three sizes, each predicted as a user does it."""
+    plain = tiny_checkpoint(pose="frame_average")
+    signs = {"signed_stars": True, "edge_reversal": plain.prepare.edge_reversal}
+    model = plain.model.replace(blocks="DHD", **signs)
+    torch.manual_seed(0)
+    weights = with_learned_stars(HodgeFormer(model)).state_dict()
+    checkpoint = plain.replace(model=model, weights=weights)
+    export(checkpoint, tmp_path / "signed.onnx")
+    predictors = Predictor(checkpoint), Predictor.load(tmp_path / "signed.onnx")
+    for number, n_faces in enumerate((200, 600, 1500)):
+        body, _ = figure(np.random.default_rng(number), n_faces=n_faces)
+        one, two = (each.predict(body, faces="original") for each in predictors)
+        np.testing.assert_allclose(one.probabilities, two.probabilities, atol=1e-4)
+        np.testing.assert_array_equal(one.labels, two.labels)
+
+
 def test_small_components_have_short_rows() -> None:
     """Two pieces of which one has fewer elements than a row of the pattern."""
     checkpoint = tiny_checkpoint()
@@ -201,6 +219,7 @@ def test_frames_run_together(
     ball = icosphere(2)
     one, two = (each.predict(ball) for each in (Predictor(checkpoint), Predictor.load(tmp_path / "spread.onnx")))
     np.testing.assert_allclose(one.probabilities, two.probabilities, atol=1e-4)
+    np.testing.assert_array_equal(one.labels, two.labels)
     assert one.familiarity == pytest.approx(two.familiarity, abs=1e-3)
 
 
