@@ -47,14 +47,9 @@ def _side(builder, sides, t):
     return [builder.zext(load(builder, sides, place, I32), I64) for place in places]
 
 
-def _less(builder, a, b, c):
-    """a - b c."""
-    return builder.fsub(a, builder.fmul(b, c, flags=FUSE), flags=FUSE)
-
-
 @vector_code
 def _push_down(builder, source, values, stride, rows, first, last, work, step, width, bits):
-    """work[rows[p]] -= values[p] source for first <= p < last."""
+    """work[rows[p]] += values[p] source for first <= p < last."""
     real, parts = real_of(bits), pieces(width, bits)
     mine = [load(builder, source, I64(start), ir.VectorType(real, lanes)) for start, lanes in parts]
 
@@ -62,7 +57,7 @@ def _push_down(builder, source, values, stride, rows, first, last, work, step, w
         value, row = load(builder, values, builder.mul(p, I64(stride)), real), _row(builder, work, step, rows, p)
         for (start, lanes), part in zip(parts, mine, strict=True):
             before = load(builder, row, I64(start), ir.VectorType(real, lanes))
-            store(builder, _less(builder, before, splat(builder, value, lanes), part), row, I64(start))
+            store(builder, _more(builder, before, splat(builder, value, lanes), part), row, I64(start))
         return []
 
     loop(builder, (first, last), 1, [], body)
@@ -70,7 +65,7 @@ def _push_down(builder, source, values, stride, rows, first, last, work, step, w
 
 @vector_code
 def _pull_up(builder, target, pivot, out, values, stride, rows, first, last, work, step, width, bits):
-    """target <- pivot target - sum of values[p] work[rows[p]], and the same to out."""
+    """target <- pivot target + sum of values[p] work[rows[p]], and the same to out."""
     real, parts = real_of(bits), pieces(width, bits)
     pivot = load(builder, pivot, I64(0), real)
     start = [
@@ -81,7 +76,7 @@ def _pull_up(builder, target, pivot, out, values, stride, rows, first, last, wor
     def body(p, sums):
         value, row = load(builder, values, builder.mul(p, I64(stride)), real), _row(builder, work, step, rows, p)
         return [
-            _less(builder, total, splat(builder, value, lanes), load(builder, row, I64(at), total.type))
+            _more(builder, total, splat(builder, value, lanes), load(builder, row, I64(at), total.type))
             for (at, lanes), total in zip(parts, sums, strict=True)
         ]
 
@@ -121,12 +116,12 @@ def solve(n_times: int, width: int, bits: int) -> Callable[..., None]:
 
 
 @vector_code
-def _eliminate_row(builder, i, last_row, neighbors, edges, position, begin, end, masses, weights, times, columns,
-                   places, begin_q, end_q, starts, rows, values, pivots, work, n_times, bits):  # fmt: skip
-    """Row i of the triangle and its pivot; `work` is zero before and after, its row `last_row` takes what is not used.
+def _eliminate_column(builder, j, last_row, neighbors, edges, position, begin, end, mass, weights, times, columns,
+                      places, begin_q, end_q, starts, rows, values, pivots, excess, work, n_times, bits):  # fmt: skip
+    """Column j of the triangle and its pivot; `work` is zero before and after, but for its row `last_row`, a bin.
 
-    The entries in the row's columns k: minus t w to begin with, then less what the columns before them take away. What
-    is left of the diagonal is never less than the mass.
+    A diagonal entry is what the row exceeds the others by, its excess, plus their sizes. Excesses only grow, as do the
+    sizes of entries, so nothing is subtracted and nothing cancels, however different the stars are.
     """
     vector = ir.VectorType(real_of(bits), n_times)
 
@@ -139,51 +134,65 @@ def _eliminate_row(builder, i, last_row, neighbors, edges, position, begin, end,
     def put(value, array, i):
         store(builder, value, row(array, i), I64(0))
 
-    def edge(t, sums):
+    def edge(t, _):
         weight = builder.fmul(load(builder, times, I64(0), vector), at(weights, _number(builder, edges, t)))
-        k = _number(builder, position, _number(builder, neighbors, t))
-        k = builder.select(builder.icmp_signed("<", k, i), k, last_row)
-        put(builder.fsub(at(work, k), weight), work, k)
-        return [builder.fadd(sums[0], weight)]
+        i = _number(builder, position, _number(builder, neighbors, t))
+        i = builder.select(builder.icmp_signed(">", i, j), i, last_row)
+        put(builder.fadd(at(work, i), weight), work, i)
+        return []
 
-    def entry(q, diagonal):
+    def entry(q, own):
+        """What column k, with an entry in row j, adds to this one; entries are kept without their minus."""
         k, p = _number(builder, columns, q), _number(builder, places, q)
-        mine = at(work, k)
+        share = at(values, p)
+        size = builder.fdiv(share, at(pivots, k))
 
-        def above(other, _):
+        def below(other, _):
             to = _number(builder, rows, other)
-            put(_less(builder, at(work, to), at(values, other), mine), work, to)
+            put(_more(builder, at(work, to), at(values, other), size), work, to)
             return []
 
-        loop(builder, (load(builder, starts, k, I64), p), 1, [], above)
-        value = builder.fmul(mine, at(pivots, k))
-        put(value, values, p)
-        put(ir.Constant(vector, None), work, k)
-        return [_less(builder, diagonal[0], mine, value)]
+        loop(builder, (builder.add(p, I64(1)), load(builder, starts, builder.add(k, I64(1)), I64)), 1, [], below)
+        return [_more(builder, own[0], share, at(excess, k))]
 
-    least = load(builder, masses, I64(0), vector)
-    diagonal = loop(builder, (begin, end), 1, [least], edge)
-    (total,) = loop(builder, (begin_q, end_q), 1, diagonal, entry)
-    # Where a face has no area, rounding could leave nothing of a mass beside the weight of its edges.
-    total = builder.select(builder.fcmp_unordered("<", least, total), total, least)
-    put(builder.fdiv(constant(vector, 1.0), total), pivots, i)
+    def size(p, total):
+        return [builder.fadd(total[0], at(work, _number(builder, rows, p)))]
+
+    def scale(p, _):
+        to = _number(builder, rows, p)
+        put(builder.fmul(at(work, to), pivot), values, p)
+        put(ir.Constant(vector, None), work, to)
+        return []
+
+    loop(builder, (begin, end), 1, [], edge)
+    (own,) = loop(builder, (begin_q, end_q), 1, [load(builder, mass, I64(0), vector)], entry)
+    column = load(builder, starts, j, I64), load(builder, starts, builder.add(j, I64(1)), I64)
+    (total,) = loop(builder, column, 1, [own], size)
+    pivot = builder.fdiv(constant(vector, 1.0), total)
+    loop(builder, column, 1, [], scale)
+    put(own, excess, j)
+    put(pivot, pivots, j)
 
 
 @lru_cache
 def eliminate(n_times: int, bits: int) -> Callable[..., None]:
-    """The triangle and the pivots of meshes first <= mesh < last, on the places that are known."""
+    """The triangle and the pivots of meshes first <= mesh < last, on the places that are known.
+
+    Values are those of the triangle without their minus.
+    """
     step = n_times * bits // 8
 
     @_compiled
     def eliminate(first, last, bounds, order, position, starts, rows, row_starts, columns, places, ring_offsets,
-                  neighbors, edges, times, masses, weights, work, values, pivots):  # fmt: skip
-        for i in range(bounds[first], bounds[last]):
-            v = order[i]
-            _eliminate_row(i, len(order), neighbors.ctypes.data, edges.ctypes.data, position.ctypes.data,
-                           ring_offsets[v], ring_offsets[v + 1], masses.ctypes.data + v * step, weights.ctypes.data,
-                           times.ctypes.data, columns.ctypes.data, places.ctypes.data, row_starts[i], row_starts[i + 1],
-                           starts.ctypes.data, rows.ctypes.data, values.ctypes.data, pivots.ctypes.data,
-                           work.ctypes.data, n_times, bits)  # fmt: skip
+                  neighbors, edges, times, masses, weights, excess, work, values, pivots):  # fmt: skip
+        for j in range(bounds[first], bounds[last]):
+            v = order[j]
+            _eliminate_column(j, len(order), neighbors.ctypes.data, edges.ctypes.data, position.ctypes.data,
+                              ring_offsets[v], ring_offsets[v + 1], masses.ctypes.data + v * step,
+                              weights.ctypes.data, times.ctypes.data, columns.ctypes.data, places.ctypes.data,
+                              row_starts[j], row_starts[j + 1], starts.ctypes.data, rows.ctypes.data,
+                              values.ctypes.data, pivots.ctypes.data, excess.ctypes.data, work.ctypes.data,
+                              n_times, bits)  # fmt: skip
 
     return eliminate
 

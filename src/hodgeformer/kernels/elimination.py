@@ -75,19 +75,6 @@ class Elimination:
         _fill(*graph, parent, offsets, row_offsets, rows, columns, places)
         return cls(order, position, offsets, rows, row_offsets, columns, places)
 
-    def factor(self, laplacian: Laplacian, times: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The values of L and one over D, a column for each time, with the stars of the Laplacian."""
-        from hodgeformer.kernels._numba_spreading import eliminate  # slow to import
-
-        n, n_times = len(self.order), len(times)
-        values, pivots = np.empty((len(self.rows), n_times)), np.empty((n, n_times))
-        stars = [np.repeat(star[:, None], n_times, axis=1) for star in (laplacian.masses, laplacian.edge_weights)]
-        rings = laplacian.offsets, laplacian.neighbors, laplacian.edges
-        pattern = self.order, self.position, self.offsets, self.rows, self.row_offsets, self.columns, self.places
-        eliminate(n_times, 64)(0, 1, np.array([0, n]), *pattern, *rings, times, *stars, np.zeros((n + 1, n_times)),
-                               values, pivots)  # fmt: skip
-        return values, pivots
-
 
 @njit(cache=True, nogil=True)
 def _cotangents(vertices: FloatArray, faces: IntArray, face_edges: IntArray, n_edges: int) -> FloatArray:

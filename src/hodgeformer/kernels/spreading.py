@@ -6,8 +6,8 @@ own. The matrix K is symmetric, so one more solve gives all gradients: with g th
     x: star0 s    star1: -t sum of (d0 s) (d0 y)    star0: sum of s (x - y), sums over the channels of a group.
 
 Nothing is dense: K is eliminated on places that the edges alone decide, then come two passes over the entries of the
-triangle, with channels side by side. K is an M-matrix whatever the stars: no pivot is less than star0, and float32 is
-enough.
+triangle, with channels side by side. K is an M-matrix whatever the stars, and its elimination subtracts nothing, so
+float32 is enough.
 
 The inner product of the 1-forms dy and dz at vertices, and their wedge dy ^ dz, are quadratic in what the layers carry,
 which attention with its weighted sums is not. They are taken channel by channel; a mix of channels before them
@@ -81,19 +81,16 @@ class Surface(TensorFields):
 
     @cached_property
     def textbook_factor(self) -> Factor:
-        """Eliminated once, on first use, and so in double precision."""
-        star0, star1 = (star.double()[:, None].expand(-1, N_TIMES) for star in (self.star0, self.star1))
-        return self.eliminated(star0, star1).map(
-            lambda tensor: tensor.to(self.star0.dtype) if tensor.is_floating_point() else tensor
-        )
+        """Eliminated once, on first use."""
+        return self.eliminated(self.stars.star0, self.stars.star1)
 
     def eliminated(self, star0: Float[Tensor, "n_v times"], star1: Float[Tensor, "n_e times"]) -> Factor:
         """L D L^T of star0 + t d0^T star1 d0 for every time."""
         star0, star1 = (star.detach().contiguous() for star in (star0, star1))
         values, pivots = star0.new_empty(len(self.elimination[3]), N_TIMES), torch.empty_like(star0)
-        work = star0.new_zeros(len(star0) + 1, N_TIMES)
+        excess, work = torch.empty_like(star0), star0.new_zeros(len(star0) + 1, N_TIMES)
         lists = self.rings.edge_offsets, self.rings.neighbors, self.rings.edge_numbers
-        numbers = times_like(star0), star0, star1, work, values, pivots
+        numbers = times_like(star0), star0, star1, excess, work, values, pivots
         kernel = kernels("spreading").eliminate(N_TIMES, 8 * star0.element_size())
         run_compiled(
             kernel, len(self.sizes), self.bounds, *self.elimination, *lists, *numbers, numbers=8 * values.numel()
@@ -120,7 +117,7 @@ class Factor(TensorFields):
     """The L D L^T of K for every time, in the order of elimination.
 
     `order[i]` is the row of x that is eliminated as number i. Column j of the triangle, below its diagonal of ones:
-    rows[offsets[j]:offsets[j + 1]] with one value per time; `pivots` are one over D.
+    rows[offsets[j]:offsets[j + 1]] with one value per time, minus which is the entry; `pivots` are one over D.
     """
 
     order: Int[Tensor, " n"]

@@ -96,11 +96,11 @@ class FaceBudget:
     def _lean(self, mesh: Mesh) -> float:
         """The memory of a pass over a whole surface without patterns: activations, and the eliminated surface.
 
-        The factor exists in double precision first, with three lists of the places of its entries.
+        The factor has one value per time, and three lists of the places of its entries.
         """
         n = PerElement(mesh.n_vertices, 0, 0)
         entries = FILL * mesh.n_vertices * np.log2(mesh.n_vertices) if "D" in self.model.blocks else 0
-        return activation_memory(self.model, n, n.map(lambda _: 0), training=False) + 4 * (3 * N_TIMES + 3) * entries
+        return activation_memory(self.model, n, n.map(lambda _: 0), training=False) + 4 * (N_TIMES + 3) * entries
 
 
 class _OnDemand(Sequence[PreparedMesh]):
