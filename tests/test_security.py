@@ -198,7 +198,7 @@ def test_offline_forbids_every_way_out(more: bool, tmp_path: Path) -> None:
     learning = options(*TINY, "train.epochs=1")
     cases: dict[str, list[object]] = {
         "mesh": ["predict", model, f"{ADDRESS}/a.ply", "--out", out],
-        "out": ["predict", model, ball, "--out", ADDRESS],
+        "out": ["predict", model, ball, "--out", "ftp://example.org/scans"],
         "place": ["load_mesh", f"{ADDRESS}/a.ply"],
         "shards": ["train", tmp_path / "packed", "--out", tmp_path / "shards", *learning, "--allow-remote"],
         "hub": ["from_pretrained", "someone/bodies"],

@@ -107,7 +107,7 @@ def test_evaluate_says_that_a_split_it_was_calibrated_on_is_no_test(trained: Pat
 def test_evaluate_refuses_other_tasks_and_classes(trained: Path, eggs: Path, tmp_path: Path) -> None:
     write_folder(shapes(), tmp_path / "shapes")
     refused(run("evaluate", trained, tmp_path / "shapes"), "classification", "segmentation per face")
-    refused(run("evaluate", trained, eggs, "--split", "val"), "no split 'val'")
+    refused(run("evaluate", trained, eggs, "--split", "val"), "unknown split 'val'")
     shutil.copytree(eggs, tmp_path / "renamed")
     spec = tmp_path / "renamed" / "dataset.toml"
     spec.write_text(spec.read_text().replace('"top"', '"tip"'))
@@ -137,7 +137,7 @@ def test_fine_tuning_from_a_run(trained: Path, eggs: Path, tmp_path: Path) -> No
 def test_a_dry_run_shows_the_plan_and_writes_nothing(eggs: Path, tmp_path: Path) -> None:
     result = run("train", eggs, "--out", tmp_path / "run", "--dry-run", *SETTINGS)
     assert result.exit_code == 0, result.stderr
-    for shown in ("[train]", "epochs = 150", "parameters, 2 steps per epoch", "minutes, ", "GB of memory"):
+    for shown in ("[train]", "epochs = 150", "parameters, 2 steps per epoch", "minutes, ", "GB of peak memory"):
         assert shown in result.stdout
     assert not (tmp_path / "run").exists()
 
@@ -191,7 +191,7 @@ def test_an_empty_split_and_a_wrong_setting_are_refused(eggs: Path, tmp_path: Pa
 def test_a_folder_that_cannot_be_written_is_refused(eggs: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     result = run("train", eggs, "--out", tmp_path / "file" / "run", *SETTINGS, "--set", "train.epochs=1")
-    refused(result, "file/run", "cannot be made")
+    refused(result, "file/run", "cannot be created")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
     refused(run("train", eggs, "--out", tmp_path / "full", *SETTINGS), "not empty")

@@ -159,7 +159,7 @@ def test_what_a_web_server_does_not_have_is_told_and_the_others_are_done(model: 
         answer = run("predict", model, f"{at}/a.obj", f"{at}/none.obj", "--out", folder / "out", "--quiet")
         server.shutdown()
     assert answer.exit_code == 1 and "1 of 2 meshes done" in answer.stdout
-    assert f"{at}/none.obj: there is no such file" in answer.stderr
+    assert f"{at}/none.obj: the file does not exist" in answer.stderr
 
 
 def test_a_long_refusal_is_cut(tmp_path: Path) -> None:

@@ -165,3 +165,9 @@ def test_engines_that_cannot_be_had_are_one_line(
     assert "no Ray cluster answers at" in refused(model, meshes, "--engine", "ray", "--address", "127.0.0.1:1")
     monkeypatch.setitem(sys.modules, "ray", None)
     assert "pip install 'hodgeformer[cluster]'" in refused(model, meshes, "--engine", "ray")
+
+
+def test_results_are_not_written_to_a_web_server(tmp_path: Path) -> None:
+    save_mesh(tetrahedron(), tmp_path / "ball.obj")
+    done = run(write_tiny(tmp_path), tmp_path / "ball.obj", "--out", "http://example.org/scans")
+    assert done.exit_code == 2 and "a web server cannot store results" in done.stderr

@@ -68,6 +68,10 @@ class Job:
 
         Meshes that share a name keep their suffix in it, and no input is ever overwritten.
         """
+        if str(self.out).startswith(("http:", "https:")):
+            raise ConfigError(
+                f"{self.out}: a web server cannot store results; choose a folder or a store such as s3://"
+            )
         stems = Counter(place.with_suffix("") for place in inputs.values())
         read = {_resolved(path) for path in inputs}
         taken: dict[PurePath, Path] = {}
