@@ -19,7 +19,7 @@ test: setup
 	$(MAKE) --jobs lint types suite
 
 suite: setup
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
 attack: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m attack -n 2 --dist worksteal tests/attack

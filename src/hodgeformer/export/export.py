@@ -33,26 +33,31 @@ class Parity:
     """The largest differences between the exported model and PyTorch in double precision on a mesh.
 
     `difference` is that of logits, or of the values of a regression; `scale` is the size of the largest of them, at
-    least one. `answer` is the difference of probabilities, or of values.
+    least one. `answer` is the difference of probabilities, or of values. `rounding` is the difference of PyTorch in
+    single precision, which no float32 program can be expected to beat by much.
     """
 
     n_faces: int
     difference: float
     scale: float
     answer: float
+    rounding: float
+
+    @property
+    def allowed(self) -> float:
+        return max(TOLERANCE * self.scale, 3 * self.rounding)
 
 
 def export(checkpoint: Checkpoint, path: Path) -> list[Parity]:
     """Write the model, only if its answers match those of PyTorch on meshes of three sizes."""
     model = checkpoint.build_model()
     content, run = _onnx(checkpoint, model)
-    model = model.double()  # in single precision its own error may be the larger one
     found = [_parity(model, run, view) for view in _views(checkpoint)]
-    worst = max(found, key=lambda parity: parity.difference / parity.scale)
-    if not worst.difference <= TOLERANCE * worst.scale:
+    worst = max(found, key=lambda parity: parity.difference / parity.allowed)
+    if not worst.difference <= worst.allowed:
         raise CheckpointError(
             f"{checkpoint.name}: the exported model differs from PyTorch by {worst.difference:.2g} on a mesh of "
-            f"{worst.n_faces:,} faces, and {TOLERANCE * worst.scale:.2g} is allowed; nothing was written"
+            f"{worst.n_faces:,} faces, and {worst.allowed:.2g} is allowed; nothing was written"
         )
     write_atomically(path, content)
     return found
@@ -90,8 +95,10 @@ def _views(checkpoint: Checkpoint) -> Iterator[PreparedMesh]:
 
 @torch.no_grad()
 def _parity(model: HodgeFormer, run: Run, view: PreparedMesh) -> Parity:
-    expected, found = model(pack([view]).to(dtype=torch.float64)), torch.from_numpy(run(view))
-    difference, scale = float((found - expected).abs().max()), max(1.0, float(expected.abs().max()))
+    batch, found = pack([view]), torch.from_numpy(run(view))
+    single, expected = model.float()(batch), model.double()(batch.to(dtype=torch.float64))
+    difference, rounding = (float((rows - expected).abs().max()) for rows in (found, single))
+    scale = max(1.0, float(expected.abs().max()))
     if model.config.task != "regression":
         expected, found = expected.softmax(1), found.softmax(1)
-    return Parity(view.n.f, difference, scale, answer=float((found - expected).abs().max()))
+    return Parity(view.n.f, difference, scale, answer=float((found - expected).abs().max()), rounding=rounding)
