@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import subprocess
 import sys
@@ -258,7 +257,7 @@ def test_the_verb_prints_the_largest_difference(tmp_path: Path, monkeypatch: pyt
 
 def test_what_differs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def of_other_weights(model: HodgeFormer) -> Any:
-        model = copy.deepcopy(model)
+        model = deepcopy(model)
         model.head.out.bias.data += 0.01
         return onnx_model(model)
 
