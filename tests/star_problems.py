@@ -27,6 +27,7 @@ class Problem:
     y: Tensor
     grad: Tensor
     pattern: SparsityPattern[Tensor]
+    directions: Tensor | None = None
 
     @classmethod
     def random(
@@ -41,10 +42,16 @@ class Problem:
     def to(self, dtype: torch.dtype) -> Problem:
         return replace(self, **{name: getattr(self, name).to(dtype) for name in ("q", "k", "y", "grad")})
 
+    def signed(self) -> Problem:
+        """The same with a random direction for every element."""
+        u = torch.randn(len(self.q), 3, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+        return replace(self, directions=u / u.norm(dim=1, keepdim=True))
+
     def solve(self, backend: str, *, dropout: float = 0.0, seed: int = 0) -> dict[str, Tensor]:
         """The output and every gradient."""
         leaves = {name: getattr(self, name).detach().requires_grad_() for name in ("q", "k", "y")}
-        out = star_attention(**leaves, pattern=self.pattern, dropout=dropout, seed=seed, backend=backend)
+        given = {"pattern": self.pattern, "directions": self.directions, "dropout": dropout, "seed": seed}
+        out = star_attention(**leaves, **given, backend=backend)
         grads = torch.autograd.grad(out, list(leaves.values()), self.grad)
         return {"out": out.detach(), "dq": grads[0], "dk": grads[1], "dy": grads[2]}
 

@@ -26,6 +26,26 @@ def test_equals_the_dense_masked_softmax(backend: str) -> None:
     assert largest_difference(problem.solve(backend), expected) < 1e-12
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_signed_star_has_the_weights_times_the_cosines_of_directions(backend: str) -> None:
+    problem = Problem.random(d=16).signed()
+    assert problem.directions is not None
+    q, k, y = (x.clone().requires_grad_() for x in (problem.q, problem.k, problem.y))
+    star = dense_weights(q, k, problem.pattern) * (problem.directions @ problem.directions.T)
+    out = torch.einsum("hij,jhd->ihd", star, y)
+    grads = torch.autograd.grad(out, (q, k, y), problem.grad)
+    expected = {"out": out.detach(), "dq": grads[0], "dk": grads[1], "dy": grads[2]}
+    assert largest_difference(problem.solve(backend), expected) < 1e-12
+
+
+@pytest.mark.parametrize("longest", [19, 60], ids=["weights kept", "weights computed again"])
+def test_the_signs_of_the_fused_star_are_those_of_wider_values(longest: int) -> None:
+    """The reference sends y_j u_j through the star; the kernel multiplies weights, also those that dropout leaves."""
+    problem = Problem.random(n=70, longest=longest, d=8).signed()
+    difference = largest_difference(problem.solve("numba", dropout=0.3), problem.solve("reference", dropout=0.3))
+    assert difference < 1e-7  # the reference computes 1/(1 - p) in float32
+
+
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_gradcheck(backend: str, dropout: float) -> None:

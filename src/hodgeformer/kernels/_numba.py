@@ -4,7 +4,8 @@
 The softmax weights are kept for the backward pass when rows are short, otherwise computed again head by head, so
 that what a long row costs stays below what its pattern costs. Gradients of k and y are sums over the columns of the
 pattern in a fixed order: the result is the same to the bit for any number of threads. Weights and ds are stored
-(entry, head), so that a column finds all heads of an entry in one place; a dropped weight is negative.
+(entry, head), so that a column finds all heads of an entry in one place; a dropped weight is negative. The signs of a
+signed star are computed again in every pass: three numbers of a neighbor are less to read than a weight of every head.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from hodgeformer.kernels.rows import run_compiled
 from hodgeformer.kernels.star_attention import HEAD_STEP, MIX_A, MIX_B, StarProblem, rows_in_order, weights_are_kept
 
 _compiled = njit(nogil=True, cache=True, error_model="numpy")
+
+READS_DIRECTIONS = True
 
 
 def missing(x: Tensor) -> str | None:
@@ -60,8 +63,8 @@ def _run_forward(problem: StarProblem, *, out: Tensor | None, weights: Tensor, f
     pattern, dropout = problem.pattern, problem.dropout
     rows = _addresses_and_steps(problem.q, problem.k, problem.y, out)
     numbers = (first_head, problem.scale, dropout.key, dropout.threshold, dropout.keep_scale)
-    kernel = _forward(*_shape(problem, weights))
-    _run(problem, kernel, pattern.offsets, pattern.indices, *rows, weights.flatten(), *numbers)
+    kernel, directions = _forward(*_shape(problem, weights)), _directions(problem)
+    _run(problem, kernel, pattern.offsets, pattern.indices, *rows, directions, weights.flatten(), *numbers)
 
 
 def _run_backward(
@@ -70,15 +73,25 @@ def _run_backward(
     """Fill the gradients of the heads whose weights are given."""
     (dq, dk, dy), pattern, columns = gradients, problem.pattern, problem.pattern.transposed
     shape, flat = _shape(problem, weights), weights.flatten()
-    shared = (flat, torch.empty_like(flat), first_head, problem.scale, problem.dropout.keep_scale)
+    # The saved weights stay as they are: a graph may be walked twice.
+    ds, with_signs = torch.empty_like(flat), flat if problem.directions is None else torch.empty_like(flat)
+    numbers = (first_head, problem.scale, problem.dropout.keep_scale)
     rows = _addresses_and_steps(grad, problem.k, problem.y, dq)
-    _run(problem, _by_row(*shape), pattern.offsets, pattern.indices, *rows, *shared)
+    kernel, directions = _by_row(*shape), _directions(problem)
+    _run(problem, kernel, pattern.offsets, pattern.indices, *rows, directions, flat, with_signs, ds, *numbers)
     rows = _addresses_and_steps(grad, problem.q, dk, dy)
-    _run(problem, _by_column(*shape), columns.offsets, columns.rows, columns.entries, *rows, *shared)
+    kernel = _by_column(*shape)
+    _run(problem, kernel, columns.offsets, columns.rows, columns.entries, *rows, with_signs, ds, *numbers)
 
 
-def _shape(problem: StarProblem, weights: Tensor) -> tuple[int, int, int, int]:
-    return problem.q.shape[-1], problem.y.shape[-1], weights.shape[1], 8 * weights.element_size()
+def _shape(problem: StarProblem, weights: Tensor) -> tuple[int, int, int, int, bool]:
+    signed = problem.directions is not None
+    return problem.q.shape[-1], problem.y.shape[-1], weights.shape[1], 8 * weights.element_size(), signed
+
+
+def _directions(problem: StarProblem) -> Tensor:
+    u = problem.directions
+    return problem.y.new_empty(0, 3) if u is None else u.to(problem.y).contiguous()
 
 
 def _run(problem: StarProblem, kernel: Callable[..., None], offsets: Tensor, *arguments: Tensor | float) -> None:
@@ -95,19 +108,20 @@ def _addresses_and_steps(*tensors: Tensor | None) -> list[int]:
 
 
 @lru_cache
-def _forward(d: int, d_y: int, n_heads: int, bits: int) -> Callable[..., None]:
+def _forward(d: int, d_y: int, n_heads: int, bits: int, signed: bool) -> Callable[..., None]:
     """Compiled on first use for a head width, number of heads and precision, or read from numba's cache on disk."""
-    real, size = np.dtype(f"f{bits // 8}").type, bits // 8
+    real, size, clip = np.dtype(f"f{bits // 8}").type, bits // 8, 0 if signed else 1
 
     @_compiled
     def forward(
         first, last, offsets, indices, q, q_step, k, k_step, y, y_step, out, out_step,
-        weights, first_head, scale, key, threshold, keep_scale,
+        directions, weights, first_head, scale, key, threshold, keep_scale,
     ):  # fmt: skip
         """out_i = sum(w_ij y_j) and, where there is room for them, the weights."""
         room = _longest(first, last, offsets)
         terms, near, factors = np.empty((n_heads, room), real), np.empty(room, np.uint32), np.empty(n_heads, real)
         at_terms, at_near, at_factors = terms.ctypes.data, near.ctypes.data, factors.ctypes.data
+        signs = np.empty(room, real)
         for i in range(first, last):
             begin, count, padded = _copy_padded(offsets, indices, i, near)
             for head in range(n_heads):
@@ -124,27 +138,30 @@ def _forward(d: int, d_y: int, n_heads: int, bits: int) -> Callable[..., None]:
                     for head in range(n_heads):
                         mine[t * n_heads + head] = terms[head, t] * factors[head]
             if out != 0:
+                if signed:
+                    _compare_directions(directions, i, near, count, signs)
+                    _multiply_kept(terms, signs, count)
                 for head in range(n_heads):
                     at, column = at_terms + head * room * size, (first_head + head) * d_y * size
                     to, factor = out + i * out_step + column, factors[head] * keep_scale
-                    sum_rows(at, 0, 0, at_near, count, y + column, y_step, factor, to, d_y, bits, 1)
+                    sum_rows(at, 0, 0, at_near, count, y + column, y_step, factor, to, d_y, bits, clip)
 
     return forward
 
 
 @lru_cache
-def _by_row(d: int, d_y: int, n_heads: int, bits: int) -> Callable[..., None]:
+def _by_row(d: int, d_y: int, n_heads: int, bits: int, signed: bool) -> Callable[..., None]:
     real, size = np.dtype(f"f{bits // 8}").type, bits // 8
 
     @_compiled
     def by_row(
         first, last, offsets, indices, grad, grad_step, k, k_step, y, y_step, dq, dq_step,
-        weights, ds, first_head, scale, keep_scale,
+        directions, weights, with_signs, ds, first_head, scale, keep_scale,
     ):  # fmt: skip
-        """dw_ij = grad_i . y_j, ds_ij = w_ij dw_ij - p_ij sum(w dw), dq_i = scale sum(ds_ij k_j)."""
+        """dw_ij = grad_i . y_j (u_i . u_j), ds_ij = w_ij dw_ij - p_ij sum(w dw), dq_i = scale sum(ds_ij k_j)."""
         room = _longest(first, last, offsets)
         terms, p, near = np.empty((n_heads, room), real), np.empty((n_heads, room), real), np.empty(room, np.int32)
-        at_terms, at_p, at_near = terms.ctypes.data, p.ctypes.data, near.ctypes.data
+        at_terms, at_p, at_near, signs = terms.ctypes.data, p.ctypes.data, near.ctypes.data, np.empty(room, real)
         for i in range(first, last):
             begin, count, padded = _copy_padded(offsets, indices, i, near)
             for head in range(n_heads):
@@ -156,6 +173,13 @@ def _by_row(d: int, d_y: int, n_heads: int, bits: int) -> Callable[..., None]:
             for t in range(count):
                 for head in range(n_heads):
                     p[head, t] = mine[t * n_heads + head]
+            if signed:
+                _compare_directions(directions, i, near, count, signs)
+                mine_signed = with_signs[span]
+                for t in range(count):
+                    for head in range(n_heads):
+                        terms[head, t] *= signs[t]
+                        mine_signed[t * n_heads + head] = max(p[head, t], real(0)) * signs[t]
             for head in range(n_heads):
                 at = head * room * size
                 softmax_gradient(at_terms + at, at_p + at, count, padded, bits)
@@ -171,8 +195,8 @@ def _by_row(d: int, d_y: int, n_heads: int, bits: int) -> Callable[..., None]:
 
 
 @lru_cache
-def _by_column(d: int, d_y: int, n_heads: int, bits: int) -> Callable[..., None]:
-    size = bits // 8
+def _by_column(d: int, d_y: int, n_heads: int, bits: int, signed: bool) -> Callable[..., None]:
+    size, clip = bits // 8, 0 if signed else 1
 
     @_compiled
     def by_column(
@@ -191,7 +215,7 @@ def _by_column(d: int, d_y: int, n_heads: int, bits: int) -> Callable[..., None]
             for head in range(n_heads):
                 column, at = (first_head + head) * d_y * size, at_weights + head * size
                 to = dy + j * dy_step + column
-                sum_rows(at, places, n_heads, near, count, grad + column, grad_step, keep_scale, to, d_y, bits, 1)
+                sum_rows(at, places, n_heads, near, count, grad + column, grad_step, keep_scale, to, d_y, bits, clip)
 
     return by_column
 
@@ -213,6 +237,23 @@ def _copy_padded(offsets, indices, i, near):
     for t in range(padded):
         near[t] = indices[begin + min(t, count - 1)]
     return begin, count, padded
+
+
+@njit()
+def _compare_directions(directions, i, near, count, signs):
+    """signs[t] = u_i . u_j for every neighbor j."""
+    x, y, z = directions[i]
+    for t in range(count):
+        j = near[t]
+        signs[t] = x * directions[j, 0] + y * directions[j, 1] + z * directions[j, 2]
+
+
+@njit()
+def _multiply_kept(terms, signs, count):
+    """Give what dropout left its sign, and the rest (which is negative) none."""
+    for head in range(terms.shape[0]):
+        for t in range(count):
+            terms[head, t] = max(terms[head, t], terms.dtype.type(0)) * signs[t]
 
 
 @njit()

@@ -13,6 +13,8 @@ from hodgeformer.kernels.star_attention import Dropout, StarProblem
 BLOCK_ELEMENTS = 1 << 22
 """Most elements in the gathered keys of one block of rows: 16 MB in float32."""
 
+READS_DIRECTIONS = False
+
 
 def missing(x: Tensor) -> str | None:
     """What keeps this backend from running on x: nothing ever does."""

@@ -14,6 +14,8 @@ from hodgeformer.kernels.star_attention import StarProblem, rows_in_order
 BLOCK = 32
 """Neighbors that one program holds at a time."""
 
+READS_DIRECTIONS = False
+
 
 def missing(x: Tensor) -> str | None:
     """What keeps this backend from running on x, and what to do; None if nothing does."""

@@ -37,18 +37,28 @@ def star_attention(
     k: Float[Tensor, "n h d_head"],
     y: Float[Tensor, "n h d_y"],
     pattern: SparsityPattern[Tensor],
+    directions: Float[Tensor, "n 3"] | None = None,
     dropout: float = 0.0,
     seed: int = 0,
     backend: Backend = "auto",
 ) -> Float[Tensor, "n h d_y"]:
     """out_i = sum over j in S_i of softmax_j(q_i . k_j / sqrt(d_head)) y_j, for every head.
 
+    With directions u the star is signed: the weight of j is multiplied by u_i . u_j. They get no gradient.
+
     Memory stays linear in the inputs: keys and values are never gathered. `dropout` acts on the weights and
     removes the same entries in every backend for the same seed. Rows of q, k and y may be strided (slices of
     one fused projection) and are then read in place. The backward pass cannot itself be differentiated.
     """
     _check(q=q, k=k, y=y, pattern=pattern, dropout=dropout)
-    return _StarAttention.of(q, k, y, pattern, Dropout.of(dropout, seed), _module(choose_backend(backend, q)))
+    module = _module(choose_backend(backend, q))
+    inputs = (pattern, Dropout.of(dropout, seed), module)
+    if directions is None or module.READS_DIRECTIONS:
+        return _StarAttention.of(q, k, y, directions, *inputs)
+    # The same by any kernel, with values three times as wide: y_j u_j goes through the star, then meets u_i.
+    u = directions.to(y)[:, None, None]
+    out = _StarAttention.of(q, k, (y[..., None] * u).flatten(2), None, *inputs)
+    return (out.view(*y.shape, 3) * u).sum(3)
 
 
 def star_attention_weights(
@@ -112,11 +122,12 @@ class Dropout:
 
 @dataclass(frozen=True, slots=True)
 class StarProblem:
-    """star(q, k) y over a pattern, with some of the weights dropped."""
+    """star(q, k) y over a pattern, with some of the weights dropped, and signs if there are directions."""
 
     q: Float[Tensor, "n h d_head"]
     k: Float[Tensor, "n h d_head"]
     y: Float[Tensor, "n h d_y"]
+    directions: Float[Tensor, "n 3"] | None
     pattern: SparsityPattern[Tensor]
     dropout: Dropout
 
@@ -157,12 +168,13 @@ class _StarAttention(TensorFunction):
         q: Tensor,
         k: Tensor,
         y: Tensor,
+        directions: Tensor | None,
         pattern: SparsityPattern[Tensor],
         dropout: Dropout,
         backend: ModuleType,
     ) -> Tensor:
-        ctx.pattern, ctx.dropout, ctx.backend = pattern, dropout, backend
-        problem = StarProblem(q, k, y, pattern, dropout)
+        ctx.directions, ctx.pattern, ctx.dropout, ctx.backend = directions, pattern, dropout, backend
+        problem = StarProblem(q, k, y, directions, pattern, dropout)
         out, saved = backend.forward(problem, needs_backward=any(ctx.needs_input_grad))
         ctx.save_for_backward(q, k, y, *saved)
         return cast(Tensor, out)
@@ -171,8 +183,8 @@ class _StarAttention(TensorFunction):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, y, *saved = ctx.saved_tensors
-        problem = StarProblem(q, k, y, ctx.pattern, ctx.dropout)
-        return (*ctx.backend.backward(problem, grad, tuple(saved)), None, None, None)
+        problem = StarProblem(q, k, y, ctx.directions, ctx.pattern, ctx.dropout)
+        return (*ctx.backend.backward(problem, grad, tuple(saved)), None, None, None, None)
 
 
 def _check(*, q: Tensor, k: Tensor, y: Tensor, pattern: SparsityPattern[Tensor], dropout: float) -> None:

@@ -18,7 +18,7 @@ class HodgeStar(nn.Module):
 
     q = LN(x W_Q), k = LN(x W_K), LayerNorm over d_head. The same class serves the inverse stars, each with
     W_Q and W_K of its own. A signed star has the entries p_ij (u_i . u_j), u the directions of edges or the normals of
-    faces, so that no answer depends on which way an edge points: y_j u_j goes through the star, then meets u_i.
+    faces, so that no answer depends on which way an edge points.
     """
 
     def __init__(self, config: ModelConfig, name: StarName) -> None:
@@ -34,22 +34,20 @@ class HodgeStar(nn.Module):
     ) -> Float[Tensor, "n d"]:
         dropout = self.dropout if self.training else 0.0
         q, k = self.queries_and_keys(x)
-        y = y.view(y.shape[0], self.n_heads, -1)
-        if self.signed:
-            u = (topology.edge_directions if self.kind == "e" else topology.face_normals).to(y)[:, None, None]
-            y = (y[..., None] * u).flatten(2)
         out = star_attention(
             q=q,
             k=k,
-            y=y,
+            y=y.view(y.shape[0], self.n_heads, -1),
             pattern=topology.patterns[self.kind],
+            directions=self._directions(topology) if self.signed else None,
             dropout=dropout,
             seed=drawn_seed() if dropout else 0,
             backend=self.backend,
         )
-        if self.signed:
-            out = (out.view(*y.shape[:2], -1, 3) * u).sum(3)
         return out.flatten(1)
+
+    def _directions(self, topology: PackedComplex) -> Float[Tensor, "n 3"]:
+        return topology.edge_directions if self.kind == "e" else topology.face_normals
 
     def queries_and_keys(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n h d_head"], ...]:
         """Both by one matrix product: fewer and larger ones run faster."""
