@@ -132,10 +132,11 @@ def test_signed_stars(updates: str, embedding: str) -> None:
 
 
 def test_bodies_get_the_same_labels_with_learned_and_signed_stars(tmp_path: Path) -> None:
-    """Of three sizes, each predicted as a user does it."""
+    """Of three sizes, each predicted as a user does it: one frame, with its connections, represents all four."""
     plain = tiny_checkpoint(pose="frame_average")
     signs = {"signed_stars": True, "edge_reversal": plain.prepare.edge_reversal}
     model = plain.model.replace(blocks="DHD", star_bound=3.0, **signs)
+    assert not model.reads_order
     torch.manual_seed(0)
     weights = with_learned_stars(HodgeFormer(model)).state_dict()
     checkpoint = plain.replace(model=model, weights=weights)

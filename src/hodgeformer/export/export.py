@@ -90,7 +90,7 @@ def _views(checkpoint: Checkpoint) -> Iterator[PreparedMesh]:
     """Views of synthetic bodies of three sizes."""
     for number, n_faces in enumerate(_SIZES):
         mesh, _ = figure(np.random.default_rng(number), n_faces=n_faces)
-        yield make_views(mesh, checkpoint.at("original"), reads_order=checkpoint.model.reads_order).views[0]
+        yield make_views(mesh, checkpoint.at("original"), model=checkpoint.model).views[0]
 
 
 @torch.no_grad()

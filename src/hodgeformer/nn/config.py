@@ -198,8 +198,11 @@ class ModelConfig(Settings):
 
     @property
     def reads_order(self) -> bool:
-        """Whether the answer depends on the canonical order: on the directions of edges, first corners, patterns."""
-        return self.embedded != ("v",)
+        """Whether the answer depends on the directions of edges or on first corners, which follow the canonical order.
+
+        So do the random connections of patterns, but these are as good in any order.
+        """
+        return "f" in self.embedded or ("e" in self.embedded and not self.signed_stars)
 
     @property
     def patterned(self) -> tuple[ElementKind, ...]:

@@ -195,11 +195,15 @@ class OnnxNetwork:
         return [self._output(view, seen) for view in views]
 
     def _output(self, view: PreparedMesh, seen: Views) -> tuple[Output, Output]:
-        signs = np.stack(seen.column_signs).astype(np.float32)
-        room = max(1, _MOST_AT_ONCE // (view.n.v * self.config.d_model))
-        parts = np.array_split(signs, -(-len(signs) // room))
-        inputs = GraphInputs(view, len(parts[0]) * self.config.d_model)
-        passes = [self.run(inputs, x_v=view.x_in.v[:, None] * part) for part in parts]
+        signs = [np.stack([frame[kind] for frame in seen.column_signs]).astype(np.float32) for kind in ("v", "e")]
+        # A graph has the features of vertices for several frames, and those of edges for one.
+        room = 1 if "x_e" in self._names else max(1, _MOST_AT_ONCE // (view.n.v * self.config.d_model))
+        parts = [np.array_split(of_kind, -(-seen.n_frames // room)) for of_kind in signs]
+        inputs = GraphInputs(view, len(parts[0][0]) * self.config.d_model)
+        passes = [
+            self.run(inputs, x_v=view.x_in.v[:, None] * of_v, x_e=view.x_in.e * of_e[0])
+            for of_v, of_e in zip(*parts, strict=True)
+        ]
         rows = np.concatenate([rows for rows, _ in passes], axis=1)
         features = np.concatenate([features for _, features in passes])
         kind = self.config.target_kind

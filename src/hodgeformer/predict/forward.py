@@ -63,8 +63,10 @@ class Forward:
 
         One frame after another: all at once would not fit in the cache, and would not be faster.
         """
-        for sign in seen.column_signs:
-            yield replace(batch, x_in=batch.x_in.replace(v=batch.x_in.v * torch.from_numpy(sign).to(batch.x_in.v)))
+        x_in = {kind: batch.x_in[kind] for kind in self.config.embedded}
+        for signs in seen.column_signs:
+            turned = {kind: x * torch.from_numpy(signs[kind]).to(x) for kind, x in x_in.items()}
+            yield replace(batch, x_in=batch.x_in.replace(**turned))
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,7 +63,7 @@ class FaceBudget:
             return _UNLIMITED
         each = bytes_per_face(self.model, self.config)
         whole = mesh.n_faces * (_WHOLE_BYTES + 4 * sum(self.config.widths) + 16 * self.model.n_classes)
-        if not self.model.reads_order and self._allowed > whole + self._lean(mesh):
+        if not self.model.patterned and self._allowed > whole + self._lean(mesh):
             return mesh.n_faces
         faces = (self._allowed - whole) / each
         if self.memory is not None and faces < min(_LEAST_ROOM, mesh.n_faces):
@@ -148,12 +148,15 @@ class Views:
         return self.working_mesh.n_faces > self.room
 
     @property
-    def column_signs(self) -> list[FloatArray]:
-        """The signs of the columns of vertex features, for each frame that a view represents."""
+    def column_signs(self) -> list[PerElement[FloatArray]]:
+        """The signs of the columns of features, for each frame that a view represents."""
         groups = tuple(group for group in self.config.features if group in ("coords", "normals"))
-        n_turned = feature_widths(groups).v  # the first columns
-        kept = np.ones(self.config.widths.v - n_turned)
-        return [np.append(np.tile(frame_signs(frame), n_turned // 3), kept) for frame in range(self.n_frames)]
+        turned, widths = feature_widths(groups), self.config.widths  # the first columns
+
+        def signs(frame: int, kind: ElementKind) -> FloatArray:
+            return np.append(np.tile(frame_signs(frame), turned[kind] // 3), np.ones(widths[kind] - turned[kind]))
+
+        return [PerElement.build(partial(signs, frame)) for frame in range(self.n_frames)]
 
     def on_mesh(self, values: NDArray[Any], kind: ElementKind | None, view: int = 0) -> NDArray[Any]:
         """Transfer values per element of a view's mesh to the elements of the original mesh."""
@@ -166,17 +169,18 @@ def make_views(
     mesh: Mesh,
     config: PrepareConfig,
     *,
+    model: ModelConfig | None = None,
     turns: Sequence[FloatArray] = (),
     room: Callable[[Mesh], int] = lambda _: _UNLIMITED,
-    reads_order: bool = True,
     n_threads: int | None = None,
 ) -> Views:
     """Everything that comes before the model, at the resolution of the configuration.
 
     `turns` are rotations to use besides that of the file, `room` gives the number of faces that one pass may have.
-    Each frame has its own canonical order; if the model does not read it, the first frame represents all of them.
+    Each frame has its own canonical order; if the `model` does not read it, the first frame represents all of them.
+    What the model does not read at all is not computed.
     """
-    frames = n_frames(config.pose)
+    frames, reads_order = n_frames(config.pose), model is None or model.reads_order
     prepared_frames, shared_frames = (frames, 1) if reads_order else (1, frames)
     sights = [(turn, frame) for turn in (None, *turns) for frame in range(prepared_frames)]
     sized: tuple[Simplified | Refined, ...] = ()
@@ -187,7 +191,8 @@ def make_views(
     meshes = [way.mesh for way in sized] or [mesh]
     sights = sights if reads_order else [sight for sight in sights for _ in meshes]
     space = room(meshes[0])
-    patterned, embedded = reads_order and meshes[0].n_faces <= space, KINDS if reads_order else ("v",)
+    embedded, patterned = (KINDS, KINDS) if model is None else (model.embedded, model.patterned)
+    patterned = patterned if meshes[0].n_faces <= space else ()
 
     def look(working: Mesh, turn: FloatArray | None, frame: int) -> PreparedMesh:
         turned = working if turn is None else working.with_vertices(working.vertices @ turn.T)

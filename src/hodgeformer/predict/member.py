@@ -85,7 +85,7 @@ class Member:
             config,
             turns=random_turns(options.tta - 1, self.info.turn_axis, seed=options.seed),
             room=room,
-            reads_order=self.info.model.reads_order,
+            model=self.info.model,
             n_threads=n_threads,
         )
 

@@ -164,7 +164,7 @@ class Predictor:
         network = FeatureForward(self.model, element=element)
         room = FaceBudget(network.config, self.info.prepare, memory)
         given = as_mesh(mesh)
-        seen = make_views(given, self.info.at(faces), room=room, reads_order=network.config.reads_order)
+        seen = make_views(given, self.info.at(faces), room=room, model=network.config)
         answer = next(answers(network, [(given, seen)], batch_faces=PredictOptions().batch_faces))
         return answer.output.astype(np.float32, copy=False)
 

@@ -146,7 +146,7 @@ class Evaluator:
         if sample.name in self._remembered:
             return self._remembered[sample.name]
         mesh, target = self._dataset.load(sample)
-        seen = make_views(mesh, self._config, turns=self._turns, room=room, reads_order=room.model.reads_order)
+        seen = make_views(mesh, self._config, turns=self._turns, room=room, model=room.model)
         if seen.n_faces <= self._room:
             self._remembered[sample.name] = target, seen
             self._room -= seen.n_faces

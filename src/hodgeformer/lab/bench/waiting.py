@@ -74,9 +74,7 @@ def waiting_costs(model: str, n_vertices: tuple[int, ...]) -> list[dict[str, Any
             save_mesh(mesh, file)
             timed = partial(_timed, repeat=7 if mesh.n_vertices < _FEW else 1)
             load, scan = timed(partial(load_mesh, file))
-            prepare, _ = timed(
-                partial(make_views, scan, checkpoint.at("original"), reads_order=checkpoint.model.reads_order)
-            )
+            prepare, _ = timed(partial(make_views, scan, checkpoint.at("original"), model=checkpoint.model))
             one, _ = timed(partial(single.predict, scan, faces="original"))
             both, answer = timed(partial(predictor.predict, scan, faces="original"))
             write, _ = timed(partial(answer.save, Path(folder) / "answer.ply"))

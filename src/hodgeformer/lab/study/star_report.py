@@ -124,7 +124,7 @@ def study_stars(
     model, config = checkpoint.build_model(), checkpoint.at()
     if config.pose == "frame_average":
         config = config.replace(pose="frame")  # the first of the frames
-    seen = make_views(mesh, config, reads_order=model.config.reads_order)
+    seen = make_views(mesh, config, model=model.config)
     parts = {} if truth is None else {"true": truth}
     if checkpoint.model.task == "segmentation":
         result = Predictor(checkpoint).predict(mesh).on("face")

@@ -76,9 +76,10 @@ class ViewerModel:
             )
         if config.pose == "frame_average":
             config = config.replace(pose="frame")  # the first of the frames, without the others
+        model = self._predictor.info.model
         if surface:
-            config = config.replace(features=("coords",))
-        return make_views(mesh, config, reads_order=not surface)
+            config, model = config.replace(features=("coords",)), model.replace(blocks="T")  # which reads no patterns
+        return make_views(mesh, config, model=model)
 
     def predict(self, mesh: Mesh, faces: Faces, report: Report) -> Result:
         """The answer for every face, or for the mesh; `report` is told the fraction of the work that is done."""
