@@ -2,39 +2,66 @@
 
 A table follows a line such as `<!-- results/mixing.csv: row, mean, std -->`; `column = title` renames a column, and
 `against_best` says whether a row is the best, or differs from it by no more than both deviations together.
-`make results` writes them anew, and a test compares.
+After `<!-- paired: results/stars/*/stars.csv -->` come the studies of several data sets side by side: the first row of
+each, and how the others differ from it, seed by seed. `make results` writes them anew, and a test compares.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
+import statistics
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = (ROOT / "RESULTS.md", ROOT / "docs" / "recipes.md")
 _TABLE = re.compile(r"(<!-- (?P<file>results/[\w./-]+\.csv): (?P<columns>.+?) -->\n)(?P<table>(?:\|.*\n)*)")
+_PAIRED = re.compile(r"(<!-- paired: (?P<files>results/[\w./*-]+\.csv) -->\n)(?P<table>(?:\|.*\n)*)")
 
 
 def filled(text: str) -> str:
     """The page with every table as its file has it."""
-    return _TABLE.sub(lambda found: found[1] + _markdown(ROOT / found["file"], found["columns"]), text)
+    text = _TABLE.sub(lambda found: found[1] + _table(ROOT / found["file"], found["columns"]), text)
+    return _PAIRED.sub(lambda found: found[1] + _paired(sorted(ROOT.glob(found["files"]))), text)
 
 
 def tables_of(text: str) -> list[str]:
-    return [found["file"] for found in _TABLE.finditer(text)]
+    """The files that the tables of a page are written from."""
+    several = [path for found in _PAIRED.finditer(text) for path in ROOT.glob(found["files"])]
+    return [found["file"] for found in _TABLE.finditer(text)] + [path.relative_to(ROOT).as_posix() for path in several]
 
 
-def _markdown(path: Path, columns: str) -> str:
+def _table(path: Path, columns: str) -> str:
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     for row, said in zip(rows, _against_best(rows), strict=True):
         row["against_best"] = said
     pairs = [re.split(r"\s*=\s*", column.strip(), maxsplit=1) for column in columns.split(",")]
-    lines = [[pair[-1].replace("_", " ") for pair in pairs], ["---" if i == 0 else "---:" for i in range(len(pairs))]]
-    lines += [[row[pair[0]] or "" for pair in pairs] for row in rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    titles = [pair[-1].replace("_", " ") for pair in pairs]
+    return _markdown(titles, [[row[pair[0]] or "" for pair in pairs] for row in rows])
+
+
+def _paired(files: list[Path]) -> str:
+    """A line per study, named after its folder: the mean of the first row, then mean and deviation of differences."""
+    lines, means = [], list[list[float]]()
+    for path in files:
+        rows = json.loads(path.with_suffix(".json").read_bytes())["rows"]
+        scores = [{run["seed"]: run["score"] for run in row["runs"]} for row in rows]
+        differences = [[each[seed] - scores[0][seed] for seed in each if seed in scores[0]] for each in scores[1:]]
+        means.append([statistics.mean(scores[0].values()), *map(statistics.mean, differences)])
+        spread = [f" ± {statistics.stdev(each):.2f}" if len(each) > 1 else "" for each in differences]
+        changes = [f"{mean:+.2f}{said}" for mean, said in zip(means[-1][1:], spread, strict=True)]
+        lines.append([path.parent.name, f"{means[-1][0]:.2f}", *changes])
+    first, *others = map(statistics.mean, zip(*means, strict=True))
+    lines.append(["**mean**", f"{first:.2f}", *(f"**{other:+.2f}**" for other in others)])
+    return _markdown(["data", *(row["row"] for row in rows)], lines)
+
+
+def _markdown(titles: list[str], lines: list[list[str]]) -> str:
+    marks = ["---" if i == 0 else "---:" for i in range(len(titles))]
+    return "".join(f"| {' | '.join(line)} |\n" for line in [titles, marks, *lines])
 
 
 def _against_best(rows: list[dict[str, str]]) -> list[str]:

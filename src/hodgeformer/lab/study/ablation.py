@@ -235,7 +235,7 @@ def _provenance(run: PlannedRun, result: RunResult) -> dict[str, Any]:
     environment = json.loads((run.folder / "env.json").read_bytes()) if (run.folder / "env.json").is_file() else {}
     command: list[str] = environment.get("command", [])
     elsewhere = {i + step for i, word in enumerate(command) if word in ("--out", "--results") for step in (0, 1)}
-    words = [word for i, word in enumerate(command) if i not in elsewhere]
+    words = [re.sub(r"(^|=)/.*/", r"\1", word) for i, word in enumerate(command) if i not in elsewhere]
     return {
         "seed": run.seed,
         "score": round(100 * result.score, 2),
