@@ -68,11 +68,11 @@ class ModelConfig(Settings):
         description="Learn the Hodge stars, or use fixed ones of discrete exterior calculus for comparison.",
     )
     star_bound: float = Field(
-        default=0.0,
+        default=3.0,
         ge=0.0,
         le=10.0,
         description="D blocks learn their stars, which are the cotangent ones times factors from exp(-star_bound) to "
-        "exp(star_bound); try 3. 0 keeps the cotangent ones.",
+        "exp(star_bound); 0 keeps the cotangent ones.",
     )
     signed_stars: bool = Field(
         default=False,

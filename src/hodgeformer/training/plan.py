@@ -17,6 +17,7 @@ from hodgeformer.data.census import Census
 from hodgeformer.kernels.rows import threads_for
 from hodgeformer.mesh.features import GROUPS
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
+from hodgeformer.nn.config import ModelConfig
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.training.config import FROM_DATA, RunConfig, TrainConfig
 
@@ -28,10 +29,11 @@ _SYMMETRIC = 0.08  # asymmetry up to which a shape is nearly its own mirror imag
 _MIRROR = 0.5
 _LISTED = 4  # pairs of classes that are named
 
-PART_SIZES = (("DDDD", 96), ("DDD", 64), ("DD", 48))
+PART_SIZES = (("DHDD", 96), ("DHD", 64), ("DHD", 48))
 SIZES = (("HHHT", 64), ("HT", 48))
 """Blocks and widths to choose from by time. Parts are found better by D blocks, which change vertices."""
-_HEAD_WIDTH = 32
+_HEAD_WIDTH = 24  # at least
+_NEIGHBORS = 32  # of one H block among D blocks, which carry what is far away
 _MINUTES = 12.0  # of a run that was given no length
 _ENOUGH_EPOCHS = 20
 _STEPS, _EPOCHS = 4000, (20, 150)
@@ -63,9 +65,11 @@ def planned(config: RunConfig, census: Census, start: Checkpoint | None = None) 
     faces = working_faces(census, start) if faces == "auto" else faces
     vertices = float(np.median([PrepareConfig(faces=faces).working(mesh.n).v for mesh in census.training]))
     # D blocks and normals read the winding, which files turn either way.
+    model = _model(config, census, vertices)
     usual = {"pose": "frame_average", "winding": "outward", **_measured(vertices)}
-    prepare = PrepareConfig(faces=faces, **{**usual, **said})
-    config = config.replace(prepare=prepare, model=_model(config, census, vertices))
+    if {"D", "H"} <= set(model["blocks"]):
+        usual["n_neighbors"] = _NEIGHBORS
+    config = config.replace(prepare=PrepareConfig(faces=faces, **{**usual, **said}), model=model)
     config = config.replace(augment=_augment(config, census))
     return config.replace(train=_train(config, census, vertices, tuning=start is not None))
 
@@ -201,8 +205,13 @@ def _model(config: RunConfig, census: Census, vertices: float) -> Table:
     blocks, d_model = next(fits, sizes[-1])
     table = {"blocks": blocks, "d_model": d_model, **config.model}
     width: int = table["d_model"]
-    heads = max(1, width // _HEAD_WIDTH) if width % _HEAD_WIDTH == 0 else 1
-    return {"d_hidden": 2 * width, "n_heads": heads, **table}
+    heads = next(n for n in range(max(1, width // _HEAD_WIDTH), 0, -1) if width % n == 0)
+    stars: Table = {}
+    if "D" in table["blocks"]:
+        stars["star_bound"] = ModelConfig.model_fields["star_bound"].default  # written down: it was 0 once
+        if "H" in table["blocks"] and "e" not in table.get("updates", "v"):
+            stars["signed_stars"] = True
+    return {"d_hidden": 2 * width, "n_heads": heads, **stars, **table}
 
 
 def _epoch_minutes(census: Census, vertices: float, blocks: str, d_model: int, n_updated: int = 1) -> float:

@@ -188,6 +188,8 @@ def set_up(
     if source is None:
         folder.check_run()
     config = read_config(folder.config if source is None else source, settings)
+    if source is None:
+        config = config.replace(model={"star_bound": 0.0, **config.model})  # of runs begun before D blocks learned it
     if source is not None and start is not None:
         config = like(start, config)
     census = _census(config, processes, listener)
