@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from hypothesis import settings
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
 
 from hodgeformer.data.folder import write_folder
 from hodgeformer.mesh.mesh import Mesh
@@ -20,6 +23,24 @@ from tiny_sets import parts
 # A busy machine is slow, and compiling a kernel is too; neither says anything about the code.
 settings.register_profile("hodgeformer", deadline=None)
 settings.load_profile("hodgeformer")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let one worker compile a kernel and the others wait and read it from the cache, instead of all compiling it."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    shared, compiled = tmp_path_factory.getbasetemp().parent, Dispatcher.compile
+
+    def compile_once(kernel: Dispatcher, signature: Any) -> Any:
+        lock = shared / f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}.lock"
+        with global_compiler_lock, FileLock(lock):  # in this order, because threads share the first
+            return compiled(kernel, signature)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Dispatcher, "compile", compile_once)
+        yield
 
 
 @pytest.fixture(scope="session")
