@@ -17,6 +17,7 @@ from numba.core.dispatcher import Dispatcher
 
 from hodgeformer.data.folder import write_folder
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.training import report
 from tiny_models import write_tiny
 from tiny_sets import parts
 
@@ -40,6 +41,14 @@ def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Dispatcher, "compile", compile_once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _small_reports() -> Iterator[None]:
+    """Draw the pictures of a run's report small: at full size they take most of the time of a tiny run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "_PICTURE_WIDTH", 200)
         yield
 
 
