@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from clock import PATIENCE
-from command import options
+from command import options, run
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.folder import open_folder, write_folder
 from hodgeformer.predict.checkpoint import load_checkpoint
@@ -22,8 +22,6 @@ from hodgeformer.training.evaluate import Evaluator, calibrated
 from hodgeformer.training.run import train
 from hodgeformer.training.run_folder import RunFolder
 from tiny_sets import TINY, shapes
-
-ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL and no torchrun over gloo there")
 
@@ -39,7 +37,7 @@ def start(*arguments: str | Path) -> subprocess.Popen[str]:
     """In a process group of its own."""
     command = [sys.executable, "-m", "hodgeformer", "train", *map(str, arguments)]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=ONE_THREAD, text=True, stdout=pipe, stderr=pipe, start_new_session=True)
+    return subprocess.Popen(command, text=True, stdout=pipe, stderr=pipe, start_new_session=True)
 
 
 def wait_for_progress(process: subprocess.Popen[str], state: Path, since: int) -> None:
@@ -59,19 +57,16 @@ def same_weights(first: Path, second: Path) -> bool:
 @pytest.mark.slow
 def test_a_killed_command_is_resumed_to_the_same_weights(folder: Path, tmp_path: Path) -> None:
     """Once; tests/attack/test_training.py kills at many moments."""
-    settings = options(*TINY, "train.epochs=30", "train.save_every=0.002")
+    settings = [*TINY, "train.epochs=30", "train.save_every=0.002"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    process = start(folder, "--out", whole, *settings)
-    _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, errors
-    process = start(folder, "--out", killed, *settings)
+    train(folder, whole, overrides=settings)
+    process = start(folder, "--out", killed, *options(*settings))
     wait_for_progress(process, killed / "state.safetensors", 0)
     process.kill()
     process.communicate()
     assert process.returncode == -signal.SIGKILL
-    process = start("--resume", killed)
-    _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0 and "continuing at epoch" in errors
+    resumed = run("train", "--resume", killed)
+    assert resumed.exit_code == 0 and "continuing at epoch" in resumed.stderr
     for name in ("best.safetensors", "last.safetensors"):
         assert same_weights(whole / name, killed / name)
     losses = [[row["train_loss"] for row in RunFolder(root).rows()[0]] for root in (whole, killed)]
@@ -97,7 +92,8 @@ def torchrun(*arguments: str | Path, restarts: int = 0) -> subprocess.Popen[str]
     """Two processes that train together."""
     agent = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", str(restarts)]
     command = [sys.executable, "-m", *agent, "--monitor-interval", "0.1", "-m", "hodgeformer", "train"]
-    pipe, environment = subprocess.PIPE, {**ONE_THREAD, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    pipe = subprocess.PIPE
     return subprocess.Popen([*command, *map(str, arguments)], env=environment, text=True, stdout=pipe, stderr=pipe)
 
 
@@ -128,9 +124,9 @@ def test_two_processes_train_as_one_even_if_one_is_killed(tmp_path: Path) -> Non
 
 def same_to_rounding(first: Path, second: Path) -> None:
     """Although meshes are shared out and the head must see the statistics of all."""
-    for one, two in zip(*(RunFolder(run).rows()[0] for run in (first, second)), strict=True):
+    for one, two in zip(*(RunFolder(root).rows()[0] for root in (first, second)), strict=True):
         assert float(one["train_loss"]) == pytest.approx(float(two["train_loss"]), rel=2e-4)
-    expected, found = (load_checkpoint(run / "last.safetensors").weights for run in (first, second))
+    expected, found = (load_checkpoint(root / "last.safetensors").weights for root in (first, second))
     for name, value in expected.items():
         torch.testing.assert_close(found[name].float(), value.float(), rtol=0.02, atol=2e-3, msg=name)
 
