@@ -1,6 +1,6 @@
-"""What a configuration leaves open, decided from the data and the time, and why.
+"""The plan of a run: settings that were not given are chosen from the data and the time, with reasons.
 
-What is planned is what proved better where we measured it: docs/recipes.md.
+The choices are those that measured better; docs/recipes.md has the figures.
 """
 
 from __future__ import annotations
@@ -21,69 +21,69 @@ from hodgeformer.nn.config import ModelConfig
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.training.config import FROM_DATA, RunConfig, TrainConfig
 
-_SMALL_FACES = 3000  # meshes up to this size are worked on as they are
+_SMALL_FACES = 3000  # meshes up to this size are not simplified
 _PART_FACES, _WHOLE_FACES, _MOST_FACES = 2000, 1500, 10_000
 _FACES_OF_A_PART = 25
 _RESOLUTIONS = 1.3
-_SYMMETRIC = 0.08  # asymmetry up to which a shape is nearly its own mirror image
+_SYMMETRIC = 0.08  # shapes up to this asymmetry are nearly their own mirror image
 _MIRROR = 0.5
-_LISTED = 4  # pairs of classes that are named
+_LISTED = 4  # pairs of classes to list
 
 PART_SIZES = (("DHDD", 96), ("DHD", 64), ("DHD", 48))
 SIZES = (("HHHT", 64), ("HT", 48))
-"""Blocks and widths to choose from by time. Parts are found better by D blocks, which change vertices."""
+"""Blocks and widths, chosen by the time available. D blocks, which update vertices, segment better."""
 _HEAD_WIDTH = 24  # at least
-_NEIGHBORS = 32  # of one H block among D blocks, which carry what is far away
-_MINUTES = 12.0  # of a run that was given no length
+_NEIGHBORS = 32  # for an H block among D blocks, which see the whole surface
+_MINUTES = 12.0  # if no length is given
 _ENOUGH_EPOCHS = 20
 _STEPS, _EPOCHS = 4000, (20, 150)
 _BATCH_VERTICES = 2400  # eight meshes of 250 vertices, four of 750
-# CPU seconds per vertex: to change and prepare it, and per block and channel. Between what one of today's processors
-# takes for the bundled recipes (0.8e-5, and 0.5e-7 of D blocks to 1.4e-7 of H blocks) and one half as fast.
+# CPU seconds per vertex for augmentation and preparation, and per block and channel for learning. A current processor
+# needs 0.8e-5 for the bundled recipes, and from 0.5e-7 (D blocks) to 1.4e-7 (H blocks); half that speed is allowed for.
 _PREPARING, _LEARNING = 1.2e-5, 1e-7
-_QUICK = 20_000  # vertices up to which distances along the surface take 0.2 seconds or less
-_TUNING = 3  # by how much a fine-tuned model learns more slowly, and shorter
+_QUICK = 20_000  # up to this many vertices, distances along the surface take at most 0.2 seconds
+_TUNING = 3  # fine-tuning divides learning rate and epochs by this
 
 
 def like(start: Checkpoint, config: RunConfig) -> RunConfig:
-    """The configuration with the settings of the model to start from, where nothing else was said."""
+    """Settings that were not given are those of the model to start from."""
     shape = start.model.model_dump(mode="json", exclude={*FROM_DATA, "backend"})
     prepare = {name: getattr(start.prepare, name) for name in PrepareConfig.model_fields}
     if start.prepare.faces == "original":
-        del prepare["faces"]  # planned, for meshes that may be much finer
+        del prepare["faces"]  # planned, because the new meshes may be much finer
     return config.replace(model={**shape, **config.model}, prepare=config.prepare.filled(**prepare))
 
 
 def planned(config: RunConfig, census: Census, start: Checkpoint | None = None) -> RunConfig:
-    """The full configuration: what was said, and for the rest what suits the data, and the model to start from.
+    """The complete configuration: the given settings, and others that suit the data and the model to start from.
 
-    Parts are learned several times faster in a frame of the shape's own than from all sides, and averaged over the
-    signs of its axes the answer does not depend on rotation.
+    Parts are learned several times faster in the frame of the principal axes than from random rotations. Averaged over
+    the signs of the axes, the answer does not depend on rotation.
     """
-    said = {name: getattr(config.prepare, name) for name in config.prepare.model_fields_set}
-    faces = said.pop("faces", "auto")
+    given = {name: getattr(config.prepare, name) for name in config.prepare.model_fields_set}
+    faces = given.pop("faces", "auto")
     faces = working_faces(census, start) if faces == "auto" else faces
     vertices = float(np.median([PrepareConfig(faces=faces).working(mesh.n).v for mesh in census.training]))
-    # D blocks and normals read the winding, which files turn either way.
     model = _model(config, census, vertices)
+    # D blocks and normals depend on the winding, which differs between files.
     usual = {"pose": "frame_average", "winding": "outward", **_measured(vertices)}
     if {"D", "H"} <= set(model["blocks"]):
         usual["n_neighbors"] = _NEIGHBORS
-    config = config.replace(prepare=PrepareConfig(faces=faces, **{**usual, **said}), model=model)
+    config = config.replace(prepare=PrepareConfig(faces=faces, **{**usual, **given}), model=model)
     config = config.replace(augment=_augment(config, census))
     return config.replace(train=_train(config, census, vertices, tuning=start is not None))
 
 
 def reasons(config: RunConfig, census: Census) -> tuple[str, ...]:
-    """What a complete configuration means for these meshes, and why it was planned so, a sentence each."""
+    """What the complete configuration means for these meshes and why, one sentence each."""
     dataset, prepare, train = census.dataset, config.prepare, config.train
     sizes = [mesh.n.f for mesh in census.training]
     low, high = min(sizes), max(sizes)
-    said = f"{high:,}" if low == high else f"{low:,} to {high:,}"
+    shown = f"{high:,}" if low == high else f"{low:,} to {high:,}"
     found = list(dataset.notes)
     if prepare.most_faces is not None and high > prepare.most_faces:
         back = "" if dataset.kind is None else f"; every original {dataset.element} gets an answer"
-        found.append(f"meshes of {said} faces are simplified to {prepare.most_faces:,} for the model{back}")
+        found.append(f"meshes of {shown} faces are simplified to {prepare.most_faces:,} for the model{back}")
     model = config.model_for(dataset)
     vertices = float(np.median([prepare.working(mesh.n).v for mesh in census.training]))
     epoch = _epoch_minutes(census, vertices, model.blocks, model.d_model, len(model.updates))
@@ -116,9 +116,9 @@ def learning_rate(d_model: int) -> float:
 
 
 def working_faces(census: Census, start: Checkpoint | None = None) -> Faces:
-    """So many faces that a whole object is well described and its smallest part keeps a few; all of small meshes.
+    """The number of faces to simplify to: enough to describe the object and to keep some faces of its smallest part.
 
-    A model to start from knows meshes of some size, and stays with it.
+    Small meshes keep all their faces. A model to start from keeps the size it was trained on.
     """
     largest = max(mesh.n.f for mesh in census.training)
     if start is not None and start.statistics is not None:
@@ -129,7 +129,7 @@ def working_faces(census: Census, start: Checkpoint | None = None) -> Faces:
     if census.dataset.kind is None:
         return _WHOLE_FACES
     parts = np.stack([mesh.shares for mesh in census.training])
-    # What a part usually covers where it is there at all; a speck in one mesh is no part.
+    # The median over the meshes that have the part, so that a speck in one mesh does not count.
     usual = [float(np.median(column[column > 0])) for column in parts.T if (column > 0).any()]
     needed = _FACES_OF_A_PART / min(usual, default=1.0)
     faces = min(max(_PART_FACES, 500 * math.ceil(needed / 500)), _MOST_FACES)
@@ -137,12 +137,12 @@ def working_faces(census: Census, start: Checkpoint | None = None) -> Faces:
 
 
 def _measured(vertices: float) -> Table:
-    """What a pose does not change helps every task, where it is cheap to measure."""
+    """Area and distances along the surface do not depend on the pose; they help every task, if they are cheap."""
     return {"size": "area", "features": GROUPS} if vertices <= _QUICK else {}
 
 
 def _augment(config: RunConfig, census: Census) -> AugmentConfig:
-    """Around frames of the shape's own, only small turns are new."""
+    """Aligned meshes need only small rotations."""
     table: Table = {} if config.prepare.most_faces is None else {"resolution": _RESOLUTIONS}
     if config.prepare.pose != "file":
         table |= {"rotation": "none", "tilt": 12.0}
@@ -151,19 +151,19 @@ def _augment(config: RunConfig, census: Census) -> AugmentConfig:
     return config.augment.filled(**table)
 
 
-def _mirroring(said: AugmentConfig, census: Census) -> Table:
-    """Mirror images where they are shapes of the same kind and it is certain which labels they have."""
-    decided = {name: getattr(said, name) for name in said.model_fields_set}
+def _mirroring(given: AugmentConfig, census: Census) -> Table:
+    """Use mirror images if they are shapes of the same kind and their labels are certain."""
+    decided = {name: getattr(given, name) for name in given.model_fields_set}
     if decided.get("mirror") == 0 or not _symmetric(census):
         return {}
     if "swap" in decided:
         return {"mirror": _MIRROR}
     mirrored = census.mirrored
-    return {"swap": mirrored.pairs, "mirror": _MIRROR} if said.mirror or not mirrored.unclear else {}
+    return {"swap": mirrored.pairs, "mirror": _MIRROR} if given.mirror or not mirrored.unclear else {}
 
 
 def _about_mirror_images(augment: AugmentConfig, census: Census) -> list[str]:
-    """What they do to labels and why, or why there are none; nothing where they were turned off."""
+    """How mirror images change labels, or why there are none; nothing if they were turned off."""
     if not _symmetric(census):
         few = "hardly any mesh is close to its own mirror image, so they may be shapes of another kind"
         return [f"training uses mirror images as set, but {few}" if augment.mirror else f"no mirror images: {few}"]
@@ -171,9 +171,9 @@ def _about_mirror_images(augment: AugmentConfig, census: Census) -> list[str]:
     if mirrored.unclear and set(augment.swap) <= set(mirrored.pairs):
         (name, why), others = next(iter(mirrored.unclear.items())), len(mirrored.unclear) - 1
         more = f"; other such classes: {others}" if others else ""
-        told = f"it is not certain which class '{name}' becomes in them ({why}){more}"
+        doubt = f"it is not certain which class '{name}' becomes in them ({why}){more}"
         remedy = "training uses mirror images as set, but {}; set augment.mirror=0 or augment.swap"
-        return [remedy.format(told) if augment.mirror else f"no mirror images: {told}"]
+        return [remedy.format(doubt) if augment.mirror else f"no mirror images: {doubt}"]
     if not augment.mirror:
         return []
     if set(augment.swap) != set(mirrored.pairs):
@@ -189,14 +189,14 @@ def _about_mirror_images(augment: AugmentConfig, census: Census) -> list[str]:
 
 
 def _symmetric(census: Census) -> bool:
-    """Whether mirror images are shapes of the same kind: some shapes are nearly their own. Molecules never are."""
+    """Whether some shapes are nearly their own mirror images; those of molecules, which are chiral, never are."""
     return float(np.quantile([mesh.asymmetry for mesh in census.training], 0.1)) <= _SYMMETRIC
 
 
 def _model(config: RunConfig, census: Census, vertices: float) -> Table:
-    """The largest model with which enough epochs fit into the time. Whole shapes are few and need no large one.
+    """The largest model that allows enough epochs in the time; classification, with few meshes, needs smaller ones.
 
-    Hidden width and heads follow from the width where they are not given.
+    Hidden width and heads follow from the width if they are not given.
     """
     spreads = census.dataset.kind is not None and "v" in config.model.get("updates", "v")
     sizes = PART_SIZES if spreads else SIZES
@@ -215,7 +215,7 @@ def _model(config: RunConfig, census: Census, vertices: float) -> Table:
 
 
 def _epoch_minutes(census: Census, vertices: float, blocks: str, d_model: int, n_updated: int = 1) -> float:
-    """About how long an epoch takes: one core learns, or several where batches are large; others prepare meanwhile."""
+    """The approximate length of an epoch: one core learns (several for large batches) while the others prepare."""
     widest = 2 * d_model * (3 if "H" in blocks else 1)  # there are three times as many edges as vertices
     learning_cores = threads_for(2 * max(vertices, _BATCH_VERTICES) * widest)
     per_vertex = _LEARNING * len(blocks) * d_model * n_updated / learning_cores
@@ -244,6 +244,6 @@ def _train(config: RunConfig, census: Census, vertices: float, *, tuning: bool) 
 
 def _batch_size(census: Census, vertices: float) -> int:
     size = 1 << max(0, round(math.log2(_BATCH_VERTICES / vertices)))
-    # Enough steps in an epoch, and at least two meshes where their statistics center the head.
+    # Enough steps in an epoch, and at least two meshes if the head is centered by their statistics.
     largest = max(1, len(census.training) // 4)
     return max(2 if census.dataset.kind is None else 1, min(size, 16, largest))
