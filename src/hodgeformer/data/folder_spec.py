@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
@@ -24,7 +24,9 @@ labels = "labels"              # one file per mesh with the same stem: .txt .csv
 train = 0.75
 test = 0.25"""
 
-Rule = float | list[str] | str
+Pattern = Annotated[str, Field(max_length=1000)]
+"""A name or glob: Python needs time with the square of the length to compile one full of brackets."""
+Rule = float | list[Pattern] | Pattern
 TableValue = str | int | float | list[float]
 
 
@@ -56,7 +58,7 @@ class FolderSpec(Settings):
     )
     classes: tuple[str, ...] = Field(default=(), description="The names of the classes, in the order of the labels.")
     colors: tuple[RGB, ...] = Field(default=(), description='One color per class, such as "#0072b2".')
-    meshes: str = Field(default="meshes", description="The folder of the meshes, or a glob pattern.")
+    meshes: Pattern = Field(default="meshes", description="The folder of the meshes, or a glob pattern.")
     labels: str | dict[str, TableValue] | None = Field(
         default=None,
         description='The folder of the label files, which have the names of their meshes; "ply:label" if the mesh '
