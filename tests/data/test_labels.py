@@ -198,6 +198,12 @@ def test_numpy_archives(strip: Mesh, tmp_path: Path, arrays: dict[str, list[int 
     np.savez(tmp_path / "a.npz", one=[1], two=[2])
     with pytest.raises(DataError, match=r"a\.npz: expected an array `labels`; found one, two"):
         source.read(strip)
+    np.savez(tmp_path / "a.npz", **{"o" * 5000: [1], "two": [2]})
+    with pytest.raises(DataError, match=r"`labels`; found o{200}$"):
+        source.read(strip)
+    np.savez(tmp_path / "a.npz", labels=np.zeros(4, dtype=[(f"column {i}", "i4") for i in range(300)]))
+    with pytest.raises(DataError, match=r"numbers or names, found .{200}$"):
+        source.read(strip)
 
 
 def test_archives_that_unpack_to_much_are_not_unpacked(tmp_path: Path) -> None:
@@ -229,6 +235,8 @@ def test_what_has_no_label_is_marked_in_any_spelling(strip: Mesh, tmp_path: Path
         ("a.csv", "face,label\n0,0\n1\n", "row 3 has 1 columns, expected 2"),
         ("a.txt", "hed\nhead\nhead\nhead\n", "unknown class 'hed'; did you mean 'head'"),
         ("a.json", '{"faces": []}', r"an object with `labels`; found \['faces'\]"),
+        ("a.json", f'{{"{"labe" * 1000}": []}}', r"an object with `labels`; found \['labe"),
+        ("a.csv", f"face {'x' * 5000},label\n5,1\n", "column 'face x+' must contain"),
         ("a.json", '{"labels": [[0, 1]]}', "one label per element in `labels`"),
         ("a.json", "[0, 1.5, 1, 1]", "label 1.5 at element 1"),
         ("a.json", "[0, 1", "not a JSON file"),
@@ -243,7 +251,7 @@ def test_a_file_that_cannot_be_understood_says_why(
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=message) as refused:
         LabelFile(tmp_path / name, "f", "f", Codes.counted_from(0, 2, PARTS)).read(strip)
-    assert str(refused.value).startswith(str(tmp_path / name))
+    assert str(refused.value).startswith(str(tmp_path / name)) and len(str(refused.value)) < 1000
 
 
 def test_points_with_labels(strip: Mesh, tmp_path: Path) -> None:

@@ -168,8 +168,8 @@ def _csv(path: Path) -> RawLabels:
     order = np.argsort(index, kind="stable")
     if len(index) and not np.array_equal(index[order], np.arange(len(index)) + min(max(index.min(), 0), 1)):
         raise DataError(
-            f"{path}: the column '{head[numbered]}' must contain the number of every element once, from 0 or from 1; "
-            "use label -1 for unlabeled elements"
+            f"{path}: the column '{head[numbered]:.40}' must contain the number of every element once, from 0 or from "
+            "1; use label -1 for unlabeled elements"
         )
     return RawLabels(labels[order], _element(head[numbered]))
 
@@ -188,7 +188,8 @@ def _element(name: str) -> ElementKind | None:
 def _json(path: Path) -> RawLabels:
     content = _json_content(path)
     if "labels" not in content:
-        raise DataError(f"{path}: expected a list of labels, or an object with `labels`; found {list(content)[:9]}")
+        found = f"{list(content)[:9]!s:.200}"
+        raise DataError(f"{path}: expected a list of labels, or an object with `labels`; found {found}")
     given, classes = content["labels"], content.get("classes")
     if not isinstance(given, list) or any(isinstance(label, list | dict) for label in given):
         raise DataError(f"{path}: expected one label per element in `labels`")
@@ -212,7 +213,7 @@ def _numpy(path: Path) -> RawLabels:
     labels = arrays["labels"]
     labels = labels.reshape(-1) if labels.ndim == 2 and 1 in labels.shape else labels
     if labels.ndim != 1:
-        raise DataError(f"{path}: expected one label per element, found an array of shape {labels.shape}")
+        raise DataError(f"{path}: expected one label per element, found an array of shape {labels.shape!s:.200}")
     if not all(map(_is_text, arrays.values())):
         raise DataError(f"{path}: the names in this file are not valid text; write it again")
     classes = tuple(map(str, arrays["classes"].tolist())) if "classes" in arrays else ()
@@ -247,9 +248,9 @@ def _arrays(path: Path, name: str, *others: str) -> dict[str, NDArray[Any]]:
     except Exception as error:  # NumPy raises many different errors for damaged headers
         raise DataError(f"{path}: the label file cannot be read as a NumPy array ({error!s:.200})") from None
     if name not in arrays:
-        raise DataError(f"{path}: expected an array `{name}`; found {listed or 'none'}")
+        raise DataError(f"{path}: expected an array `{name}`; found {listed or 'none':.200}")
     if arrays[name].dtype.kind not in "biufU":
-        raise DataError(f"{path}: expected an array of numbers or names, found {arrays[name].dtype}")
+        raise DataError(f"{path}: expected an array of numbers or names, found {arrays[name].dtype!s:.200}")
     return arrays
 
 
