@@ -114,7 +114,9 @@ class Uploads:
             async for chunk in self._chunks(request):
                 yield chunk
             if not parser.ended:
-                raise MultiPartException(f"it is cut off after {len(parser.items)} complete files; send it again.")
+                file, complete = parser._current_part.file, [part for _, part in parser.items]
+                where = "" if file is None or file in complete else f" in '{safe_file_name(file.filename or 'mesh')}'"
+                raise MultiPartException(f"it is cut off{where} after {len(complete)} complete files; send it again.")
 
         parser = Whole(request.headers, chunks(), max_files=MAX_FILES, max_fields=0)
         try:
