@@ -76,6 +76,21 @@ def test_any_mesh_is_drawn_inside_the_frame(mesh: Mesh) -> None:
     assert (border == 255).all()
 
 
+@pytest.mark.parametrize("size", [1e-320, 1e-200, 1e200, 1.7e308])
+def test_extreme_sizes_are_drawn_like_others(size: float) -> None:
+    grid = open_grid(4, 5)
+    unit = grid.with_vertices(grid.vertices / np.abs(grid.vertices).max())
+    large = render(unit.with_vertices(size * unit.vertices), width=256)
+    assert abs(large.astype(int) - render(unit, width=256)).mean() < 2
+
+
+def test_a_point_is_an_empty_picture() -> None:
+    """All vertices in one place, which rounding makes a tiny surface: blurring it must not take all memory."""
+    ball = icosphere(1)
+    picture = render(ball.with_vertices(0 * ball.vertices + [0.1, 0.7, 0.3]), width=256)
+    assert picture.shape[0] < 256 and picture.shape[1] == 256
+
+
 def test_winding_does_not_darken() -> None:
     mesh = icosphere(2)
     half_turned = np.where(np.arange(mesh.n_faces)[:, None] % 2 == 0, mesh.faces, mesh.faces[:, ::-1])

@@ -14,8 +14,11 @@ import meshes
 from clock import at_most
 from hodgeformer.base.errors import MeshError, MeshFormatError
 from hodgeformer.mesh.check import check_mesh
+from hodgeformer.mesh.elements import radius
+from hodgeformer.mesh.geometry import in_range
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.pose import up_from_shape
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.mesh.simplify import simplify
 
@@ -174,6 +177,27 @@ def test_a_vertex_that_no_face_uses_may_lie_anywhere(far: float) -> None:
     values = np.arange(small.mesh.n_vertices, dtype=float)
     assert np.isfinite(small.values_back(values, "v")).all()
     assert check_mesh(spoiled).n_unreferenced_vertices == 1
+
+
+@pytest.mark.parametrize("far", [1e20, 1e40, 1e80, 1e200])
+def test_a_surface_that_is_nearly_a_line_has_finite_features(far: float) -> None:
+    """Its area is no unit of length: divided by its root, coordinates are infinite in float32."""
+    ball = meshes.icosphere(1)
+    vertices = ball.vertices.copy()
+    vertices[3, 0] = far
+    config = PrepareConfig(size="area", features=("coords", "normals", "distances"))
+    assert max(float(np.abs(x).max()) for x in prepare(ball.with_vertices(vertices), config).x_in) < 1e7
+
+
+@pytest.mark.parametrize("size", [1e-320, 1e-200, 1e40, 1e200, 1e307])
+def test_what_an_extreme_mesh_is_scaled_to(size: float) -> None:
+    ball = meshes.icosphere(1)
+    large = Mesh(np.vstack([size * ball.vertices, [[1.7e308, 0, 0]]]), ball.faces)
+    scaled = in_range(large)
+    assert radius(large) == pytest.approx(size * radius(ball), rel=1e-3)
+    assert 0.4 < radius(scaled) < 1.1 and np.abs(scaled.vertices).max() < 1e31
+    np.testing.assert_array_equal(up_from_shape(large), up_from_shape(ball))
+    assert in_range(ball) is ball
 
 
 def test_sheets_that_touch_in_points_stay_apart_in_stl(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from hodgeformer.base.errors import MeshError
 from hodgeformer.base.palette import RGB, hex_color
 from hodgeformer.draw.camera import Up, upright
 from hodgeformer.draw.colormap import ColormapName, field_limits
+from hodgeformer.mesh.geometry import in_range
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 
 PaintedElement = Literal["face", "vertex"]
@@ -108,7 +109,7 @@ def _template() -> str:
 
 
 def _scene_data(scene: Scene) -> dict[str, Any]:
-    mesh = scene.mesh
+    mesh = in_range(scene.mesh)
     return {
         "name": mesh.name,
         "caption": scene.caption,

@@ -18,7 +18,7 @@ from hodgeformer.draw.camera import AROUND, Up, View, as_views, rotation, seen_f
 from hodgeformer.draw.colormap import LOOK
 from hodgeformer.draw.lettering import ColorBar, Legend, Picture, key_band, title_band
 from hodgeformer.draw.raster import Floats, corner_normals, rasterize, shade
-from hodgeformer.mesh.geometry import face_vectors
+from hodgeformer.mesh.geometry import face_vectors, in_range
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 
 _PLAIN = parse_color(LOOK["plain"])
@@ -47,7 +47,7 @@ def render(
     has the color of the nearest vertex. `up` is an axis such as "z" or "-y", a direction, or "auto". `edges` from 0 to
     1 darkens the edges of the triangles. The colors of the `key` are not shaded.
     """
-    chosen = as_views(views)
+    chosen, mesh = as_views(views), in_range(mesh)
     if width < 64 * len(chosen):
         raise ConfigError(f"a picture of {len(chosen)} views needs a width of at least {64 * len(chosen)}, got {width}")
     colors = _corner_colors(mesh, face_colors, vertex_colors)
@@ -117,7 +117,8 @@ def _panels(
 def _layout(extents: FloatArray, width: int) -> tuple[float, int]:
     """Pixels per radius of the mesh, and the height: as large as the width allows, but not too tall."""
     margin = _MARGIN * width
-    across, tall = float(extents[:, 0].sum()) or 1e-9, float(extents[:, 1].max()) or 1e-9
+    # A point has no size but that of rounding.
+    across, tall = max(float(extents[:, 0].sum()), 1e-3), max(float(extents[:, 1].max()), 1e-3)
     scale = (width - margin * (len(extents) + 1) / 2) / across
     scale = min(scale, (_TALLEST * width / len(extents) ** 0.5 - margin) / tall)
     return scale, round(scale * tall + margin)

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind, PerElement
 from hodgeformer.base.errors import DataError, MeshError
-from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms, to_unit_sphere, unit
+from hodgeformer.mesh.geometry import (
+    edge_centers,
+    face_centers,
+    face_vectors,
+    in_range,
+    norms,
+    size_exponent,
+    to_unit_sphere,
+    unit,
+)
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import inverse
 from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex, sparse_matrix
@@ -72,8 +81,9 @@ def element_areas(mesh: Mesh, kind: ElementKind) -> FloatArray:
 
 def radius(mesh: Mesh) -> float:
     """The distance from the mean corner to the farthest, in the units of the file."""
-    used = mesh.vertices[mesh.faces.ravel()]
-    return float(norms(used - used.mean(axis=0)).max())
+    used = in_range(mesh).vertices[mesh.faces.ravel()]
+    with np.errstate(over="ignore"):
+        return float(np.ldexp(norms(used - used.mean(axis=0)).max(), size_exponent(mesh)))
 
 
 def unit_edge_lengths(mesh: Mesh) -> FloatArray:
@@ -178,6 +188,7 @@ def _adjacent(mesh: Mesh, kind: ElementKind) -> tuple[IntArray, IntArray, FloatA
 
     Vertices are adjacent along an edge, edges within a face, faces across an edge of exactly two faces.
     """
+    mesh = in_range(mesh)
     kept, topology = proper_complex(mesh)
     if kind == "v":
         first, second = topology.edges.T

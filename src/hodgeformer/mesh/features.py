@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import KINDS, ElementKind, PerElement
 from hodgeformer.base.threads import for_row_ranges, thread_count
-from hodgeformer.mesh.geometry import around_vertices, edge_quads, face_centers, face_vectors, norms, unit
+from hodgeformer.mesh.geometry import LEAST_AREA, around_vertices, edge_quads, face_centers, face_vectors, norms, unit
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex, neighbor_lists
 
@@ -147,7 +147,7 @@ def distance_features(vertices: FloatArray, edges: IntArray, faces: IntArray) ->
     double_areas, vertex_areas, _ = around_vertices(vertices, faces)
     area = double_areas.sum() / 2
     shares = vertex_areas / (area or 1.0)
-    size, summary = np.sqrt(area or 1.0), np.zeros((len(vertices), N_DISTANCES))
+    size, summary = np.sqrt(area if area > LEAST_AREA else 1.0), np.zeros((len(vertices), N_DISTANCES))
     weights, radii = _nearest_shares(distances, shares), np.array(RADII)
 
     def summarize(first: int, last: int) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import ElementKind
-from hodgeformer.mesh.mesh import FloatArray, IntArray
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.topology import MeshComplex
 
 LEAST_SINE = 1e-6  # of the angle of a face at its first corner: below it has no normal
+LEAST_AREA = 1e-12  # of a surface in the unit sphere: with less it is a line, and its area is no unit
+_ORDINARY = 100  # coordinates are ordinary between 2 to the minus this and 2 to the this
 _FARTHEST_UNUSED = 4.0  # in sizes of the surface
 
 
@@ -116,6 +120,25 @@ def is_used(faces: IntArray, n_vertices: int) -> NDArray[np.bool_]:
     return used
 
 
+def size_exponent(mesh: Mesh) -> int:
+    """0 if the size is ordinary, otherwise the smallest power of two above the coordinates of the surface."""
+    largest = float(np.abs(mesh.vertices[is_used(mesh.faces, mesh.n_vertices)]).max())
+    exponent = math.frexp(largest)[1]
+    return exponent if abs(exponent) > _ORDINARY else 0
+
+
+def in_range(mesh: Mesh) -> Mesh:
+    """The mesh, scaled by a power of two if squares of its coordinates would overflow or vanish.
+
+    Vertices that no face uses are moved near if they are as far out. An ordinary mesh is returned unchanged.
+    """
+    exponent, limit = size_exponent(mesh), 2.0**_ORDINARY
+    if exponent == 0 and np.abs(mesh.vertices).max() <= limit:
+        return mesh
+    with np.errstate(over="ignore"):
+        return mesh.with_vertices(np.clip(np.ldexp(mesh.vertices, -exponent), -limit, limit))
+
+
 @njit(cache=True, nogil=True)
 def to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
     """Move the centroid of the surface to the origin and the farthest used vertex to distance one.
@@ -151,7 +174,7 @@ def to_disk_area(vertices: FloatArray, faces: IntArray) -> FloatArray:
     When a body stretches its arms, its enclosing sphere grows but its area does not, so parts keep their size.
     """
     area = centroid(vertices, faces)[0]
-    scaled: FloatArray = vertices * np.sqrt(np.pi / area) if area > 0 else vertices
+    scaled: FloatArray = vertices * np.sqrt(np.pi / area) if area > LEAST_AREA else vertices
     return scaled
 
 

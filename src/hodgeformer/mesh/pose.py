@@ -8,7 +8,7 @@ import numpy as np
 
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.errors import MeshError
-from hodgeformer.mesh.geometry import centroid, face_centers, face_vector, face_vectors, norms
+from hodgeformer.mesh.geometry import centroid, face_centers, face_vector, face_vectors, in_range, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 PoseName = Literal["file", "frame", "frame_average"]
@@ -161,6 +161,7 @@ def up_from_shape(mesh: Mesh) -> FloatArray:
 
     The opposite directions are not tried: few files are upside down, but many shapes could stand upside down.
     """
+    mesh = in_range(mesh)
     double_areas = norms(face_vectors(mesh.vertices, mesh.faces))
     if not double_areas.any():
         return np.array(UP_AXES["y"], dtype=np.float64)
@@ -177,6 +178,7 @@ def part_centers(mesh: Mesh, labels: IntArray, n_classes: int) -> tuple[FloatArr
 
     `labels` are those of the faces; labels below zero are ignored.
     """
+    mesh = in_range(mesh)
     areas = norms(face_vectors(mesh.vertices, mesh.faces)) / 2
     centers = face_centers(mesh.vertices, mesh.faces)
     total = areas.sum() or 1.0

@@ -13,7 +13,7 @@ from pydantic import Field, FiniteFloat, PositiveFloat
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.settings import Settings
 from hodgeformer.mesh.elements import proper_complex, radius, unit_edge_lengths
-from hodgeformer.mesh.geometry import face_vectors, norms
+from hodgeformer.mesh.geometry import face_vectors, in_range, norms
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.topology import pieces
 
@@ -134,6 +134,7 @@ class Familiarity(Settings):
 
 def impression(mesh: Mesh, features: FloatArray, probabilities: NDArray[np.floating] | None) -> Impression:
     """The impression of a working mesh and its answer; a regression has no probabilities."""
+    mesh = in_range(mesh)
     proper, topology = proper_complex(mesh)
     areas = norms(face_vectors(mesh.vertices, mesh.faces))[proper] / 2
     total = float(areas.sum()) or 1.0

@@ -21,6 +21,7 @@ from hodgeformer.base.errors import MeshError
 from hodgeformer.base.memory import GIGABYTE, free_memory, held_memory
 from hodgeformer.kernels.elimination import N_TIMES
 from hodgeformer.mesh.features import feature_widths
+from hodgeformer.mesh.geometry import in_range
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.patches import patches
 from hodgeformer.mesh.pose import frame_signs, n_frames
@@ -180,6 +181,7 @@ def make_views(
     Each frame has its own canonical order; if the `model` does not read it, the first frame represents all of them.
     What the model does not read at all is not computed.
     """
+    given, mesh = mesh, in_range(mesh)
     frames, reads_order = n_frames(config.pose), model is None or model.reads_order
     prepared_frames, shared_frames = (frames, 1) if reads_order else (1, frames)
     sights = [(turn, frame) for turn in (None, *turns) for frame in range(prepared_frames)]
@@ -201,7 +203,7 @@ def make_views(
     makers = [partial(look, working, *sight) for working, sight in zip(cycle(meshes), sights, strict=False)]
     fits = len(makers) * meshes[0].n_faces <= space
     views = tuple(make() for make in makers) if fits else _OnDemand(makers)
-    return Views(mesh, sized, views, config, space, shared_frames)
+    return Views(given, sized, views, config, space, shared_frames)
 
 
 class Network(Protocol):

@@ -23,6 +23,7 @@ from hodgeformer.base.errors import ConfigError, DataError
 from hodgeformer.base.files import place, write_atomically
 from hodgeformer.base.palette import RGB
 from hodgeformer.mesh.elements import convert_values, element_areas, majority
+from hodgeformer.mesh.geometry import in_range
 from hodgeformer.mesh.io import WRITTEN, save_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import UP_AXES, UpName, part_centers, up_from_parts, up_from_shape
@@ -74,7 +75,7 @@ class Result:
     @cached_property
     def shares(self) -> NDArray[np.float64]:
         """(n_classes,) the share of the surface of each class."""
-        areas = np.ones(1) if self.element == "mesh" else element_areas(self.mesh, KIND_OF[self.element])
+        areas = np.ones(1) if self.element == "mesh" else element_areas(in_range(self.mesh), KIND_OF[self.element])
         covered = np.bincount(self.labels, areas if areas.any() else None, len(self.names))
         shares: NDArray[np.float64] = covered / covered.sum()
         return shares

@@ -183,6 +183,24 @@ def test_long_names_in_any_script_are_answered(client: TestClient, files: list[P
     assert many.status_code == 200 and not many.json()["failed"]
 
 
+def test_numbers_at_the_ends_of_their_range_are_answered(client: TestClient) -> None:
+    """Without a warning, which is an error here: squares of such coordinates overflow or vanish."""
+    grid, files = open_grid(4, 5), {}
+    unit = grid.vertices / np.abs(grid.vertices).max()
+    for size in (0.0, 1e-320, 1e-200, 1e80, 1e200, 1.7e308):
+        far, apart = grid.vertices.copy(), grid.vertices.copy()
+        far[3, 0], apart[3, 0], apart[5, 0] = size, size, -size
+        for name, vertices in {"whole": size * unit, "far": far, "apart": apart}.items():
+            lines = [*(f"v {x!r} {y!r} {z!r}" for x, y, z in vertices.tolist())]
+            lines += [f"f {a} {b} {c}" for a, b, c in (grid.faces + 1).tolist()]
+            files[f"{name}{size}.obj"] = "\n".join(lines).encode()
+    answer = client.post("/batch", params={"smooth": "true"}, files=[("mesh", one) for one in files.items()]).json()
+    assert answer["failed"] == [] and len(answer["results"]) == len(files)
+    for result in answer["results"]:
+        shares = [part["area_share"] for part in result["parts"].values()]
+        assert np.isfinite(result["probabilities"]).all() and sum(shares) == pytest.approx(1, abs=1e-3), result["file"]
+
+
 @pytest.mark.parametrize("kind", ["announced", "chunked", "form"])
 def test_what_is_too_large_is_refused(client: TestClient, kind: str) -> None:
     content = b"x" * (2**20 + 1)
