@@ -140,6 +140,40 @@ def test_labels_in_the_mesh_files(figures: DataSet, tmp_path: Path) -> None:
         assert np.array_equal(figures.load(sample)[1], dataset.load(own)[1])
 
 
+OBJ = """\
+v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nv 2 0 0\nv 2 1 0
+f 1 2 3
+o whole
+g body
+usemtl skin
+f 1 3 4
+g head
+usemtl hair
+f 2 5 6 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "expected"),
+    [
+        ("obj:material", ["hair", "skin"], [-1, 1, 0, 0]),
+        ("obj:group", ["body", "head"], [-1, 0, 1, 1]),
+        ("obj:object", ["whole", "other"], [-1, 0, 0, 0]),
+    ],
+)
+def test_names_in_obj_files(tmp_path: Path, labels: str, classes: list[str], expected: list[int]) -> None:
+    """A polygon gives its name to all of its triangles."""
+    (tmp_path / "meshes").mkdir()
+    (tmp_path / "meshes" / "a.obj").write_text(OBJ)
+    toml = f'task = "segmentation"\nclasses = {classes}\nlabels = "{labels}"\n[split]\ntrain = 1.0\n'
+    (tmp_path / "dataset.toml").write_text(toml)
+    dataset = open_folder(tmp_path)
+    assert dataset.load(dataset.samples[0])[1].tolist() == expected
+    (tmp_path / "meshes" / "a.obj").write_text(OBJ.replace("usemtl", "#").replace("g ", "#").replace("o ", "#"))
+    with pytest.raises(DataError, match="its faces have no names"):
+        dataset.load(dataset.samples[0])
+
+
 def test_colors_from_the_file(figure_folder: Path) -> None:
     assert open_folder(figure_folder).colors == class_colors(8)
     edit(figure_folder, '"#0072b2"', '"#ff0000"')

@@ -161,7 +161,10 @@ def test_label_files_are_found_by_path_then_stem(tmp_path: Path) -> None:
     (tmp_path / "y.eseg").touch()
     (tmp_path / "a" / "x.1.eseg").touch()
     (tmp_path / "notes.md").touch()
-    assert label_files(tmp_path) == {"a/x.1": tmp_path / "a" / "x.1.npy", "y": tmp_path / "y.eseg"}
+    (tmp_path / "z_labels.txt").touch()
+    found = label_files(tmp_path)
+    assert found.pop("z") == found.pop("z_labels") == tmp_path / "z_labels.txt"
+    assert found == {"a/x.1": tmp_path / "a" / "x.1.npy", "y": tmp_path / "y.eseg"}
 
 
 PARTS = ("head", "upper arm")
@@ -178,6 +181,7 @@ FORMATS = {
     "list.json": "[0, 0, 1, 1]",
     "names.json": '["head", "head", "upper arm", "upper arm"]',
     "other_order.json": '{"labels": [1, 1, 0, 0], "classes": ["upper arm", "head"]}',
+    "princeton_labels.txt": "head\n2 1\nupper arm\n3 4\n",
     "per_vertex.json": '{"labels": [0, 0, 0, 1, 1, 1], "element": "vertex"}',
 }
 
@@ -188,6 +192,21 @@ def test_every_spelling_says_the_same(strip: Mesh, tmp_path: Path, name: str) ->
     path.write_text(FORMATS[name])
     labels = LabelFile(path, "f", "f", Codes.counted_from(0, 2, PARTS)).read(strip)
     assert labels.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("head\n1 2\nupper arm\n2 3 4\n", "the number of every element once"),
+        ("head\n1 2\nupper arm\n3 999999999999\n", "the number of every element once"),
+        ("head\n1 2\nupper arm\n3 x\n", "value 3 is not a number: 'x'"),
+        ("head\n1 2\nupper_arm\n3 4\n", "unknown class 'upper_arm'; did you mean 'upper arm'"),
+    ],
+)
+def test_parts_that_do_not_cover_the_mesh_are_refused(strip: Mesh, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    with pytest.raises(DataError, match=message):
+        LabelFile(tmp_path / "a.txt", "f", "f", Codes.counted_from(0, 2, PARTS)).read(strip)
 
 
 @pytest.mark.parametrize("arrays", [{"labels": [0, 0, 1, 1]}, {"seg": ["head", "head", "upper arm", "upper arm"]}])

@@ -23,6 +23,7 @@ from hodgeformer.data.shards import open_shards
 from hodgeformer.data.splits import by_rules, with_validation
 from hodgeformer.mesh.io import MESH_SUFFIXES, save_mesh
 
+_OBJ_KEYWORDS = {"obj:material": "usemtl", "obj:group": "g", "obj:object": "o"}
 _LONGEST = 1000  # letters of an error: names may be of any length
 
 
@@ -110,6 +111,9 @@ def _label_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dic
         raise DataError("a segmentation needs `classes`, the names in label order")
     kind = _kind(spec)
     codes = Codes.counted_from(spec.first_label, len(spec.classes), spec.classes, spec.colors)
+    if isinstance(spec.labels, str) and spec.labels in _OBJ_KEYWORDS:
+        keyword = _OBJ_KEYWORDS[spec.labels]
+        return {name: LabelFile(path, "f", kind, codes, keyword) for name, path in meshes.items()}
     if spec.labels in ("ply:label", "ply:color"):
         return dict.fromkeys(meshes, FileAttribute(kind, codes, "labels" if spec.labels == "ply:label" else "colors"))
     return {

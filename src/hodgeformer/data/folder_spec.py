@@ -62,8 +62,9 @@ class FolderSpec(Settings):
     labels: str | dict[str, TableValue] | None = Field(
         default=None,
         description='The folder of the label files, which have the names of their meshes; "ply:label" if the mesh '
-        'files contain the labels, or "ply:color" if they contain the colors listed in `colors`. For whole meshes: a '
-        'table such as "labels.csv" (lines: name,value), or the table itself.',
+        'files contain the labels, "ply:color" if they contain the colors listed in `colors`, or "obj:material", '
+        '"obj:group" or "obj:object" if OBJ files name the classes. For whole meshes: a table such as "labels.csv" '
+        "(lines: name,value), or the table itself.",
     )
     first_label: int = Field(default=0, ge=0, description="The number of the first class in the label files.")
     groups: str | dict[str, str] = Field(

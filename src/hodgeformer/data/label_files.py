@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from hodgeformer.base.containers import KIND_OF, ElementKind
 from hodgeformer.base.errors import DataError, MeshError
 from hodgeformer.mesh.elements import UNLABELLED
-from hodgeformer.mesh.io import load_mesh
+from hodgeformer.mesh.formats.obj import face_names
+from hodgeformer.mesh.io import load_mesh, open_source
 from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh
 
 COUNTED: dict[str, ElementKind] = {".eseg": "e", ".seseg": "e", ".fseg": "f"}
@@ -52,6 +53,17 @@ def read_labels(path: Path) -> RawLabels:
     return reader(path)
 
 
+def read_obj_names(path: Path, keyword: str) -> RawLabels:
+    """The names of the materials, groups or objects of the polygons of an OBJ file."""
+    try:
+        names, places = face_names(open_source(path), keyword)
+    except MeshError as error:
+        raise DataError(str(error)) from None
+    if not names:
+        raise DataError(f"{path}: the file has no line '{keyword} NAME', so its faces have no names")
+    return RawLabels(places, "f", tuple(names))
+
+
 def read_numbers(path: Path) -> NDArray[np.float32]:
     """(n, columns) finite numbers: one row per line of a text file, or the `values` of a NumPy or JSON file."""
     suffix = path.suffix.lower()
@@ -82,7 +94,10 @@ def label_files(folder: Path) -> dict[str, Path]:
     """The label files in a folder by their paths without suffix ("part/scan_1"); of several, the first suffix."""
     found = [path for path in folder.rglob("*") if path.suffix.lower() in LABEL_SUFFIXES]
     found.sort(key=lambda path: LABEL_SUFFIXES.index(path.suffix.lower()), reverse=True)
-    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in found}
+    names = {path: path.relative_to(folder).with_suffix("").as_posix() for path in found}
+    # NAME_labels.txt is for the mesh NAME, unless that has its own file.
+    stripped = {name.removesuffix("_labels"): path for path, name in names.items()}
+    return stripped | {name: path for path, name in names.items()}
 
 
 def points_beside(path: Path) -> FloatArray | None:
@@ -122,11 +137,11 @@ def read_text(path: Path) -> str:
 
 
 def _text(path: Path) -> RawLabels:
-    """Numbers separated by spaces, commas or line breaks; names, one per line; or points with their labels."""
+    """Numbers separated by spaces, commas or line breaks; names, one per line; parts; or points with their labels."""
     text = read_text(path)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and not any(map(_is_number, lines[0].replace(",", " ").split())):
-        return _column(lines, path)
+        return _parts(lines, path) or _column(lines, path)
     numbers = _parsed(text.replace(",", " ").split(), path)
     n_columns = len(lines[0].replace(",", " ").split()) if lines else 0
     if numbers.dtype.kind == "f" and n_columns in _POINT_COLUMNS and len(numbers) == n_columns * len(lines):
@@ -165,13 +180,30 @@ def _csv(path: Path) -> RawLabels:
     if numbered is None:
         return RawLabels(labels)
     index = whole(_parsed([row[numbered] for row in rows], path), str(path))
+    return RawLabels(labels[_order(index, f"{path}: the column '{head[numbered]:.40}'")], _element(head[numbered]))
+
+
+def _order(index: IntArray, where: str) -> IntArray:
+    """The positions of the elements in a list of their numbers."""
     order = np.argsort(index, kind="stable")
     if len(index) and not np.array_equal(index[order], np.arange(len(index)) + min(max(index.min(), 0), 1)):
         raise DataError(
-            f"{path}: the column '{head[numbered]:.40}' must contain the number of every element once, from 0 or from "
-            "1; use label -1 for unlabeled elements"
+            f"{where} must contain the number of every element once, from 0 or from 1; "
+            "use label -1 for unlabeled elements"
         )
-    return RawLabels(labels[order], _element(head[numbered]))
+    return order
+
+
+def _parts(lines: Sequence[str], path: Path) -> RawLabels | None:
+    """The Princeton benchmark: a line with the name of a part, then one with the numbers of its faces, from 1."""
+    names, rows = lines[::2], [line.split() for line in lines[1::2]]
+    if len(names) != len(rows) or (len(rows) == 1 and len(rows[0]) == 1) or any(map(_is_number, names)):
+        return None
+    if not all(_is_number(row[0]) for row in rows):
+        return None
+    index = whole(_parsed([word for row in rows for word in row], path), str(path))
+    places = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    return RawLabels(places[_order(index, f"{path}: the parts")], "f", tuple(names))
 
 
 def _column(lines: Sequence[str], path: Path) -> RawLabels:

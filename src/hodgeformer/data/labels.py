@@ -17,7 +17,14 @@ from scipy.spatial import cKDTree
 from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.base.errors import DataError
 from hodgeformer.base.palette import RGB, UNLABELLED_COLOR, class_colors, hex_color
-from hodgeformer.data.label_files import RawLabels, points_beside, read_labels, read_numbers, stored_in
+from hodgeformer.data.label_files import (
+    RawLabels,
+    points_beside,
+    read_labels,
+    read_numbers,
+    read_obj_names,
+    stored_in,
+)
 from hodgeformer.mesh.elements import UNLABELLED, convert_labels, element_centers, element_counts, radius
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
@@ -89,10 +96,11 @@ class Codes:
         if values.dtype.kind != "U" and not (raw.classes and self.names):
             return self.decode(values, where)
         found, places = np.unique(values, return_inverse=True)
+        names = list(map(str, found))
         if values.dtype.kind != "U":  # the file has its own list of classes
             own = Codes(tuple(range(len(raw.classes))))
-            found = np.array([*raw.classes, ""])[own.decode(found, where)]
-        numbers = np.array([self._of_name(str(name), where) for name in found], dtype=np.int64)
+            names = [(*raw.classes, "")[i] for i in own.decode(found, where)]
+        numbers = np.array([self._of_name(name, where) for name in names], dtype=np.int64)
         labels: IntArray = numbers[places]
         return labels
 
@@ -123,19 +131,24 @@ class Codes:
 
 @dataclass(frozen=True)
 class LabelFile:
-    """A file with one label per element of kind `kind`, or of kind `stored`, converted by majority."""
+    """A file with one label per element of kind `kind`, or of kind `stored`, converted by majority.
+
+    With a `keyword`, the file is the OBJ file of the mesh, and labels are the names after this keyword.
+    """
 
     path: Path
     stored: ElementKind
     kind: ElementKind
     codes: Codes
+    keyword: str = ""
+
+    def raw(self) -> RawLabels:
+        if self.path.suffix == ".seseg":
+            return RawLabels(_strongest(read_numbers(self.path), self.codes, str(self.path)))
+        return read_obj_names(self.path, self.keyword) if self.keyword else read_labels(self.path)
 
     def read(self, mesh: Mesh) -> IntArray:
-        where = str(self.path)
-        if self.path.suffix == ".seseg":
-            raw = RawLabels(_strongest(read_numbers(self.path), self.codes, where))
-        else:
-            raw = read_labels(self.path)
+        where, raw = str(self.path), self.raw()
         points, labels = raw.points, self.codes.decode_raw(raw, where)
         # The length decides, not the name: there are archives whose .eseg files have a label for every face.
         stored = raw.kind or (self.kind if _fits(labels, mesh, self.kind) else self.stored)

@@ -72,7 +72,7 @@ def load_mesh(path: str | os.PathLike[str], *, weld_stl: bool = True) -> Mesh:
     `weld_stl` is false. `mesh.notes` lists what was done. Raises MeshError for anything that is not a mesh.
     """
     path = place(path)
-    source, suffix = Source(path, _read_bytes(path)), path.suffix.lower()
+    source, suffix = open_source(path), path.suffix.lower()
     found = _sniff(source.data) if suffix not in _READERS else _unmistakable(source.data, suffix)
     if found is None:
         raise MeshFormatError(
@@ -84,6 +84,11 @@ def load_mesh(path: str | os.PathLike[str], *, weld_stl: bool = True) -> Mesh:
     if found != suffix and {found, suffix} != {".glb", ".gltf"}:
         content = replace(content, notes=(f"read as {found[1:].upper()}, judging by its content", *content.notes))
     return content.to_mesh(path, source)
+
+
+def open_source(path: Path) -> Source:
+    """The content of a mesh file, text as UTF-8."""
+    return Source(path, _read_bytes(path))
 
 
 def save_mesh(

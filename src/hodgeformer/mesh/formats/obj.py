@@ -21,25 +21,13 @@ _KEYWORDS = [
 ]  # fmt: skip
 _HEAD = 65536
 _NO_MATERIAL = (0.8, 0.8, 0.8)
-_PER_MATERIAL = 250  # bytes: its name, its dictionary entry and its color
+_PER_NAME = 250  # bytes: a name, its dictionary entry and its color
 _GROUP_OF_LABEL = re.compile(r"label_(-?[0-9]{1,18})")  # 19 digits may not fit in 64 bits
 
 
 def read_obj(source: Source) -> Content:
     """Vertices and polygons in the order of the file; texture coordinates and normals are ignored."""
-    if not any(mark in source.data for mark in (b"v ", b"v\t", b"f ", b"f\t")):
-        # Not a mesh, so the error below need not read millions of lines.
-        source = Source(source.path, source.data[:_HEAD])
-    lines = TextLines(source, continuation=b"\\")
-    first, second = lines.bytes[lines.starts], lines.bytes[1:][lines.starts]
-    alone = second <= ord(" ")
-    vertex_lines = np.flatnonzero((first == ord("v")) & alone)
-    face_lines = np.flatnonzero((first == ord("f")) & alone)
-    if len(vertex_lines) == 0 and len(face_lines) == 0:
-        message = "not an OBJ mesh: the file has no line such as 'v x y z' or 'f a b c'"
-        raise lines.error(0, message) if len(lines) else MeshFormatError(f"{source.path}: {message}")
-    lines.drop_keyword(vertex_lines)
-    lines.drop_keyword(face_lines)
+    lines, vertex_lines, face_lines = _lines(source)
     vertices, attributes, notes = _vertices(lines, vertex_lines)
     corners = _corners(lines, vertex_lines, face_lines)
     keywords = _Keywords(lines)
@@ -54,6 +42,31 @@ def read_obj(source: Source) -> Content:
         vertex_line=lambda i: lines.number(int(vertex_lines[i])),
         face_line=lambda i: lines.number(int(face_lines[i])),
     )
+
+
+def face_names(source: Source, keyword: str) -> tuple[list[str], IntArray]:
+    """The names after a keyword (`usemtl`, `g` or `o`), and for every polygon the position of its name in this list; -1
+    for polygons before the first."""
+    lines, _, face_lines = _lines(source)
+    return _names(_Keywords(lines), keyword, face_lines)
+
+
+def _lines(source: Source) -> tuple[TextLines, IntArray, IntArray]:
+    """All lines, and the positions of those of vertices and of faces, which lose their keyword."""
+    if not any(mark in source.data for mark in (b"v ", b"v\t", b"f ", b"f\t")):
+        # Not a mesh, so the error below need not read millions of lines.
+        source = Source(source.path, source.data[:_HEAD])
+    lines = TextLines(source, continuation=b"\\")
+    first, second = lines.bytes[lines.starts], lines.bytes[1:][lines.starts]
+    alone = second <= ord(" ")
+    vertex_lines = np.flatnonzero((first == ord("v")) & alone)
+    face_lines = np.flatnonzero((first == ord("f")) & alone)
+    if len(vertex_lines) == 0 and len(face_lines) == 0:
+        message = "not an OBJ mesh: the file has no line such as 'v x y z' or 'f a b c'"
+        raise lines.error(0, message) if len(lines) else MeshFormatError(f"{source.path}: {message}")
+    lines.drop_keyword(vertex_lines)
+    lines.drop_keyword(face_lines)
+    return lines, vertex_lines, face_lines
 
 
 def _vertices(lines: TextLines, vertex_lines: IntArray) -> tuple[FloatArray, Attributes, list[str]]:
@@ -127,6 +140,16 @@ def _last_before(keywords: _Keywords, found: IntArray, face_lines: IntArray) -> 
     return np.searchsorted(found, face_lines) - 1
 
 
+def _names(keywords: _Keywords, keyword: str, face_lines: IntArray) -> tuple[list[str], IntArray]:
+    found, place_of = keywords.find(keyword), dict[str, int]()
+    places = np.full(len(found) + 1, -1, dtype=np.int64)  # the last is for faces before the first name
+    for i, line in enumerate(found):
+        n_known = len(place_of)
+        places[i] = place_of.setdefault(keywords.rest(line), n_known)
+        keywords.lines.source.reserve(_PER_NAME * (len(place_of) - n_known), f"{len(place_of):,} names")
+    return list(place_of), np.asarray(places[_last_before(keywords, found, face_lines)], np.int64)
+
+
 def _labels(keywords: _Keywords, face_lines: IntArray) -> IntArray | None:
     """The number of every face's group, if all are named like `label_3` and every face has one."""
     found = keywords.find("g")
@@ -144,20 +167,13 @@ def _labels(keywords: _Keywords, face_lines: IntArray) -> IntArray | None:
 
 def _face_colors(keywords: _Keywords, face_lines: IntArray) -> tuple[Colors | None, list[str]]:
     """The color of every face's material; None and a note if a material is missing."""
-    source, found, libraries = keywords.lines.source, keywords.find("usemtl"), keywords.find("mtllib")
-    if len(found) == 0 or len(libraries) == 0:
+    source, libraries = keywords.lines.source, keywords.find("mtllib")
+    if len(keywords.find("usemtl")) == 0 or len(libraries) == 0:
         return None, []
-    row_of: dict[str, int] = {}
-    n_known = 0
-    # Faces before the first usemtl get the last row, the default color.
-    row = np.empty(len(found) + 1, dtype=np.int64)
-    for i, line in enumerate(found):
-        row[i] = row_of.setdefault(keywords.rest(line), len(row_of))
-        source.reserve(_PER_MATERIAL * (len(row_of) - n_known), f"{len(row_of):,} materials")
-        n_known = len(row_of)
-    row[-1] = len(row_of)
-    colors = np.full((len(row_of) + 1, 4), np.nan)
-    colors[-1] = *_NO_MATERIAL, 1.0
+    names, row = _names(keywords, "usemtl", face_lines)
+    row_of = {name: i for i, name in enumerate(names)}
+    colors = np.full((len(names) + 1, 4), np.nan)
+    colors[-1] = *_NO_MATERIAL, 1.0  # of faces before the first material
     read: set[int] = set()
     for line in libraries:
         library = keywords.rest(line)
@@ -169,11 +185,11 @@ def _face_colors(keywords: _Keywords, face_lines: IntArray) -> tuple[Colors | No
             _read_materials(data, row_of, colors)
     missing = np.isnan(colors[:, 0])
     if missing.any():
-        name = list(row_of)[int(np.argmax(missing))]
+        name = names[int(np.argmax(missing))]
         return None, [f"colors of faces ignored: material {name[:60]!r} has no color"]
     colors = colors[:, :3] if np.isnan(colors[:, 3]).any() else colors
     colors = np.clip(np.rint(colors * 255), 0, 255).astype(np.uint8)
-    return colors[row[_last_before(keywords, found, face_lines)]], []
+    return colors[row], []
 
 
 def _read_materials(data: bytes, row_of: dict[str, int], colors: FloatArray) -> None:
