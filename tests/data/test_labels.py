@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from hodgeformer.base.errors import DataError
+from hodgeformer.data.census import take_census
+from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.label_files import label_files, read_labels, read_numbers
 from hodgeformer.data.labels import Codes, FileAttribute, LabelFile, ValueFile, WholeMesh
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
+from meshes import icosphere
 
 
 @pytest.mark.parametrize("text", ["1\n2\n-1\n", "1 2 -1", "1,2,-1\n", "1.0\n2.000e+00\n-1.0\n"])
@@ -305,3 +308,22 @@ def test_colors_stand_for_classes(strip: Mesh, tmp_path: Path, kind: str) -> Non
     save_mesh(strip, tmp_path / "strip.ply", **{f"{kind}_colors": colors})
     with pytest.raises(DataError, match=r"no class has the color #5a5a5a .*#ff0000, #0000fa"):
         FileAttribute("f", codes, "colors").read(load_mesh(tmp_path / "strip.ply"))
+
+
+def test_few_stray_colors_get_the_nearest_class(tmp_path: Path) -> None:
+    """Scans painted by hand have shades in between on a few faces."""
+    mesh = icosphere(2)
+    codes = Codes.counted_from(0, 2, PARTS, ((255, 0, 0), (0, 0, 250)))
+    labels = np.arange(mesh.n_faces) % 2
+    colors = np.array(codes.colors)[labels]
+    colors[3] = 40, 0, 190
+    save_mesh(mesh, tmp_path / "a.ply", face_colors=colors)
+    source = FileAttribute("f", codes, "colors")
+    dataset = DataSet("painted", "segmentation", "face", {"train": (Sample("a", tmp_path / "a.ply", source),)}, PARTS)
+    assert dataset.load(dataset.samples[0])[1].tolist() == labels.tolist()
+    warning = "elements with a color of no class get the class of the nearest color: a (1)"
+    assert warning in take_census(dataset).warnings
+    colors[:20] = 40, 0, 190
+    save_mesh(mesh, tmp_path / "a.ply", face_colors=colors)
+    with pytest.raises(DataError, match=r"no class has the color #2800be \(and 20 of 320 elements"):
+        dataset.load(dataset.samples[0])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hodgeformer.base.containers import PerElement
 from hodgeformer.base.errors import DataError, HodgeFormerError
 from hodgeformer.data.dataset import CountedMesh, DataSet, Sample
+from hodgeformer.data.labels import n_stray_colors
 from hodgeformer.data.mirror import Mirrored, mirrored_by_name, mirrored_by_place, mirrored_overlaps
 from hodgeformer.mesh.elements import element_areas, radius, unit_edge_lengths
 from hodgeformer.mesh.geometry import to_unit_sphere
@@ -107,6 +108,10 @@ class Census:
         found += [
             f"the same shape occurs more than once: {_listed(group)}" for group in self.copies if group not in leaks
         ]
+        if stray := [mesh for mesh in self.meshes if mesh.n_stray]:
+            listed = ", ".join(f"{mesh.name} ({mesh.n_stray:,})" for mesh in stray[:9])
+            more = f" and {len(stray) - 9} other meshes" if len(stray) > 9 else ""
+            found.append(f"elements with a color of no class get the class of the nearest color: {listed}{more}")
         if not self.training:
             found.append("there is no training split; this data set can only be used for evaluation")
         elif missing := [name for name, n in zip(self.dataset.classes, self.labels, strict=False) if n == 0]:
@@ -259,6 +264,7 @@ def _counted(dataset: DataSet, sample: Sample, split: str, mesh: Mesh, target: N
         edge_lengths=np.quantile(lengths, QUANTILES),
         asymmetry=asymmetry(mesh.vertices, mesh.faces),
         shape=shape_hash(mesh),
+        n_stray=n_stray_colors(sample.target, mesh),
     )
 
 

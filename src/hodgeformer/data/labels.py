@@ -30,6 +30,7 @@ from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 _NO_NAME = ("", "-1", "none", "unlabelled", "unlabeled")
 _SAME_COLOR = 8  # of 255: tolerance for compression and rounding
+_FEW = 0.05  # of the elements of a mesh may have a color between those of the classes
 _FAR = 0.1  # of the radius of a mesh: points at this distance belong to another mesh
 
 
@@ -98,8 +99,8 @@ class Codes:
         found, places = np.unique(values, return_inverse=True)
         names = list(map(str, found))
         if values.dtype.kind != "U":  # the file has its own list of classes
-            own = Codes(tuple(range(len(raw.classes))))
-            names = [(*raw.classes, "")[i] for i in own.decode(found, where)]
+            listed = (*raw.classes, "")
+            names = [listed[i] for i in Codes(tuple(range(len(raw.classes)))).decode(found, where)]
         numbers = np.array([self._of_name(name, where) for name in names], dtype=np.int64)
         labels: IntArray = numbers[places]
         return labels
@@ -113,19 +114,29 @@ class Codes:
         hint = f"did you mean '{close[0]}'?" if close else f"known classes: {', '.join(self.names) or 'none'}"
         raise DataError(f"{where}: unknown class '{name[:40]}'; {hint}")
 
-    def _of_colors(self, colors: NDArray[Any], where: str) -> IntArray:
+    def n_stray(self, raw: RawLabels) -> int:
+        """The number of elements whose color is that of no class, and which therefore get the nearest."""
+        return int(self._nearest(raw.values)[1].sum()) if raw.values.ndim == 2 else 0
+
+    def _nearest(self, colors: NDArray[Any]) -> tuple[IntArray, NDArray[np.bool_]]:
+        """The class with the nearest color, and whether that is another color."""
         palette = np.array([*self.colors, UNLABELLED_COLOR], dtype=np.int64)
         found, places = np.unique(colors.astype(np.int64), axis=0, return_inverse=True)
-        apart = np.abs(found[:, None] - palette).max(axis=2)
-        nearest = apart.argmin(axis=1)
-        bad = np.flatnonzero(apart.min(axis=1) > _SAME_COLOR)
-        if bad.size:
+        apart = found[:, None] - palette
+        nearest = (apart**2).sum(axis=2).argmin(axis=1)
+        stray = np.abs(apart[np.arange(len(found)), nearest]).max(axis=1) > _SAME_COLOR
+        labels = np.where(nearest == len(self.colors), UNLABELLED, nearest)
+        return labels[places.reshape(-1)], stray[places.reshape(-1)]
+
+    def _of_colors(self, colors: NDArray[Any], where: str) -> IntArray:
+        labels, stray = self._nearest(colors)
+        if stray.sum() > _FEW * len(colors):
+            color = hex_color(tuple(colors[stray.argmax()].tolist()))
             known = ", ".join(hex_color(color) for color in self.colors)
             raise DataError(
-                f"{where}: no class has the color {hex_color(tuple(found[bad[0]].tolist()))} ({bad.size} such colors); "
-                f"the colors are {known}; set `colors` to the color of every class"
+                f"{where}: no class has the color {color} (and {stray.sum():,} of {len(colors):,} elements have such "
+                f"colors); the colors are {known}; set `colors` to the color of every class"
             )
-        labels: IntArray = np.where(nearest == len(self.colors), UNLABELLED, nearest)[places.reshape(-1)]
         return labels
 
 
@@ -170,16 +181,27 @@ class FileAttribute:
     codes: Codes
     what: Literal["labels", "colors"] = "labels"
 
-    def read(self, mesh: Mesh) -> NDArray[Any]:
+    def raw(self, mesh: Mesh) -> RawLabels:
         raw = stored_in(mesh, self.what, self.kind)
-        if raw is None or raw.kind is None:
+        if raw is None:
             found = ", ".join(mesh.attributes) or "none"
             raise DataError(
                 f"{mesh.name}: the mesh file has no {ELEMENT_NAMES[self.kind]} {self.what} (found: {found}); add an "
                 "integer property 'label' to that element, or set `labels` to a folder of label files"
             )
+        return raw
+
+    def read(self, mesh: Mesh) -> NDArray[Any]:
+        raw = self.raw(mesh)
         labels = self.codes.decode_raw(raw, mesh.name)
-        return convert_labels(labels, mesh, source=raw.kind, to=self.kind)
+        return convert_labels(labels, mesh, source=raw.kind or self.kind, to=self.kind)
+
+
+def n_stray_colors(target: Target, mesh: Mesh) -> int:
+    """The number of labels of a mesh that are the nearest class to a color of no class."""
+    if isinstance(target, FileAttribute):
+        return target.codes.n_stray(target.raw(mesh))
+    return target.codes.n_stray(target.raw()) if isinstance(target, LabelFile) and target.path.suffix == ".ply" else 0
 
 
 @dataclass(frozen=True)
