@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -174,6 +175,18 @@ def test_names_in_obj_files(tmp_path: Path, labels: str, classes: list[str], exp
         dataset.load(dataset.samples[0])
 
 
+def test_numbers_with_gaps_beside_the_meshes(octahedron: Mesh, tmp_path: Path) -> None:
+    """The layout of Teeth3DS: JSON files with the FDI number of the tooth of every vertex, 0 for the gum."""
+    (tmp_path / "lower" / "ann").mkdir(parents=True)
+    save_mesh(octahedron, tmp_path / "lower" / "ann" / "ann_lower.obj")
+    content = {"id_patient": "ann", "jaw": "lower", "labels": [0, 0, 48, 48, 31, 0], "instances": [0, 0, 1, 1, 2, 0]}
+    (tmp_path / "lower" / "ann" / "ann_lower.json").write_text(json.dumps(content))
+    toml = 'task = "segmentation"\nelement = "vertex"\nclasses = ["gum", "31", "48"]\nnumbers = [0, 31, 48]\n'
+    (tmp_path / "dataset.toml").write_text(toml + 'meshes = "**/*.obj"\nlabels = "."\n[split]\ntrain = 1.0\n')
+    dataset = open_folder(tmp_path)
+    assert dataset.load(dataset.samples[0])[1].tolist() == [0, 0, 2, 2, 1, 0]
+
+
 def test_colors_from_the_file(figure_folder: Path) -> None:
     assert open_folder(figure_folder).colors == class_colors(8)
     edit(figure_folder, '"#0072b2"', '"#ff0000"')
@@ -202,6 +215,7 @@ def test_colors_from_the_file(figure_folder: Path) -> None:
         ('val = [\n    "figure_val_0000', 'val = [\n    "figure_train_0000', "occurs twice"),
         ("[split]", "[split", "not a TOML file"),
         ('labels = "labels"', 'labels = "ply:label"\nfirst_label = -1', "first_label"),
+        ('labels = "labels"', 'labels = "labels"\nnumbers = [0, 11, 12]', "`numbers` needs 8 different numbers"),
         ('"head",', '"head", "head",', "class names must be unique"),
         ('colors = [\n    "#', f'colors = [\n    "#{"{" * 5000}', r"expected a color such as .* '#\{{300,400} "),
     ],

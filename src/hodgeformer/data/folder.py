@@ -7,6 +7,7 @@ import glob
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,10 @@ def _label_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dic
         raise DataError("a segmentation needs `classes`, the names in label order")
     kind = _kind(spec)
     codes = Codes.counted_from(spec.first_label, len(spec.classes), spec.classes, spec.colors)
+    if spec.numbers:
+        if not len(set(spec.numbers)) == len(spec.numbers) == len(spec.classes) or min(spec.numbers) < 0:
+            raise DataError(f"`numbers` needs {len(spec.classes)} different numbers from 0 up, one for each class")
+        codes = replace(codes, codes=spec.numbers)
     if isinstance(spec.labels, str) and spec.labels in _OBJ_KEYWORDS:
         keyword = _OBJ_KEYWORDS[spec.labels]
         return {name: LabelFile(path, "f", kind, codes, keyword) for name, path in meshes.items()}

@@ -67,6 +67,11 @@ class FolderSpec(Settings):
         "(lines: name,value), or the table itself.",
     )
     first_label: int = Field(default=0, ge=0, description="The number of the first class in the label files.")
+    numbers: tuple[int, ...] = Field(
+        default=(),
+        description="The number of every class in the label files, if they are not consecutive, such as the FDI "
+        "numbers of teeth.",
+    )
     groups: str | dict[str, str] = Field(
         default="",
         description="Which meshes come from one source, such as one person, so that cross-validation keeps them "
