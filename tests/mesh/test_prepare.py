@@ -197,16 +197,14 @@ def test_the_four_frames_differ_by_half_turns() -> None:
         np.testing.assert_allclose(cloud, in_file_order[0] * signs, atol=1e-12)
 
 
-def test_features_can_be_chosen_and_columns_added() -> None:
+def test_features_can_be_chosen() -> None:
     mesh = meshes.icosphere(1)
     config = PrepareConfig(features=("areas", "coords"))
     assert config.widths == PerElement(4, 18, 10)
-    extra = PerElement(np.arange(mesh.n_vertices), None, None)
-    prepared = prepare(mesh, config, extra=extra)
-    assert [x.shape[1] for x in prepared.x_in] == [5, 18, 10]
-    np.testing.assert_array_equal(prepared.x_in.v[:, -1], prepared.order.v)
+    prepared = prepare(mesh, config)
+    assert [x.shape[1] for x in prepared.x_in] == [4, 18, 10]
     with pytest.raises(BatchError, match="expected 42 values of kind 'v', got 41"):
-        prepare(mesh, config, extra=PerElement(np.arange(41), None, None))
+        prepared.from_file_order(np.arange(41), "v")
 
 
 def test_neighbor_sizes() -> None:

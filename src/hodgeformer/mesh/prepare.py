@@ -117,7 +117,7 @@ class PrepareConfig(Settings):
 
     @property
     def widths(self) -> PerElement[int]:
-        """Columns of x_in without extra ones."""
+        """Columns of x_in."""
         return feature_widths(self.features)
 
     @property
@@ -161,7 +161,7 @@ class PreparedMesh:
         return values[self.face_source] if kind == "f" else values[inverse(self.order[kind])]
 
     def from_file_order(self, values: NDArray[Any], kind: ElementKind) -> NDArray[Any]:
-        """Reorder values of the elements of the file (labels, extra columns) to the prepared order."""
+        """Reorder values of the elements of the file (such as labels) to the prepared order."""
         self._check_length(len(values), len(self.face_source) if kind == "f" else self.n[kind], kind)
         return values[self.order[kind]]
 
@@ -177,7 +177,6 @@ def prepare(
     mesh: MeshLike,
     config: PrepareConfig | None = None,
     *,
-    extra: PerElement[NDArray[Any] | None] | None = None,
     seed: int | None = None,
     frame: int = 0,
     embedded: tuple[ElementKind, ...] = KINDS,
@@ -186,9 +185,9 @@ def prepare(
 ) -> PreparedMesh:
     """Pose, canonical order, unit sphere, complex, input features and sparsity patterns of a mesh.
 
-    `extra` columns per element, in the order of the file, are appended to x_in. `seed` replaces the configured seed of
-    the random connections; `frame` chooses one of the four frames of pose "frame_average". `embedded` and `patterned`
-    are the kinds that get features and patterns, if the model reads no others; `patches.patches` adds patterns itself.
+    `seed` replaces the configured seed of the random connections; `frame` chooses one of the four frames of pose
+    "frame_average". `embedded` and `patterned` are the kinds that get features and patterns, if the model reads no
+    others; `patches.patches` adds patterns itself.
     """
     mesh, config = as_mesh(mesh), PrepareConfig() if config is None else config
     kinds = (KINDS if patterned else ()) if isinstance(patterned, bool) else patterned
@@ -205,7 +204,7 @@ def prepare(
     order_f = kept[face_order]
     order_e = _edge_order(faces, topology.face_edges, topology.n.e, mesh.faces, order_v, order_f)
     order = PerElement(order_v, order_e, order_f)
-    prepared = PreparedMesh(
+    return PreparedMesh(
         topology=topology,
         x_in=input_features(vertices, topology, config.features, embedded),
         patterns=patterns_of(topology, vertices, config, topology.n, seed, n_threads, kinds),
@@ -214,7 +213,6 @@ def prepare(
         face_source=_face_source(topology, vertices, mesh, order),
         name=mesh.name,
     )
-    return prepared if extra is None else _with_columns(prepared, extra)
 
 
 def patterns_of(
@@ -318,17 +316,3 @@ def _face_source(topology: MeshComplex, vertices: FloatArray, mesh: Mesh, order:
         nearest = cKDTree(face_centers(vertices, topology.faces)).query(face_centers(vertices, corners))[1]
         source[set_aside] = nearest
     return source
-
-
-def _with_columns(prepared: PreparedMesh, extra: PerElement[NDArray[Any] | None]) -> PreparedMesh:
-    def appended(kind: ElementKind) -> NDArray[np.float32]:
-        columns = extra[kind]
-        if columns is None:
-            return prepared.x_in[kind]
-        columns = np.asarray(columns, dtype=np.float32).reshape(len(columns), -1)
-        bad = np.flatnonzero(~np.isfinite(columns).all(axis=1))
-        if bad.size:
-            raise BatchError(f"{prepared.name}: extra column of kind '{kind}' is not finite at element {bad[0]}")
-        return np.concatenate([prepared.x_in[kind], prepared.from_file_order(columns, kind)], axis=1)
-
-    return replace(prepared, x_in=PerElement(*(appended(kind) for kind in KINDS)))

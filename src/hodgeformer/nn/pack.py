@@ -118,7 +118,7 @@ def _pack_features(meshes: Sequence[PreparedMesh], kind: ElementKind) -> Tensor:
     if other is not None:
         raise BatchError(
             f"{ELEMENT_NAMES[kind]} features of '{meshes[other].name}' have {widths[other]} columns, "
-            f"those of '{meshes[0].name}' {widths[0]}; prepare all meshes with the same features and extra columns"
+            f"those of '{meshes[0].name}' {widths[0]}; prepare all meshes with the same features"
         )
     if all(mesh.x_in[kind].strides == (0, 0) for mesh in meshes):  # left out
         return torch.tensor(torch.nan).expand(sum(mesh.n[kind] for mesh in meshes), widths[0])
