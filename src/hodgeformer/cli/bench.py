@@ -17,7 +17,7 @@ def bench(
         Literal["verbs", "predict", "prepare", "order", "attention", "training", "stars", "sizes", "all"],
         typer.Argument(
             help="verbs: whole commands. predict: the waiting time of a user, step by step. prepare: meshes to input. "
-            "order: canonical orders. attention: the kernel compared with a plain gather. training: a step compared "
+            "order: the canonical order. attention: the kernel compared with a plain gather. training: a step compared "
             "with its matrix products. stars: a step with learned stars compared with fixed ones. sizes: time and "
             "memory by mesh size."
         ),

@@ -7,27 +7,15 @@ also puts neighbors close to each other in memory.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
 from hodgeformer.mesh.mesh import FloatArray, IntArray
-from hodgeformer.mesh.topology import pieces, sorted_by, sparse_matrix
-
-OrderName = Literal["morton", "rcm"]
+from hodgeformer.mesh.topology import pieces, sorted_by
 
 _BITS = 21  # three axes fill 63 bits
 _MAX_SPLITS = 64
-
-
-def canonical_order(vertices: FloatArray, faces: IntArray, name: OrderName = "morton") -> IntArray:
-    """`order[i]` is the number in the file of vertex i in canonical order."""
-    order = _morton_order(vertices, faces)
-    if name == "rcm":
-        order = order[_cuthill_mckee(inverse(order)[faces], len(vertices))]
-    return order
 
 
 def canonical_faces(faces: IntArray) -> tuple[IntArray, IntArray]:
@@ -54,7 +42,8 @@ def inverse(order: IntArray) -> IntArray:
     return back
 
 
-def _morton_order(vertices: FloatArray, faces: IntArray) -> IntArray:
+def canonical_order(vertices: FloatArray, faces: IntArray) -> IntArray:
+    """`order[i]` is the number in the file of vertex i in canonical order."""
     codes = morton_codes(vertices, faces)
     order = np.argsort(codes)
     sorted_codes = codes[order]
@@ -148,14 +137,3 @@ def _dense_rank(first: IntArray, second: NDArray[np.int64] | NDArray[np.uint64])
     rank = np.empty(len(first), dtype=np.int64)
     rank[order] = np.concatenate([[0], np.cumsum(new)])
     return rank
-
-
-def _cuthill_mckee(faces: IntArray, n_vertices: int) -> IntArray:
-    from scipy.sparse.csgraph import reverse_cuthill_mckee
-
-    start, end = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
-    pairs = np.concatenate([start, end]), np.concatenate([end, start])
-    graph = sparse_matrix((np.ones(2 * len(start), dtype=np.int8), pairs), shape=(n_vertices, n_vertices))
-    graph.sum_duplicates()
-    graph.sort_indices()
-    return np.asarray(reverse_cuthill_mckee(graph, symmetric_mode=True), np.int64)

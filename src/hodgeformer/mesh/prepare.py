@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import KINDS, ElementKind, PerElement, SparsityPattern
@@ -25,7 +25,7 @@ from hodgeformer.mesh.features import (
 from hodgeformer.mesh.geometry import face_centers, to_disk_area, to_unit_sphere
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.order import OrderName, canonical_faces, canonical_order, inverse
+from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.patterns import pattern_sizes, sparsity_pattern
 from hodgeformer.mesh.pose import PoseName, posed
 from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
@@ -92,11 +92,15 @@ class PrepareConfig(Settings):
         description="file keeps the orientation of faces; outward makes normals point outward, so that an inside-out "
         "file gives the same answer.",
     )
-    order: OrderName = Field(
-        default="morton",
-        description="How elements are numbered: along a space-filling curve (morton), or by Cuthill-McKee (rcm).",
-    )
     seed: int = Field(default=0, ge=0, lt=2**63, description="The seed for random connections.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _order_of_old_files(cls, values: Any) -> Any:
+        """Files of earlier versions name the order of elements, of which there is one."""
+        if isinstance(values, dict) and values.get("order") == "morton":
+            return {name: value for name, value in values.items() if name != "order"}
+        return values
 
     @field_validator("features")
     @classmethod
@@ -254,7 +258,7 @@ def _canonical(
     poses: tuple[PoseName, ...] = ("file",) if config.pose == "file" else ("file", config.pose)
     for pose in poses:
         vertices = posed(vertices, faces, pose, frame)
-        step = canonical_order(vertices, faces, config.order)
+        step = canonical_order(vertices, faces)
         faces, face_step = canonical_faces(inverse(step)[faces])
         vertices, order_v, face_order = vertices[step], order_v[step], face_order[face_step]
     return vertices, faces, order_v, face_order

@@ -22,12 +22,12 @@ from hodgeformer.mesh.patterns import sparsity_pattern
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.mesh.topology import MeshComplex
 
-Arrangement = Literal["morton", "rcm", "file, ring by ring", "file, at random"]
+Arrangement = Literal["morton", "file, ring by ring", "file, at random"]
 _HEADS, _WIDTH = 2, 32
 
 
 def order_costs(n_vertices: int, *, repeat: int = 7) -> list[dict[str, Any]]:
-    """The canonical orders against what a file may have, on one torus: a row for each.
+    """The canonical order against what a file may have, on one torus: a row for each.
 
     `median_distance` is that in memory of a vertex and another in its row of the pattern, of neighbors along the
     surface alone; a fifth of a row are random connections, which no order brings nearer. Milliseconds are those of
@@ -49,8 +49,8 @@ def _arranged(n_vertices: int, name: Arrangement) -> tuple[dict[str, Any], dict[
     """What is to be said of an order without a clock, and what is to be timed."""
     mesh = bumpy_torus(n_vertices, shuffled=name != "file, ring by ring")
     faces, vertices, works = mesh.faces, mesh.vertices, {}
-    if name in ("morton", "rcm"):
-        works["sort"] = partial(canonical_order, mesh.vertices, mesh.faces, name)
+    if name == "morton":
+        works["sort"] = partial(canonical_order, mesh.vertices, mesh.faces)
         order = works["sort"]()
         faces, vertices = canonical_faces(inverse(order)[mesh.faces])[0], mesh.vertices[order]
     topology = MeshComplex.from_faces(faces, n_vertices)

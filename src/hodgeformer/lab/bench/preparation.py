@@ -30,7 +30,7 @@ def preparation_costs(*, large: bool = True, repeat: int = 5) -> list[dict[str, 
 
 def _cost(name: str, mesh: Mesh, config: PrepareConfig, n_threads: int, target: float, repeat: int) -> dict[str, Any]:
     """Median milliseconds, total and by part, and the total in units of one 2048 x 2048 float32 product."""
-    order = canonical_order(mesh.vertices, mesh.faces, config.order)
+    order = canonical_order(mesh.vertices, mesh.faces)
     faces, _ = canonical_faces(inverse(order)[mesh.faces])
     vertices = to_unit_sphere(mesh.vertices[order], faces)
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
@@ -41,7 +41,7 @@ def _cost(name: str, mesh: Mesh, config: PrepareConfig, n_threads: int, target: 
     total = median_seconds(lambda: prepare(mesh, config, n_threads=n_threads), repeat)
     product = product_seconds(n_threads)
     parts: dict[str, Callable[[], object]] = {
-        "order": lambda: canonical_order(mesh.vertices, mesh.faces, config.order),
+        "order": lambda: canonical_order(mesh.vertices, mesh.faces),
         "complex": lambda: MeshComplex.from_faces(faces, mesh.n_vertices),
         "features": lambda: input_features(vertices, topology, config.features),
         "patterns": patterns,
