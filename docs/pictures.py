@@ -66,7 +66,7 @@ def labels() -> None:
             width=520,
             up="y",
             edges=0.35,
-            key=Legend.of(PARTS, class_colors(len(PARTS))),
+            key=Legend(tuple(zip(PARTS, class_colors(len(PARTS)), strict=True))),
         ),
         "labels.png",
     )

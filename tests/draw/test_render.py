@@ -122,7 +122,7 @@ def test_vertex_labels_keep_their_colors_apart() -> None:
 def test_legend_colors_are_exact_and_many_classes_wrap() -> None:
     colors = class_colors(30)
     names = [f"a class with number {i}" for i in range(30)]
-    picture = render(icosphere(1), key=Legend.of(names, colors), title="thirty " * 40, width=600)
+    picture = render(icosphere(1), key=Legend(tuple(zip(names, colors, strict=True))), title="thirty " * 40, width=600)
     present = {tuple(map(int, color)) for color in np.unique(picture.reshape(-1, 3), axis=0)}
     assert set(colors) <= present
     assert picture.shape[1] == 600

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -26,10 +25,6 @@ class Legend:
     """Named colors, in the order given."""
 
     entries: tuple[tuple[str, RGB], ...]
-
-    @classmethod
-    def of(cls, names: Sequence[str], colors: Sequence[RGB]) -> Legend:
-        return cls(tuple(zip(names, colors, strict=True)))
 
 
 @dataclass(frozen=True)

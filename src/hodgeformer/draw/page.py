@@ -76,6 +76,10 @@ def labeled_scene(
     """Prediction and, if available, ground truth, error and confidence, as layers of one scene."""
     layers: list[LabelLayer | FieldLayer] = [LabelLayer("prediction", labels, classes, colors, element, probabilities)]
     if truth is not None:
+        if truth.shape != labels.shape:
+            raise MeshError(
+                f"{mesh.name}: expected {len(labels)} true labels, one per {element}, got {len(truth)}"
+            )
         wrong = np.where(truth < 0, -1, (labels != truth).astype(np.int64))
         layers.append(LabelLayer("ground truth", truth, classes, colors, element))
         layers.append(LabelLayer("error", wrong, ("right", "wrong"), (_RIGHT, _WRONG), element))

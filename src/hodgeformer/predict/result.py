@@ -6,10 +6,8 @@ import io
 import json
 import os
 import tempfile
-import time
 import webbrowser
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.containers import KIND_OF, Element, PartElement, Task
-from hodgeformer.base.errors import ConfigError, DataError
+from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.files import place, write_atomically
 from hodgeformer.base.palette import RGB
 from hodgeformer.mesh.elements import convert_values, element_areas, majority
@@ -36,8 +34,7 @@ if TYPE_CHECKING:  # drawing is imported on first use
     from hodgeformer.draw.page import Scene
 
 COLORED = (".ply", ".glb", ".obj", ".off")
-_SHOWN = "hodgeformer-shown-"  # how the names of pages begin that `show` writes
-_KEPT_SECONDS = 86_400
+FORMATS = (*COLORED, ".png", ".json", ".npz", ".txt", ".html")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +74,7 @@ class Result:
         """(n_classes,) the share of the surface of each class."""
         areas = np.ones(1) if self.element == "mesh" else element_areas(in_range(self.mesh), KIND_OF[self.element])
         covered = np.bincount(self.labels, areas if areas.any() else None, len(self.names))
-        shares: NDArray[np.float64] = covered / covered.sum()
-        return shares
+        return np.asarray(covered / covered.sum())
 
     @cached_property
     def counts(self) -> IntArray:
@@ -126,8 +122,7 @@ class Result:
     @cached_property
     def labels(self) -> IntArray:
         """(n,) the most probable class of each element, or of the mesh."""
-        labels: IntArray = self.probabilities.argmax(axis=1).astype(np.int64)
-        return labels
+        return np.asarray(self.probabilities.argmax(axis=1), np.int64)
 
     @property
     def label(self) -> str:
@@ -139,8 +134,7 @@ class Result:
     @property
     def confidence(self) -> NDArray[np.float32]:
         """(n,) the probability of the label."""
-        best: NDArray[np.float32] = self.probabilities.max(axis=1)
-        return best
+        return np.asarray(self.probabilities.max(axis=1))
 
     @cached_property
     def polygon_labels(self) -> IntArray | None:
@@ -227,26 +221,36 @@ class Result:
         """Write PLY, GLB, OBJ or OFF (colored mesh), JSON, NPZ or TXT (numbers), PNG (picture) or HTML (3D page)."""
         path = place(path)
         suffix = path.suffix.lower()
+        if suffix not in FORMATS:
+            raise ConfigError(f"{path}: unsupported format '{suffix}'; use one of {', '.join(FORMATS)}")
         if suffix in COLORED:
             self._save_colored(path, suffix)
         elif suffix == ".png":
             self.render(path)
-        elif suffix in _CONTENTS:
-            write_atomically(path, _CONTENTS[suffix](self))
         else:
-            raise ConfigError(f"{path}: unsupported format '{suffix}'; use one of {', '.join(FORMATS)}")
+            write_atomically(path, self._content(suffix))
 
     def render(self, path: str | os.PathLike[str] | None = None, **look: Any) -> Picture:
         """A picture of the mesh in the colors of its classes; written as PNG if a path is given.
 
         The legend has the classes that occur; `look` is passed to `hodgeformer.draw.render`.
         """
+        from hodgeformer.draw.colormap import field_limits
+        from hodgeformer.draw.lettering import ColorBar, Legend
         from hodgeformer.draw.render import render, save_png
 
-        title = self.mesh.name
-        if self.task == "classification":
-            title += f": {self.label} ({self.confidence[0]:.0%})"
-        picture = render(self.mesh, **{"title": title, "up": self.up, **self._paint(), **look})
+        title = f"{self.mesh.name}: {self.summary}" if self.task == "classification" else self.mesh.name
+        paint: dict[str, Any] = {"title": title, "up": self.up}
+        if self.element != "mesh":
+            shown = self._paintable()
+            paint[f"{shown.element}_colors"] = shown.element_colors
+            if self.task == "regression":
+                paint["key"] = ColorBar(field_limits(shown.values[:, 0]), label="value")
+            else:
+                present = np.unique(shown.labels)
+                legend = Legend(tuple((self.names[i], self.colors[i]) for i in present))
+                paint |= {"key": legend, "blend": False}
+        picture = render(self.mesh, **{**paint, **look})
         if path is not None:
             save_png(picture, path)
         return picture
@@ -266,11 +270,6 @@ class Result:
                 answer, scores = self.label, [(self.names[i], float(self.probabilities[0, i])) for i in order]
             caption = " · ".join(filter(None, [answer, caption]))
             return Scene(self.mesh, caption=caption, scores=tuple(scores), up=self.up)
-        if truth is not None and (self.element == "edge" or len(truth) != len(self.outputs)):
-            raise DataError(
-                f"{self.mesh.name}: expected one true label for each of {len(self.outputs)} {self.element} elements, "
-                f"got {len(truth)}; edges cannot be painted"
-            )
         shown = self._paintable()
         element: Any = shown.element
         if self.task == "regression":
@@ -291,13 +290,8 @@ class Result:
 
     def show(self) -> Path:
         """Open the result as a page in the browser; returns its path. A notebook shows a result by itself."""
-        with tempfile.NamedTemporaryFile("w", suffix=".html", prefix=_SHOWN, delete=False) as file:
-            path = Path(file.name)
+        path = Path(tempfile.mkdtemp(prefix="hodgeformer-")) / "result.html"
         self.save(path)
-        for earlier in path.parent.glob(f"{_SHOWN}*.html"):  # the browser may still need today's
-            with suppress(OSError):
-                if time.time() - earlier.stat().st_mtime > _KEPT_SECONDS:
-                    earlier.unlink()
         webbrowser.open(path.as_uri())
         return path
 
@@ -314,21 +308,6 @@ class Result:
         """The result on faces or vertices, which can be colored; edges cannot."""
         return self.on("face") if self.element == "edge" else self
 
-    def _paint(self) -> dict[str, Any]:
-        """Colors and their key, as keywords of `render`."""
-        from hodgeformer.draw.colormap import field_limits
-        from hodgeformer.draw.lettering import ColorBar, Legend
-
-        if self.element == "mesh":
-            return {}
-        shown = self._paintable()
-        colors = {f"{shown.element}_colors": shown.element_colors}
-        if self.task == "regression":
-            return colors | {"key": ColorBar(field_limits(shown.values[:, 0]), label="value")}
-        present = np.unique(shown.labels)
-        legend = Legend.of([self.names[i] for i in present], [self.colors[i] for i in present])
-        return colors | {"key": legend, "blend": False}
-
     def _save_colored(self, path: Path, suffix: str) -> None:
         """The original mesh with the class of each face or vertex as color and, if the format supports it, as label."""
         if self.element == "mesh":
@@ -341,35 +320,19 @@ class Result:
         given |= {kind: colors for kind, colors in self.mesh.own_colors.items() if kind in WRITTEN[suffix]}
         save_mesh(self.mesh, path, **given)
 
+    def _content(self, suffix: str) -> bytes:
+        """The bytes of a JSON, NPZ, TXT or HTML file; a data set can read TXT, one row per line, as `labels`."""
+        if suffix == ".html":
+            from hodgeformer.draw.page import page
 
-def _json(result: Result) -> bytes:
-    return json.dumps(result.to_dict(), allow_nan=False).encode()
-
-
-def _npz(result: Result) -> bytes:
-    stream = io.BytesIO()
-    if result.task == "regression":
-        np.savez_compressed(stream, values=result.values)
-    else:
-        classes = np.array(result.names, dtype=np.str_)
-        np.savez_compressed(stream, labels=result.labels, probabilities=result.probabilities, classes=classes)
-    return stream.getvalue()
-
-
-def _txt(result: Result) -> bytes:
-    """One label number per line, in the order of the file; a data set can read it as `labels`."""
-    if result.task == "regression":
-        lines = [" ".join(f"{value:.7g}" for value in row) for row in result.values]
-    else:
-        lines = [str(label) for label in result.labels]
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _html(result: Result) -> bytes:
-    from hodgeformer.draw.page import page
-
-    return page([result.scene()], title=result.mesh.name).encode()
-
-
-_CONTENTS: dict[str, Callable[[Result], bytes]] = {".json": _json, ".npz": _npz, ".txt": _txt, ".html": _html}
-FORMATS = (*COLORED, ".png", *_CONTENTS)
+            return page([self.scene()], title=self.mesh.name).encode()
+        if suffix == ".json":
+            return json.dumps(self.to_dict(), allow_nan=False).encode()
+        if suffix == ".txt":
+            rows, number = (self.values, "{:.7g}".format) if self.task == "regression" else (self.labels[:, None], str)
+            return "".join(f"{' '.join(map(number, row))}\n" for row in rows.tolist()).encode()
+        arrays: dict[str, Any] = {"values": self.outputs}
+        if self.task != "regression":
+            arrays = {"labels": self.labels, "probabilities": self.outputs, "classes": np.array(self.names, np.str_)}
+        np.savez_compressed(stream := io.BytesIO(), **arrays)
+        return stream.getvalue()

@@ -115,7 +115,7 @@ def save_robustness_picture(results: Sequence[Robustness], dataset: DataSet, pat
     cells += [blank] * (-len(cells) % _COLUMNS)
     rows = [np.concatenate(cells[i : i + _COLUMNS], axis=1) for i in range(0, len(cells), _COLUMNS)]
     if len(dataset.classes) <= 40:
-        rows.append(key_band(Legend.of(dataset.classes, dataset.colors), _COLUMNS * _PANEL, 20))
+        rows.append(key_band(Legend(tuple(zip(dataset.classes, dataset.colors, strict=True))), _COLUMNS * _PANEL, 20))
     save_png(stacked(rows), path)
     return path
 
