@@ -12,7 +12,7 @@ from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint, save_checkpoint
-from hodgeformer.predict.familiarity import DataStatistics
+from hodgeformer.predict.model_info import DataStatistics
 
 PARTS = ("head", "torso", "arm", "leg / foot")
 

@@ -18,7 +18,7 @@ from hodgeformer.base.errors import HodgeFormerError
 from hodgeformer.cli import app
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.predict.checkpoint import load_checkpoint, read_tensors, save_checkpoint, write_tensors
-from hodgeformer.predict.familiarity import Familiarity, impression
+from hodgeformer.predict.model_info import Familiarity, impression
 from hodgeformer.predict.predictor import Predictor
 from meshes import icosphere
 from tiny_models import tiny_checkpoint

@@ -22,7 +22,7 @@ from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from hodgeformer.predict.familiarity import DataStatistics
+from hodgeformer.predict.model_info import DataStatistics
 from hodgeformer.training.evaluate import HASH_DIGITS, learned_from
 from meshes import icosphere
 from tiny_models import write_tiny

@@ -23,7 +23,7 @@ from hodgeformer.predict.checkpoint import (
     save_checkpoint,
     write_tensors,
 )
-from hodgeformer.predict.familiarity import DataStatistics
+from hodgeformer.predict.model_info import DataStatistics
 from meshes import icosphere, open_grid
 
 

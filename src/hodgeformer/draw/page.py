@@ -77,9 +77,7 @@ def labeled_scene(
     layers: list[LabelLayer | FieldLayer] = [LabelLayer("prediction", labels, classes, colors, element, probabilities)]
     if truth is not None:
         if truth.shape != labels.shape:
-            raise MeshError(
-                f"{mesh.name}: expected {len(labels)} true labels, one per {element}, got {len(truth)}"
-            )
+            raise MeshError(f"{mesh.name}: expected {len(labels)} true labels, one per {element}, got {len(truth)}")
         wrong = np.where(truth < 0, -1, (labels != truth).astype(np.int64))
         layers.append(LabelLayer("ground truth", truth, classes, colors, element))
         layers.append(LabelLayer("error", wrong, ("right", "wrong"), (_RIGHT, _WRONG), element))

@@ -1,21 +1,140 @@
-"""Everything that a prediction needs besides the network itself."""
+"""Everything that a prediction needs besides the network itself, and whether a mesh resembles the training meshes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from numpy.typing import NDArray
+from pydantic import Field, FiniteFloat, PositiveFloat, field_validator, model_validator
 
+from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.settings import Settings
-from hodgeformer.mesh.mesh import FloatArray
+from hodgeformer.mesh.elements import proper_complex, radius, unit_edge_lengths
+from hodgeformer.mesh.geometry import face_vectors, in_range, norms
+from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
+from hodgeformer.mesh.topology import pieces
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.predict.familiarity import DataStatistics, Familiarity
 
 Byte = Annotated[int, Field(ge=0, le=255)]
 Height = Annotated[float, Field(ge=-1000.0, le=1000.0)]  # in radii of a mesh
+Sign = Literal["distance", "doubt", "pieces", "opening"]
+Count = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+
+# A sign may always exceed its usual value by this much, however similar the fitted meshes are.
+_LEAST: dict[Sign, float] = {"distance": 0.5, "doubt": 0.05, "pieces": 0.9, "opening": 0.35}
+_STRICTNESS = 2.0  # distance of the limit from the usual value, relative to that of the 95 % quantile
+_PRIOR = 3  # weight of the mean spread of all features, in meshes
+_SIZABLE = 0.05  # the smallest share of the area that counts as a piece
+
+# How much a mesh may differ from the training meshes before there is a warning.
+_FACES_FACTOR = 3.0
+_LENGTH_FACTOR = 2.0
+_SIZE_FACTOR = 1000.0  # meshes are scaled to one size, so only absurd sizes matter
+
+
+class DataStatistics(Settings):
+    """Statistics of the training meshes, to recognize a mesh that is very different."""
+
+    n_meshes: int = Field(description="The number of meshes.")
+    n: Annotated[dict[ElementKind, tuple[Count, Count, Count]], Field(min_length=3)] = Field(
+        description="Minimum, median and maximum of the element counts, per kind."
+    )
+    size: tuple[FiniteFloat, FiniteFloat, FiniteFloat] = Field(
+        description="Minimum, median and maximum of the radius of a mesh, in the units of the files."
+    )
+    edge_length: tuple[FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat, FiniteFloat] = Field(
+        description="The 5, 25, 50, 75 and 95 % quantiles of edge lengths after scaling to the unit sphere."
+    )
+    shapes: tuple[str, ...] = Field(
+        default=(), description="The first digits of the hash of each mesh, to recognize meshes that were trained on."
+    )
+
+    def unlike(self, mesh: Mesh) -> tuple[str, ...]:
+        """How the working mesh differs from the training meshes, one sentence each."""
+        found = []
+        low, _, high = self.n["f"]
+        if not low / _FACES_FACTOR <= mesh.n_faces <= _FACES_FACTOR * high:
+            remedy = "; use faces = auto to simplify it" if mesh.n_faces > high else ""
+            found.append(f"{mesh.n_faces:,} faces, the training meshes had {low:,.0f} to {high:,.0f}{remedy}")
+        median = float(np.median(unit_edge_lengths(mesh)))
+        q5, *_, q95 = self.edge_length
+        if not q5 / _LENGTH_FACTOR <= median <= q95 * _LENGTH_FACTOR:
+            found.append(
+                f"a median edge length of {median:.3g} radii, in the training meshes most edges had {q5:.3g} to "
+                f"{q95:.3g}"
+            )
+        smallest, _, largest = self.size
+        if not smallest / _SIZE_FACTOR <= (size := radius(mesh)) <= largest * _SIZE_FACTOR:
+            found.append(
+                f"a radius of {size:.3g}, the training meshes had {smallest:.3g} to {largest:.3g}; "
+                "this is harmless if only the unit differs"
+            )
+        return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Impression:
+    """The signs of familiarity of a working mesh.
+
+    `features` are the mean encoder features, `doubt` is one minus the mean confidence, `pieces` is the number of
+    connected pieces with a sizable area, `opening` is the rim length of the largest hole relative to the root of the
+    area.
+    """
+
+    features: FloatArray
+    doubt: float
+    pieces: float
+    opening: float
+
+
+class Familiarity(Settings):
+    """The usual signs of familiar meshes, and their limits."""
+
+    center: tuple[FiniteFloat, ...] = Field(description="The mean of the features of familiar meshes.")
+    spread: tuple[PositiveFloat, ...] = Field(description="The spread of the features of familiar meshes.")
+    signs: Annotated[dict[Sign, tuple[FiniteFloat, FiniteFloat]], Field(min_length=4)] = Field(
+        description="The usual value and the limit of each sign of an unfamiliar mesh."
+    )
+
+    @classmethod
+    def fit(cls, impressions: Sequence[Impression]) -> Familiarity:
+        """Fit to at least two meshes that the model was not trained on."""
+        features = np.stack([impression.features for impression in impressions])
+        center, spread = _moments(features)
+        others = (np.delete(features, i, axis=0) for i in range(len(features)))
+        distances = [_distance(x, *_moments(rest)) for x, rest in zip(features, others, strict=True)]
+        found: dict[Sign, FloatArray] = {"distance": np.array(distances)}
+        for name in ("doubt", "pieces", "opening"):
+            found[name] = np.array([getattr(impression, name) for impression in impressions])
+        signs: dict[Sign, tuple[float, float]] = {}
+        for name, values in found.items():
+            usual = float(np.median(values))
+            beyond = _STRICTNESS * (float(np.quantile(values, 0.95)) - usual)
+            signs[name] = usual, usual + max(beyond, _LEAST[name])
+        return cls(center=tuple(center.tolist()), spread=tuple(spread.tolist()), signs=signs)
+
+    def judge(self, impression: Impression) -> tuple[float, tuple[str, ...]]:
+        """How familiar a mesh is, from 1 to 0, and the reasons if it is below 0.5."""
+        distance = _distance(impression.features, np.array(self.center), np.array(self.spread))
+        values = {name: distance if name == "distance" else getattr(impression, name) for name in self.signs}
+        strange = {
+            name: (values[name] - usual) / ((limit - usual) or 1.0) for name, (usual, limit) in self.signs.items()
+        }
+        words: dict[Sign, str] = {
+            "distance": "its features differ from those of the training meshes",
+            "doubt": f"the model is unsure: a mean confidence of {1 - impression.doubt:.0%}, usually "
+            f"{1 - self.signs['doubt'][0]:.0%}",
+            "pieces": f"{impression.pieces:.0f} large pieces, usually {self.signs['pieces'][0]:.0f}; if these are "
+            "several objects, predict each of them separately",
+            "opening": "a large hole; a part may be missing",
+        }
+        reasons = tuple(words[name] for name, excess in strange.items() if excess > 1)
+        return 2.0 ** -(min(30.0, max(0.0, *strange.values())) ** 2), reasons
 
 
 class ModelInfo(Settings):
@@ -88,3 +207,56 @@ class ModelInfo(Settings):
         # Older checkpoints have no resolution, but the sizes of their training meshes.
         most = self.prepare.most_faces or max(4, round(high))
         return self.prepare.replace(faces=most, least_faces=min(most, int(low)))
+
+    def card(self) -> str:
+        """A description of the model in Markdown."""
+        model, statistics = self.model, self.statistics
+        lines = [
+            "---\nlibrary_name: hodgeformer\ntags: [mesh, 3d, hodgeformer]\n---",
+            f"# {self.name}: {model.task}, per {model.element}",
+            f"A HodgeFormer with blocks `{model.blocks}`, width {model.d_model}, updates `{model.updates}`, "
+            f"pose `{self.prepare.pose}`.",
+        ]
+        if self.classes:
+            lines.append(f"Classes: {', '.join(self.classes)}.")
+        if statistics is not None:
+            low, middle, high = statistics.n["f"]
+            lines.append(
+                f"Trained on {statistics.n_meshes} meshes of {low:,.0f} to {high:,.0f} faces (median {middle:,.0f})."
+            )
+        if self.metrics:
+            lines.append("\n".join(f"- {name.replace('_', ' ')}: {value:.4f}" for name, value in self.metrics.items()))
+        lines.append(
+            '```python\nimport hodgeformer as hf\nresult = hf.Predictor.load("THIS FOLDER").predict("scan.stl")\n```'
+        )
+        return "\n\n".join(lines) + "\n"
+
+
+def impression(mesh: Mesh, features: FloatArray, probabilities: NDArray[np.floating] | None) -> Impression:
+    """The impression of a working mesh and its answer; a regression has no probabilities."""
+    mesh = in_range(mesh)
+    proper, topology = proper_complex(mesh)
+    areas = norms(face_vectors(mesh.vertices, mesh.faces))[proper] / 2
+    total = float(areas.sum()) or 1.0
+    piece = pieces(topology.faces, mesh.n_vertices)[topology.faces[:, 0]]
+    rim = topology.edges[np.bincount(topology.face_edges.ravel(), minlength=topology.n.e) == 1]
+    lengths = norms(mesh.vertices[rim[:, 1]] - mesh.vertices[rim[:, 0]])
+    hole = pieces(rim, mesh.n_vertices)
+    return Impression(
+        features=np.asarray(features, dtype=np.float64),
+        doubt=0.0 if probabilities is None else 1 - float(probabilities.max(axis=1).mean()),
+        pieces=float(max(1, (np.bincount(piece, areas) > _SIZABLE * total).sum())),
+        opening=float(np.bincount(hole[rim[:, 0]], lengths, 1).max() / np.sqrt(total)),
+    )
+
+
+def _moments(features: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation; few meshes underestimate the spread of some features."""
+    variance = features.var(axis=0)
+    variance = (len(features) * variance + _PRIOR * variance.mean()) / (len(features) + _PRIOR)
+    return features.mean(axis=0), np.sqrt(variance) + 1e-9
+
+
+def _distance(features: FloatArray, center: FloatArray, spread: FloatArray) -> float:
+    with np.errstate(over="ignore"):  # infinitely far is far enough
+        return float(np.sqrt(np.mean(((features - center) / spread) ** 2)))

@@ -27,7 +27,7 @@ from hodgeformer.predict.inference import FaceBudget, Report, Views, answers, ma
 from hodgeformer.predict.member import Member, is_file
 from hodgeformer.predict.model_info import ModelInfo
 from hodgeformer.predict.options import PredictKeywords, PredictOptions
-from hodgeformer.predict.pretrained import PRETRAINED, locate_models, model_card
+from hodgeformer.predict.pretrained import PRETRAINED, locate_models
 from hodgeformer.predict.result import Result
 
 if TYPE_CHECKING:  # exported models run without torch
@@ -82,10 +82,7 @@ class Predictor:
                 members += [Member.load(path, device) for path in locate_models(one)]
         return cls(*members)
 
-    @classmethod
-    def from_pretrained(cls, model: Models, device: str = "auto") -> Predictor:
-        """The same as `load`, under the name that other libraries use."""
-        return cls.load(model, device)
+    from_pretrained = load  # the name that other libraries use
 
     @classmethod
     def from_model(
@@ -147,7 +144,7 @@ class Predictor:
         except OSError as error:
             raise CheckpointError(f"{folder}: cannot be created ({error.strerror})") from None
         save_checkpoint(folder / PRETRAINED, checkpoint)
-        write_atomically(folder / "README.md", model_card(checkpoint).encode())
+        write_atomically(folder / "README.md", checkpoint.card().encode())
         return folder
 
     def features(

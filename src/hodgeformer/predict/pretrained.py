@@ -8,13 +8,9 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hodgeformer.base.errors import CheckpointError, ConfigError
 from hodgeformer.base.files import refuse_network
-
-if TYPE_CHECKING:  # the list of models needs no torch
-    from hodgeformer.predict.checkpoint import Checkpoint
 
 SUFFIX = ".safetensors"
 EXPORTED = ".onnx"
@@ -134,29 +130,3 @@ def _fetched(text: str) -> Path:
         return Path(hf_hub_download(text, PRETRAINED))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{text}: cannot be downloaded from the hub ({str(error).splitlines()[0]})") from None
-
-
-def model_card(checkpoint: Checkpoint) -> str:
-    """A description of the checkpoint in Markdown."""
-    model, statistics = checkpoint.model, checkpoint.statistics
-    lines = [
-        "---\nlibrary_name: hodgeformer\ntags: [mesh, 3d, hodgeformer]\n---",
-        f"# {checkpoint.name}: {model.task}, per {model.element}",
-        f"A HodgeFormer with blocks `{model.blocks}`, width {model.d_model}, updates `{model.updates}`, "
-        f"pose `{checkpoint.prepare.pose}`.",
-    ]
-    if checkpoint.classes:
-        lines.append(f"Classes: {', '.join(checkpoint.classes)}.")
-    if statistics is not None:
-        low, middle, high = statistics.n["f"]
-        lines.append(
-            f"Trained on {statistics.n_meshes} meshes of {low:,.0f} to {high:,.0f} faces (median {middle:,.0f})."
-        )
-    if checkpoint.metrics:
-        lines.append(
-            "\n".join(f"- {name.replace('_', ' ')}: {value:.4f}" for name, value in checkpoint.metrics.items())
-        )
-    lines.append(
-        '```python\nimport hodgeformer as hf\nresult = hf.Predictor.load("THIS FOLDER").predict("scan.stl")\n```'
-    )
-    return "\n\n".join(lines) + "\n"

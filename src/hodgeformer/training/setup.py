@@ -20,7 +20,7 @@ from hodgeformer.data.open import open_dataset
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint, save_checkpoint
-from hodgeformer.predict.familiarity import DataStatistics
+from hodgeformer.predict.model_info import DataStatistics
 from hodgeformer.training.config import Overrides, RunConfig, Source, read_config
 from hodgeformer.training.distributed import Processes
 from hodgeformer.training.evaluate import HASH_DIGITS, Evaluator
