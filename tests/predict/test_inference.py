@@ -28,7 +28,8 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.forward import Forward
-from hodgeformer.predict.inference import FILL, FaceBudget, answers, make_views
+from hodgeformer.predict.inference import answers, make_views
+from hodgeformer.predict.options import FILL, FaceBudget
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.training.evaluate import Evaluator, calibrated
 from meshes import icosphere, open_grid

@@ -14,9 +14,9 @@ from hodgeformer.base.palette import class_colors
 from hodgeformer.mesh.io import MeshLike
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import random_turns
-from hodgeformer.predict.inference import Answered, FaceBudget, Network, Report, Views, answers, make_views
+from hodgeformer.predict.inference import Answered, Network, Report, Views, answers, make_views
 from hodgeformer.predict.model_info import ModelInfo, impression
-from hodgeformer.predict.options import PredictOptions
+from hodgeformer.predict.options import FaceBudget, PredictOptions
 from hodgeformer.predict.pretrained import EXPORTED
 from hodgeformer.predict.result import Result
 

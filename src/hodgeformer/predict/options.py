@@ -1,16 +1,34 @@
-"""The options of a prediction."""
+"""The options of a prediction, and how many faces one pass may have within the memory that they allow."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TypedDict
 
+import numpy as np
 from pydantic import Field, field_validator
 
-from hodgeformer.base.containers import PartElement
+from hodgeformer.base.containers import PartElement, PerElement
+from hodgeformer.base.errors import MeshError
+from hodgeformer.base.memory import GIGABYTE, free_memory, held_memory
 from hodgeformer.base.settings import Settings
+from hodgeformer.kernels.elimination import N_TIMES
+from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import UpName
-from hodgeformer.mesh.prepare import Faces
+from hodgeformer.mesh.prepare import Faces, PrepareConfig
+from hodgeformer.nn.config import ModelConfig, activation_memory, bytes_per_face
 
+UNLIMITED = 10**9
+_SHARE = 0.6  # of the free memory that a prediction may use
+_SMALL = 20_000  # faces; smaller meshes need no estimate
+_WHOLE_BYTES = 1100  # per face, for a view and the answer, besides features and classes
+_READING = {".stl": 12}  # times the size of a file while it is read; other formats need less than 6
+_SIMPLIFYING = 450  # bytes per face
+_LEAST_ROOM = 2000  # faces; smaller patches give poor answers
+FILL = 4
+"""Entries of an eliminated surface in n log2 n: 1.5 to 3.5 on bodies and spheres of 640 to 200,000 vertices."""
 _DEFAULT_SMOOTH = 0.8
 
 
@@ -68,3 +86,63 @@ class PredictKeywords(TypedDict, total=False):
     up: UpName
     batch_faces: int
     seed: int
+
+
+@dataclass(frozen=True)
+class FaceBudget:
+    """The number of faces that one pass may have, for the process to stay within `memory` bytes.
+
+    By default it may use most of the free memory.
+    """
+
+    model: ModelConfig
+    config: PrepareConfig
+    memory: int | None = None
+
+    @cached_property
+    def _allowed(self) -> float:
+        return _SHARE * free_memory() if self.memory is None else self.memory - (held_memory() or 0)
+
+    def __call__(self, mesh: Mesh) -> int:
+        if self.memory is None and mesh.n_faces <= _SMALL:
+            return UNLIMITED
+        each = bytes_per_face(self.model, self.config)
+        whole = mesh.n_faces * (_WHOLE_BYTES + 4 * sum(self.config.widths) + 16 * self.model.n_classes)
+        if not self.model.patterned and self._allowed > whole + self._lean(mesh):
+            return mesh.n_faces
+        faces = (self._allowed - whole) / each
+        if self.memory is not None and faces < min(_LEAST_ROOM, mesh.n_faces):
+            needed = (self.memory - self._allowed + whole + each * _LEAST_ROOM) / GIGABYTE
+            raise MeshError(
+                f"{mesh.name}: {mesh.n_faces:,} faces need about {needed:.1f} GB of memory even in patches, and "
+                f"{self.memory / GIGABYTE:.1f} GB are allowed; allow more memory, or set a smaller number of faces"
+            )
+        # In steps, so that small changes of the free memory do not change the patches and the answer.
+        return int(_LEAST_ROOM * 2 ** (np.log2(max(1.0, faces / _LEAST_ROOM)) * 2 // 1 / 2))
+
+    def check_reading(self, path: Path) -> None:
+        """Refuse a file beforehand that cannot be read within the limit."""
+        if isinstance(path, Path) and path.is_file():  # a store is not asked for it
+            size = path.stat().st_size
+            self._check(_READING.get(path.suffix.lower(), 6) * size, f"{path}: reading {size >> 20:,} MB")
+
+    def check_simplifying(self, mesh: Mesh) -> None:
+        """The same for a mesh, of which simplifying holds more than what is worked on then."""
+        self._check(_SIMPLIFYING * mesh.n_faces, f"{mesh.name}: simplifying {mesh.n_faces:,} faces")
+
+    def _check(self, n_bytes: int, work: str) -> None:
+        held = held_memory() or 0
+        if self.memory is not None and held + n_bytes > self.memory:
+            raise MeshError(
+                f"{work} needs about {(held + n_bytes) / GIGABYTE:.1f} GB of memory, and {self.memory / GIGABYTE:.1f} "
+                "GB are allowed; allow more, or simplify the mesh elsewhere"
+            )
+
+    def _lean(self, mesh: Mesh) -> float:
+        """The memory of a pass over a whole surface without patterns: activations, and the eliminated surface.
+
+        The factor has one value per time, and three lists of the places of its entries.
+        """
+        n = PerElement(mesh.n_vertices, 0, 0)
+        entries = FILL * mesh.n_vertices * np.log2(mesh.n_vertices) if "D" in self.model.blocks else 0
+        return activation_memory(self.model, n, n.map(lambda _: 0), training=False) + 4 * (N_TIMES + 3) * entries

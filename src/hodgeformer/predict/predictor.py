@@ -23,10 +23,10 @@ from hodgeformer.mesh.elements import smoothed
 from hodgeformer.mesh.io import MeshLike, as_mesh, load_mesh
 from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
-from hodgeformer.predict.inference import FaceBudget, Report, Views, answers, make_views
+from hodgeformer.predict.inference import Report, Views, answers, make_views
 from hodgeformer.predict.member import Member, is_file
 from hodgeformer.predict.model_info import ModelInfo
-from hodgeformer.predict.options import PredictKeywords, PredictOptions
+from hodgeformer.predict.options import FaceBudget, PredictKeywords, PredictOptions
 from hodgeformer.predict.pretrained import PRETRAINED, locate_models
 from hodgeformer.predict.result import Result
 

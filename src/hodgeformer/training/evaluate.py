@@ -24,8 +24,9 @@ from hodgeformer.mesh.prepare import Faces, PrepareConfig, to_size
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.forward import Forward
-from hodgeformer.predict.inference import FaceBudget, Network, Views, answers, make_views, tempered
+from hodgeformer.predict.inference import Network, Views, answers, make_views, tempered
 from hodgeformer.predict.model_info import Familiarity, ModelInfo, impression
+from hodgeformer.predict.options import FaceBudget
 from hodgeformer.predict.predictor import Models, Predictor
 from hodgeformer.training.distributed import Processes
 from hodgeformer.training.learner import DivergedError, SquaredError
