@@ -61,11 +61,10 @@ class Member:
         return None if type(self.info) is ModelInfo else cast("Checkpoint", self.info)
 
     @property
-    def question(self) -> tuple[str, ...]:
+    def question(self) -> str:
         """What the model predicts, in words; equal for models that can form an ensemble."""
-        info, model = self.info, self.info.model
-        answer = f"of {', '.join(info.classes)}" if info.classes else f"of {model.n_classes} values"
-        return model.task, "per", model.element, answer
+        model = self.info.model
+        return f"{model.task} per {model.element} of {', '.join(self.info.classes) or f'{model.n_classes} values'}"
 
     @property
     def title(self) -> str:

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union, Unpack, cast
@@ -41,8 +40,7 @@ ModelLike = Union[str, os.PathLike[str], "Checkpoint", "Predictor"]
 """A name or path of one or several models, or a loaded model."""
 Models = ModelLike | list[ModelLike] | tuple[ModelLike, ...]
 OnError = Callable[[MeshLike, Exception], None]
-_Prepared = list[tuple[MeshLike, tuple[Views, ...]]]
-"""Meshes, each with its views for every member."""
+_Seen = tuple[MeshLike, tuple[Views, ...]]  # a mesh, with its views for every member
 
 
 class Predictor:
@@ -57,12 +55,10 @@ class Predictor:
             raise CheckpointError("no model was given")
         self.members = tuple(each if isinstance(each, Member) else Member.in_torch(each, device) for each in models)
         first = self.members[0]
-        for other in self.members[1:]:
-            if other.question != first.question:
-                raise CheckpointError(
-                    f"{first.title} and {other.title} cannot form an ensemble: {' '.join(first.question)} and "
-                    f"{' '.join(other.question)}"
-                )
+        if other := next((each for each in self.members if each.question != first.question), None):
+            raise CheckpointError(
+                f"{first.title} and {other.title} cannot form an ensemble: {first.question} and {other.question}"
+            )
 
     @classmethod
     def load(cls, model: Models, device: str = "auto") -> Predictor:
@@ -71,16 +67,15 @@ class Predictor:
         Several models (a list, "a,b", a pattern, or the folder of a cross-validation) form an ensemble: the mean of
         their probabilities. They must have the same classes. Exported models do not need torch.
         """
-        members: list[Member] = []
+        models: list[Checkpoint | Member] = []
         for one in model if isinstance(model, list | tuple) else [model]:
             if isinstance(one, Predictor):
-                loaded = ((each, each.checkpoint) for each in one.members)
-                members += [each if own is None else Member.in_torch(own, device) for each, own in loaded]
+                models += [each.checkpoint or each for each in one.members]
             elif isinstance(one, ModelInfo):
-                members.append(Member.in_torch(cast(Any, one), device))
+                models.append(cast(Any, one))
             else:
-                members += [Member.load(path, device) for path in locate_models(one)]
-        return cls(*members)
+                models += [Member.load(path, device) for path in locate_models(one)]
+        return cls(*models, device=device)
 
     from_pretrained = load  # the name that other libraries use
 
@@ -97,15 +92,10 @@ class Predictor:
         from hodgeformer.predict.checkpoint import Checkpoint
 
         n = 0 if model.config.task == "regression" else model.config.n_classes
-        return cls(
-            Checkpoint(
-                model=model.config,
-                prepare=prepare or PrepareConfig(),
-                weights={key: value.detach().cpu() for key, value in model.state_dict().items()},
-                name=name,
-                classes=tuple(classes) or tuple(str(number) for number in range(n)),
-            )
-        )
+        names = tuple(classes) or tuple(map(str, range(n)))
+        weights = {key: value.detach().cpu() for key, value in model.state_dict().items()}
+        prepare = prepare or PrepareConfig()
+        return cls(Checkpoint(model=model.config, prepare=prepare, weights=weights, name=name, classes=names))
 
     @property
     def info(self) -> ModelInfo:
@@ -160,9 +150,8 @@ class Predictor:
 
         network = FeatureForward(self.model, element=element)
         room = FaceBudget(network.config, self.info.prepare, memory)
-        given = as_mesh(mesh)
-        seen = make_views(given, self.info.at(faces), room=room, model=network.config)
-        answer = next(answers(network, [(given, seen)], batch_faces=PredictOptions().batch_faces))
+        seen = make_views(as_mesh(mesh), self.info.at(faces), room=room, model=network.config)
+        answer = next(answers(network, [(mesh, seen)], batch_faces=PredictOptions().batch_faces))
         return answer.output.astype(np.float32, copy=False)
 
     def predict(self, mesh: MeshLike, *, report: Report | None = None, **options: Unpack[PredictKeywords]) -> Result:
@@ -211,9 +200,8 @@ class Predictor:
 
     def _seen_ahead(
         self, meshes: Iterable[MeshLike], options: PredictOptions, on_error: OnError | None
-    ) -> Iterator[tuple[MeshLike, tuple[Views, ...]]]:
+    ) -> Iterator[_Seen]:
         """In order, prepared in threads that are about two passes ahead, less if meshes are large."""
-
         rooms = self._rooms(options)
 
         def attempt(given: MeshLike) -> tuple[Views, ...] | Exception:
@@ -247,44 +235,36 @@ class Predictor:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def _answered(
-        self,
-        group: _Prepared,
-        options: PredictOptions,
-        on_error: OnError | None,
-        report: Report | None,
+        self, group: list[_Seen], options: PredictOptions, on_error: OnError | None, report: Report | None
     ) -> Iterator[Result]:
         """The answers for meshes that share passes; if one of them fails, each is tried alone."""
         try:
-            found = self._results(group, options, report)
+            return iter(self._results(group, options, report))
         except Exception as error:
             if on_error is None:
                 raise
-            if len(group) == 1:
-                on_error(group[0][0], error)
-                return
-            for one in group:
-                yield from self._answered([one], options, on_error, report)
-        else:
-            yield from found
+            if len(group) > 1:
+                return (result for one in group for result in self._answered([one], options, on_error, report))
+            on_error(group[0][0], error)
+            return iter(())
 
-    def _results(self, meshes: _Prepared, options: PredictOptions, report: Report | None) -> list[Result]:
-        def report_part(done: int, share: float) -> None:
-            if report is not None:
-                report((done + share) / len(self.members))
+    def _results(self, meshes: list[_Seen], options: PredictOptions, report: Report | None) -> list[Result]:
+        def results(number: int, member: Member) -> list[Result]:
+            def report_part(share: float) -> None:
+                if report is not None:
+                    report((number + share) / len(self.members))
 
-        each = []
-        for number, member in enumerate(self.members):
-            views = [(given, seen[number]) for given, seen in meshes]
-            each.append(member.results(views, options, partial(report_part, number)))
-        return [self._finished(_together(results), options) for results in zip(*each, strict=True)]
+            return member.results([(given, seen[number]) for given, seen in meshes], options, report_part)
+
+        each = [results(number, member) for number, member in enumerate(self.members)]
+        return [self._finished(_together(found), options) for found in zip(*each, strict=True)]
 
     def _finished(self, result: Result, options: PredictOptions) -> Result:
         """Smoothed, on the requested element."""
-        kind = self.info.model.target_kind
+        outputs, kind = result.outputs, self.info.model.target_kind
         if options.smooth > 0 and result.task == "segmentation" and kind is not None:
-            outputs = smoothed(result.outputs, result.mesh, kind=kind, strength=options.smooth)
-            result = replace(result, outputs=outputs)
-        result = replace(result, outputs=result.outputs.astype(np.float32, copy=False))
+            outputs = smoothed(outputs, result.mesh, kind=kind, strength=options.smooth)
+        result = replace(result, outputs=outputs.astype(np.float32, copy=False))
         return result if options.element is None else result.on(options.element)
 
 
@@ -293,9 +273,9 @@ def _n_faces(seen: tuple[Views, ...]) -> int:
     return sum(each.n_faces for each in seen)
 
 
-def _groups(meshes: Iterable[tuple[MeshLike, tuple[Views, ...]]], batch_faces: int) -> Iterator[_Prepared]:
+def _groups(meshes: Iterable[_Seen], batch_faces: int) -> Iterator[list[_Seen]]:
     """Group consecutive meshes up to a total number of faces; larger ones are alone."""
-    group: _Prepared = []
+    group: list[_Seen] = []
     for given, seen in meshes:
         if group and sum(_n_faces(other) for _, other in group) + _n_faces(seen) > batch_faces:
             yield group
