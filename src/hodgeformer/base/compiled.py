@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator, _SourceFileBackedLocatorMixin
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,32 +27,19 @@ def njit(*, cache: bool = False, **options: Any) -> Callable[[F], F]:
     """
 
     def compiled(function: F) -> F:
-        kernel: Any
         try:
-            kernel = numba.njit(cache=cache, **options)(function)
+            return cast(F, numba.njit(cache=cache, **options)(function))
         except RuntimeError:  # numba found no writable folder
-            kernel = numba.njit(**options)(function)
-            if _temporary_folder() is not None:
-                kernel._cache = _TemporaryCache(function)  # type: ignore[no-untyped-call]
-        return cast(F, kernel)
+            folder = _temporary_folder()
+            # Only while this function is decorated: functions of other packages do not belong in our folder.
+            config: Any = numba.config
+            given, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
+            try:
+                return cast(F, numba.njit(cache=folder is not None, **options)(function))
+            finally:
+                config.CACHE_DIR = given
 
     return compiled
-
-
-class _TemporaryLocator(_SourceFileBackedLocatorMixin, _CacheLocator):
-    def __init__(self, function: Callable[..., Any], file: str) -> None:
-        self._py_file, self._lineno = file, function.__code__.co_firstlineno
-
-    def get_cache_path(self) -> str:
-        return str(_temporary_folder() / _subfolder(Path(self._py_file).parent))  # type: ignore[operator]
-
-
-class _TemporaryCacheImpl(CompileResultCacheImpl):
-    _locator_classes = [_TemporaryLocator]  # noqa: RUF012 - numba's own declaration
-
-
-class _TemporaryCache(FunctionCache):
-    _impl_class = _TemporaryCacheImpl
 
 
 @lru_cache(maxsize=1)
@@ -94,4 +80,5 @@ def _copy_compiled(package: Path, folder: Path) -> None:
 
 
 def _subfolder(module: Path) -> str:
+    """The name that numba gives to the folder of a module in its cache."""
     return f"{module.name}_{hashlib.sha1(str(module).encode(), usedforsecurity=False).hexdigest()}"
