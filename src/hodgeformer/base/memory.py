@@ -1,4 +1,4 @@
-"""The memory of this process: how much it holds, how much it held at most, and what becomes of freed blocks."""
+"""The memory of this process: current and peak use, the free memory, and how freed blocks are reused."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4  # of glibc's mal
 
 
 def held_memory() -> int | None:
-    """Bytes of memory held now, or at most where the system tells no more; None where it tells nothing."""
+    """Bytes of memory in use, or their peak if the system reports only that; None if it reports neither."""
     held = _status("VmRSS")
     return peak_memory() if held is None else held
 
 
 def peak_memory() -> int | None:
-    """Bytes of memory held at most; None where the system does not say.
+    """The peak of the memory in use, in bytes; None if the system does not report it.
 
-    From /proc where there is one: the peak that getrusage tells includes that of the process which started this one.
+    /proc is preferred: the peak that getrusage reports includes that of the parent process.
     """
     peak = _status("VmHWM")
     if peak is not None or sys.platform == "win32":
@@ -31,7 +31,7 @@ def peak_memory() -> int | None:
 
 
 def free_memory() -> int:
-    """Bytes that can still be used, as the system or the limit of its container says; 4 GB where neither does."""
+    """Bytes that are free according to the system and the limit of its container; 4 GB if neither is known."""
     known = [4 * GIGABYTE]
     meminfo = Path("/proc/meminfo")
     if meminfo.is_file():
@@ -44,39 +44,38 @@ def free_memory() -> int:
 
 
 def share_memory(n_processes: int) -> None:
-    """From now on only a part of what is free may be used here: so many processes of the machine do the same."""
-    global _sharing  # noqa: PLW0603 - of the process, like all that is said here
+    """Count only this process's share as free from now on: this many processes of the machine work at once."""
+    global _sharing  # noqa: PLW0603 - a property of the process
     _sharing = n_processes
 
 
 def keep_freed_memory() -> bool:
-    """Let large blocks be reused in place of handing them back and fetching them again; True where it is done.
+    """Reuse large blocks instead of returning them to the system; False if the C library does not support it.
 
-    A training step frees and asks for the same activations again and again. By default glibc maps each large one
-    anew, and touching fresh pages costs a tenth of the step. Memory then stays at its peak until the process ends,
-    so training calls this, and a library that is only imported does not.
+    A training step frees and allocates the same activations again and again. By default glibc maps each large one
+    again, and touching new pages takes a tenth of the step. The memory then stays at its peak until the process ends.
     """
     return _set_malloc(_M_MMAP_MAX, 0) and _set_malloc(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def return_freed_memory() -> bool:
-    """Let every large block be handed back when it is freed, for a process that was told how much it may hold.
+    """Return large blocks to the system when they are freed, for a process with a memory limit.
 
-    By default glibc learns from the blocks that are freed to keep ones of up to 32 MB, and after a few patches of a
-    large mesh holds several times what is in use.
+    By default glibc learns to keep blocks of up to 32 MB, and after a few patches of a large mesh holds several times
+    the memory in use.
     """
     return _set_malloc(_M_MMAP_THRESHOLD, 2**20)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out: of Python and NumPy, of torch on any device, or of onnxruntime, by their words."""
+    """Whether memory ran out in Python, NumPy, torch on any device, or onnxruntime, judging by the message."""
     words = ("out of memory", "can't allocate memory", "not enough memory", "failed to allocate memory", "bad_alloc")
     return isinstance(error, MemoryError) or any(word in str(error).lower() for word in words)
 
 
 def _set_malloc(option: int, value: int) -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
-    return bool(mallopt and mallopt(option, value))  # other C libraries, such as musl, have none
+    return bool(mallopt and mallopt(option, value))  # other C libraries, such as musl, do not have it
 
 
 def _status(field: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Work on many things spread over the processes of one machine or of a Ray cluster, by Ray Data."""
+"""Work on many items in the processes of one machine or of a Ray cluster, with Ray Data."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from hodgeformer.base.memory import share_memory
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 Work = Callable[[Sequence[Item]], Iterator[Value | Exception]]
-"""Takes things and gives, in their order and while they come, what became of each."""
+"""Takes items and yields the outcome of each, in their order."""
 
-_TOGETHER = 16  # what a worker is sent at once, and at most does again if it dies
-_DEATHS = 3  # of the worker that had a thing: then the thing itself is to blame
-_PATIENCE = 10.0  # seconds for a cluster to answer
-_STORE_BYTES = 2**28  # what travels is small; more goes to the disk
-# Read when Ray is loaded or started: nothing is told to its makers, and its own log stays in its own files.
-_MANNERS = {
+_TOGETHER = 16  # items that a worker gets at once, and repeats at most if it dies
+_DEATHS = 3  # of workers with the same item: then the item is the cause
+_TIMEOUT = 10.0  # seconds for a cluster to answer
+_STORE_BYTES = 2**28  # messages are small; more is written to the disk
+# Ray reads them when it is imported or started: no usage statistics, and no log lines in our output.
+_QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-# The same for a cluster that is started here: whoever can talk to it can run code as this user. It asks for a token
-# and listens on this machine only, by the setting with which Ray avoids the questions of firewalls on other systems.
-_ALONE = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+# For a cluster that is started here: anyone who can connect to it can run code as this user. It requires a token, and
+# the second setting, by which Ray avoids firewall dialogs on other systems, makes it listen on this machine only.
+_PRIVATE = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 @dataclass(frozen=True)
 class Cluster:
     """Where to work: at the address of a Ray cluster, or in processes that are started here and ended afterwards.
 
-    `workers`: how many processes, by default one for each processor, or for each GPU where `on_gpu` says so.
+    `workers` is the number of processes, by default one per processor, or with `on_gpu` one per GPU.
     """
 
     address: str | None = None
@@ -58,11 +58,10 @@ class Cluster:
     def spread(
         self, open_worker: Callable[[], Work[Item, Value]], items: Sequence[Item]
     ) -> Generator[tuple[Item, Value | Exception]]:
-        """Every thing with what became of it, as they come, in no order.
+        """Every item with its outcome, as soon as it is ready, in any order.
 
-        Each worker calls `open_worker` once, which can be sent there, and then what that gave for things in small
-        groups. The group of a worker that dies is given to another, and in the end its things one by one; what three
-        workers died of is lost, which is said in its place.
+        Each worker calls `open_worker` once, and the result with small groups of items. If a worker dies, another one
+        gets its group, and in the end its items one by one. An item that killed three workers has an error as outcome.
         """
         left = dict(enumerate(items))
         with _ray(self.address, self.workers) as ray:
@@ -76,13 +75,13 @@ class Cluster:
                 if not left:
                     return
         for item in left.values():
-            said = f"each of {_DEATHS} workers that got it died, most likely for want of memory; "
-            yield item, MeshError(f"{said}ask for fewer --workers, or take --engine local for it")
+            died = f"{_DEATHS} workers died while processing it, probably because memory ran out"
+            yield item, MeshError(f"{died}; use fewer --workers, or --engine local for this mesh")
 
     def over(
         self, function: Callable[[Item], Value], items: Sequence[Item]
     ) -> Generator[tuple[Item, Value | Exception]]:
-        """Like `spread`, with a function of one thing that raises nothing."""
+        """Like `spread`, with a function of one item that raises no errors."""
         return self.spread(partial(partial, map, function), items)
 
     def _outcomes(
@@ -99,7 +98,7 @@ class Cluster:
         workers = min(workers, n_groups)
         data = ray.data.from_items(rows, override_num_blocks=n_groups)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Ray 2.64 takes the last two no more, and has nothing in their place
+            warnings.simplefilter("ignore")  # the last two options are deprecated without a replacement
             results = data.map_batches(
                 _Worker,
                 batch_size=None,
@@ -114,19 +113,19 @@ class Cluster:
             for row in results.iter_rows():
                 yield row["number"], row["content"].outcome
         except ray.exceptions.RayError as error:
-            raise ConfigError(f"Ray cannot do it: {str(error).strip().splitlines()[-1]}") from error
+            raise ConfigError(f"Ray failed: {str(error).strip().splitlines()[-1]}") from error
 
 
 @dataclass(frozen=True)
 class _Carried:
-    """What travels between processes, by Ray's own means; an error with where it happened."""
+    """What is sent between processes; an error with its traceback."""
 
     value: Any
     where: str = ""
 
     @classmethod
     def of(cls, outcome: Any) -> _Carried:
-        """An outcome; an error that could not be made again on arrival, by its words."""
+        """An outcome; an error that cannot be created again from its arguments becomes a RuntimeError."""
         if not isinstance(outcome, Exception):
             return cls(outcome)
         where = "".join(traceback.format_exception(outcome))
@@ -144,10 +143,10 @@ class _Carried:
 
 
 class _Worker:
-    """A process that is opened once; Ray Data calls it with groups of rows."""
+    """A process; Ray Data calls it with groups of rows."""
 
     def __init__(self, open_worker: Callable[[], Work[Any, Any]], folder: Path, workers: int) -> None:
-        with suppress(OSError):  # relative paths are those of whoever asks; on another machine it may not be there
+        with suppress(OSError):  # relative paths refer to this folder; another machine may not have it
             os.chdir(folder)
         share_memory(min(workers, os.cpu_count() or 1))
         self._work = open_worker()
@@ -160,15 +159,15 @@ class _Worker:
 
 @contextmanager
 def _ray(address: str | None, workers: int | None) -> Iterator[Any]:
-    """Ray, quiet; connected already, or now and until the end."""
+    """Ray without its output; an existing connection is used, a new one is closed at the end."""
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     _check_answers(address)
-    for name, value in _MANNERS.items():
+    for name, value in _QUIET.items():
         os.environ[name] = value if offline() else os.environ.get(name, value)
-    if address == "local" and "ray" not in sys.modules:  # a Ray that is loaded already has made up its mind
-        for name, value in _ALONE.items():
+    if address == "local" and "ray" not in sys.modules:  # Ray reads them on import
+        for name, value in _PRIVATE.items():
             os.environ.setdefault(name, value)
-        if "RAY_AUTH_TOKEN_PATH" not in os.environ:  # else Ray writes one into the home folder
+        if "RAY_AUTH_TOKEN_PATH" not in os.environ:  # otherwise Ray writes one to the home folder
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     try:
         import ray
@@ -176,7 +175,7 @@ def _ray(address: str | None, workers: int | None) -> Iterator[Any]:
     except ImportError:
         raise ConfigError("--engine ray needs Ray: pip install 'hodgeformer[cluster]'") from None
     _hush(ray)
-    # What Ray says of workers that died goes to the standard output, where our results are.
+    # Ray prints messages about dead workers to the standard output, where our results are.
     with redirect_stdout(io.StringIO()):
         if ray.is_initialized():
             yield ray
@@ -189,13 +188,13 @@ def _ray(address: str | None, workers: int | None) -> Iterator[Any]:
 
 
 def _check_answers(address: str) -> None:
-    """Ray itself waits for minutes."""
+    """Fail soon if no cluster answers; Ray itself would wait for minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if address != "local" and not _is_here(host):
         refuse_network(f"the Ray cluster at '{address}'", "leave out --address and RAY_ADDRESS to use this machine")
     if colon and port.isdigit():
         try:
-            socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+            socket.create_connection((host, int(port)), timeout=_TIMEOUT).close()
         except OSError as error:
             raise ConfigError(f"no Ray cluster answers at {address} ({error.strerror or error})") from None
 
@@ -210,27 +209,23 @@ def _is_here(host: str) -> bool:
 def _start(ray: Any, address: str, workers: int | None) -> None:
     in_main = threading.current_thread() is threading.main_thread()
     on_sigterm = signal.getsignal(signal.SIGTERM)
-    here = {
-        "num_cpus": max(workers or 0, os.cpu_count() or 1),
-        "object_store_memory": _STORE_BYTES,
-        "include_dashboard": False,
-    }
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+    if address == "local":
+        n_cpus = max(workers or 0, os.cpu_count() or 1)
+        options |= {"num_cpus": n_cpus, "object_store_memory": _STORE_BYTES, "include_dashboard": False}
     try:
         with _without_stderr():
-            ray.init(
-                address, log_to_driver=False, logging_level=logging.CRITICAL, **(here if address == "local" else {})
-            )
+            ray.init(address, **options)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        said = str(error).strip().splitlines()[0]
-        raise ConfigError(f"Ray at '{address}' cannot be used ({said})") from None
+        raise ConfigError(f"Ray at '{address}' cannot be used ({str(error).strip().splitlines()[0]})") from None
     finally:
-        if in_main:  # Ray takes it for itself
+        if in_main:  # Ray installs its own handler
             signal.signal(signal.SIGTERM, on_sigterm)
 
 
 @contextmanager
 def _without_stderr() -> Iterator[None]:
-    """For a line of Ray's that comes before it can be told to be quiet, and not by way of Python."""
+    """For a line that native code of Ray writes before its log level is set."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
@@ -242,7 +237,7 @@ def _without_stderr() -> Iterator[None]:
 
 
 def _hush(ray: Any) -> None:
-    """No bars and no lines of Ray Data's; everything is in its log files."""
+    """Turn off the progress bars and messages of Ray Data; they are also in its log files."""
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     context.max_errored_blocks = -1
