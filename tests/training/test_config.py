@@ -19,7 +19,7 @@ from hodgeformer.training.config import RunConfig, TrainConfig, read_config
 from hodgeformer.training.distributed import Processes
 from hodgeformer.training.plan import learning_rate, planned, reasons, working_faces
 from hodgeformer.training.run_folder import RunFolder
-from hodgeformer.training.setup import Setup
+from hodgeformer.training.setup import Setup, set_up
 from tiny_models import tiny_checkpoint
 from tiny_sets import bodies, parts, shapes
 
@@ -270,3 +270,20 @@ def test_a_model_that_does_not_fit_into_memory_is_refused_before_it_is_made(tmp_
     setup = Setup(config, take_census(parts()), RunFolder(tmp_path), Processes())
     with pytest.raises(ConfigError, match=r"parameters needs [\d,.]+ GB.*model\.d_model"):
         setup.learner()
+
+
+def test_the_plan_for_parts_has_the_star_of_the_paper(tmp_path: Path) -> None:
+    """Attention with signs in an H block, and diagonal stars in D blocks; what the stars are is written down."""
+    config = plan(parts())
+    model = config.model_for(parts())
+    assert model.attends and model.signed_stars and model.diffusion_bound == 3.0
+    assert not model.reads_order, "else four frames would be prepared"
+    assert config.prepare.n_neighbors == 32 and config.model["star_bound"] == 3.0
+    assert "star_bound" not in plan(shapes()).model
+
+
+def test_a_run_from_before_stars_were_learned_keeps_its_own(tmp_path: Path) -> None:
+    folder, tables = RunFolder(tmp_path), plan(parts(), data={"name": "figures"}, model={"blocks": "D"}).model_dump()
+    del tables["model"]["star_bound"]
+    folder.create(RunConfig.parse(tables).toml())
+    assert set_up(None, tmp_path).config.model["star_bound"] == 0.0
