@@ -105,8 +105,6 @@ def test_stl_round_trip_has_the_same_triangles(mesh: Mesh, tmp_path: Path) -> No
     assert read.n_vertices >= len(np.unique(single[mesh.faces.ravel()], axis=0))
     _, first = np.unique(read.faces, return_index=True)
     assert (np.diff(first) > 0).all(), "vertices are numbered by first appearance"
-    loose = load_mesh(tmp_path / "m.stl", weld_stl=False)
-    np.testing.assert_array_equal(loose.faces.ravel(), np.arange(3 * mesh.n_faces))
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

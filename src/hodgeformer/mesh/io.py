@@ -15,8 +15,7 @@ from hodgeformer.base.errors import HodgeFormerError, MeshError, MeshFormatError
 from hodgeformer.base.files import place, write_atomically
 from hodgeformer.mesh.adapters import InMemory, from_memory
 from hodgeformer.mesh.formats import glb, gltf, obj, off, ply, stl
-from hodgeformer.mesh.formats.content import Attributes, Content
-from hodgeformer.mesh.formats.source import Source
+from hodgeformer.mesh.formats.content import Attributes, Content, Source
 from hodgeformer.mesh.mesh import Attribute, Mesh
 
 MeshLike = Mesh | str | os.PathLike[str] | InMemory
@@ -64,12 +63,12 @@ def as_mesh(given: MeshLike, name: str = "mesh") -> Mesh:
     return load_mesh(given) if isinstance(given, str | os.PathLike) else from_memory(given, name)
 
 
-def load_mesh(path: str | os.PathLike[str], *, weld_stl: bool = True) -> Mesh:
+def load_mesh(path: str | os.PathLike[str]) -> Mesh:
     """Load a triangle mesh from an OBJ, OFF, PLY, STL, GLB or GLTF file: a path, or a URL such as s3://bucket/a.ply.
 
     Polygons are cut into triangles, `mesh.polygons` maps back. Labels and colors of the file are in
-    `mesh.attributes`. The corners of an STL file are welded where their coordinates are exactly equal, unless
-    `weld_stl` is false. `mesh.notes` lists what was done. Raises MeshError for anything that is not a mesh.
+    `mesh.attributes`. The corners of an STL file are welded where their coordinates are exactly equal. `mesh.notes`
+    lists what was done. Raises MeshError for anything that is not a mesh.
     """
     path = place(path)
     source, suffix = open_source(path), path.suffix.lower()
@@ -80,7 +79,7 @@ def load_mesh(path: str | os.PathLike[str], *, weld_stl: bool = True) -> Mesh:
             f"supported: {', '.join(MESH_SUFFIXES)}"
         )
     with np.errstate(all="ignore"):  # invalid numbers are reported below
-        content = stl.read_stl(source, weld=weld_stl) if found == ".stl" else _READERS[found](source)
+        content = _READERS[found](source)
     if found != suffix and {found, suffix} != {".glb", ".gltf"}:
         content = replace(content, notes=(f"read as {found[1:].upper()}, judging by its content", *content.notes))
     return content.to_mesh(path, source)

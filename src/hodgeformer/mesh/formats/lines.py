@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.formats.source import Source
+from hodgeformer.mesh.formats.content import Source
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 _NEWLINE, _HASH, _SPACE = 10, 35, 32

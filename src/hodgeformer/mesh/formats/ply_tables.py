@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import LineOf
+from hodgeformer.mesh.formats.content import LineOf, Source
 from hodgeformer.mesh.formats.lines import LARGEST_WHOLE, TextLines
-from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.mesh import IntArray
 
 

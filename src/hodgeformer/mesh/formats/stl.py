@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Content, LineOf
+from hodgeformer.mesh.formats.content import Content, LineOf, Source
 from hodgeformer.mesh.formats.lines import TextLines
-from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import inverse
 from hodgeformer.mesh.topology import corner_fans
@@ -18,7 +17,7 @@ _TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("extra"
 _HEAD = 80
 
 
-def read_stl(source: Source, *, weld: bool = True) -> Content:
+def read_stl(source: Source) -> Content:
     """Corners at exactly the same position whose faces are connected there become one vertex."""
     data = source.data
     head = data[:4096]
@@ -27,17 +26,12 @@ def read_stl(source: Source, *, weld: bool = True) -> Content:
         corner_line: LineOf | None = None
     else:
         corners, corner_line, notes = _read_ascii(source)
-    faces, first = np.arange(len(corners)), np.arange(len(corners))
-    points = corners
-    if weld and len(corners):
-        faces, first = weld_corners(corners)
-        points = corners[first]
-        notes = [*notes, f"{len(corners)} corners welded into {len(first)} vertices"]
+    faces, first = weld_corners(corners) if len(corners) else (np.arange(0), np.arange(0))
     return Content(
-        vertices=points,
+        vertices=corners[first],
         corners=faces,
         n_corners=np.broadcast_to(np.int64(3), len(corners) // 3),
-        notes=tuple(notes),
+        notes=(*notes, f"{len(corners)} corners welded into {len(first)} vertices"),
         vertex_line=None if corner_line is None else lambda i: corner_line(int(first[i])),
         face_line=None if corner_line is None else lambda i: corner_line(3 * i),
     )
