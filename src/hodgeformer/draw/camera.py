@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.mesh.mesh import FloatArray, Mesh
@@ -27,28 +26,6 @@ class View:
     elevation: float = 12.0
 
 
-VIEWS: dict[str, View] = {
-    "front": View(0),
-    "right": View(90),
-    "back": View(180),
-    "left": View(270),
-    "top": View(0, 89.9),
-    "bottom": View(0, -89.9),
-    "corner": View(35, 22),
-}
-AROUND = (View(20), View(110), View(200), View(290))
-
-
-def as_views(views: Sequence[View | str] | int) -> tuple[View, ...]:
-    """Views by name, or this many at equal angles around the mesh."""
-    if isinstance(views, int):
-        return tuple(View(20 + 360 * i / views) for i in range(views))
-    unknown = [view for view in views if isinstance(view, str) and view not in VIEWS]
-    if unknown or not views:
-        raise ConfigError(f"unknown view {unknown or 'list'}; use {', '.join(VIEWS)} or View(...)")
-    return tuple(VIEWS[view] if isinstance(view, str) else view for view in views)
-
-
 def upright(mesh: Mesh, up: Up = "auto") -> FloatArray:
     """Rows: the directions right, up and toward the camera of the front view."""
     if isinstance(up, str):
@@ -67,8 +44,7 @@ def rotation(view: View, front: FloatArray) -> FloatArray:
     turn, tilt = np.radians([view.azimuth, view.elevation])
     around = np.array([[np.cos(turn), 0, -np.sin(turn)], [0, 1, 0], [np.sin(turn), 0, np.cos(turn)]])
     over = np.array([[1, 0, 0], [0, np.cos(tilt), -np.sin(tilt)], [0, np.sin(tilt), np.cos(tilt)]])
-    result: FloatArray = over @ around @ front
-    return result
+    return np.asarray(over @ around @ front)
 
 
 def seen_from(mesh: Mesh, views: Sequence[View], front: FloatArray) -> FloatArray:
@@ -89,9 +65,3 @@ def seen_from(mesh: Mesh, views: Sequence[View], front: FloatArray) -> FloatArra
         shown = out[i, used, :2]
         out[i, :, :2] -= (shown.min(axis=0) + shown.max(axis=0)) / 2
     return out
-
-
-def view_extents(seen: FloatArray, used: NDArray[np.int64]) -> FloatArray:
-    """Width and height of the mesh in each view, (views, 2)."""
-    result: FloatArray = 2 * np.abs(seen[:, used, :2]).max(axis=1)
-    return result

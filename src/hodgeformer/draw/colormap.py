@@ -64,5 +64,4 @@ def field_colors(
 def label_colors(labels: NDArray[Any], colors: Sequence[RGB]) -> Bytes:
     """Labels (n,) as colors (n, 3); -1 becomes gray."""
     table = np.array([*colors, UNLABELLED_COLOR], dtype=np.uint8)  # the last row is for -1
-    painted: Bytes = table[labels]
-    return painted
+    return np.asarray(table[labels])

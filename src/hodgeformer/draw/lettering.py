@@ -80,8 +80,7 @@ def _lines(widths: list[int], room: int) -> list[list[int]]:
 
 def _bar_band(bar: ColorBar, width: int, size: int) -> Picture:
     length, thick = min(width // 3, 22 * size), max(4, round(0.8 * size))
-    band, draw = _canvas(width, round(4.2 * size))
-    pixels = np.array(band)
+    pixels = np.full((round(4.2 * size), width, 3), 255, dtype=np.uint8)
     left, top = (width - length) // 2, size
     pixels[top : top + thick, left : left + length] = colormap_table(bar.colormap, length)
     band, draw = _on(pixels)

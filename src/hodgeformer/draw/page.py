@@ -129,8 +129,7 @@ def _centered(mesh: Mesh) -> FloatArray:
     used = mesh.vertices[mesh.faces.ravel()]
     middle = (used.min(axis=0) + used.max(axis=0)) / 2
     radius = np.linalg.norm(used - middle, axis=1).max() or 1.0
-    centered: FloatArray = (mesh.vertices - middle) / radius
-    return centered
+    return np.asarray((mesh.vertices - middle) / radius)
 
 
 def _layer_data(layer: LabelLayer | FieldLayer, mesh: Mesh) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from hodgeformer.base.errors import ConfigError, MeshError
 from hodgeformer.base.files import place, write_atomically
 from hodgeformer.base.palette import parse_color
 from hodgeformer.base.threads import for_row_ranges, thread_count
-from hodgeformer.draw.camera import AROUND, Up, View, as_views, rotation, seen_from, upright, view_extents
+from hodgeformer.draw.camera import Up, View, rotation, seen_from, upright
 from hodgeformer.draw.colormap import LOOK
 from hodgeformer.draw.lettering import ColorBar, Legend, Picture, key_band, title_band
 from hodgeformer.draw.raster import Floats, corner_normals, rasterize, shade
@@ -34,7 +34,7 @@ def render(
     face_colors: ArrayLike | None = None,
     vertex_colors: ArrayLike | None = None,
     blend: bool = True,
-    views: Sequence[View | str] | int = AROUND,
+    views: Sequence[View] | int = 4,
     width: int = 1600,
     up: Up = "auto",
     title: str = "",
@@ -44,12 +44,14 @@ def render(
     """Views of the mesh side by side on white, (height, width, 3) uint8.
 
     Colors are (n, 3) integers 0..255; those of vertices are interpolated, or for labels, with `blend` false, each pixel
-    has the color of the nearest vertex. `up` is an axis such as "z" or "-y", a direction, or "auto". `edges` from 0 to
-    1 darkens the edges of the triangles. The colors of the `key` are not shaded.
+    has the color of the nearest vertex. A number of `views` means equal angles around the mesh. `up` is an axis such as
+    "z" or "-y", a direction, or "auto". `edges` from 0 to 1 darkens the edges of the triangles. The colors of the `key`
+    are not shaded.
     """
-    chosen, mesh = as_views(views), in_range(mesh)
-    if width < 64 * len(chosen):
-        raise ConfigError(f"a picture of {len(chosen)} views needs a width of at least {64 * len(chosen)}, got {width}")
+    mesh = in_range(mesh)
+    chosen = [View(20 + 360 * i / views) for i in range(views)] if isinstance(views, int) else views
+    if not chosen or width < 64 * len(chosen):
+        raise ConfigError(f"a picture needs a width of at least 64 for each view, got {width} for {len(chosen)} views")
     colors = _corner_colors(mesh, face_colors, vertex_colors)
     panels = _panels(mesh, chosen, width, upright(mesh, up), colors, blend, edges)
     size = max(11, round(width / 75))
@@ -72,10 +74,8 @@ def save_png(picture: Picture, path: str | os.PathLike[str]) -> None:
 def stacked(pictures: Sequence[Picture]) -> Picture:
     """Stack pictures vertically; narrower ones are padded with white."""
     width = max(picture.shape[1] for picture in pictures)
-    filled = [
-        np.pad(picture, ((0, 0), (0, width - picture.shape[1]), (0, 0)), constant_values=255) for picture in pictures
-    ]
-    return np.concatenate(filled)
+    right = (((0, 0), (0, width - picture.shape[1]), (0, 0)) for picture in pictures)
+    return np.concatenate([np.pad(*each, constant_values=255) for each in zip(pictures, right, strict=True)])
 
 
 def _corner_colors(mesh: Mesh, face_colors: ArrayLike | None, vertex_colors: ArrayLike | None) -> Floats:
@@ -86,8 +86,7 @@ def _corner_colors(mesh: Mesh, face_colors: ArrayLike | None, vertex_colors: Arr
     if colors.shape != (n, 3):
         raise MeshError(f"{mesh.name}: colors must have shape ({n}, 3), got {colors.shape}")
     scaled = (colors / 255).astype(np.float32)
-    corners: Floats = np.repeat(scaled[:, None], 3, axis=1) if vertex_colors is None else scaled[mesh.faces]
-    return corners
+    return np.repeat(scaled[:, None], 3, axis=1) if vertex_colors is None else scaled[mesh.faces]
 
 
 def _panels(
@@ -95,7 +94,7 @@ def _panels(
 ) -> list[Picture]:
     """One picture per view with the same height and scale, each as wide as its view needs, `width` in total."""
     seen = seen_from(mesh, views, front)
-    extents = view_extents(seen, np.unique(mesh.faces))
+    extents = 2 * np.abs(seen[:, np.unique(mesh.faces), :2]).max(axis=1)  # width and height in each view
     scale, height = _layout(extents, width)
     left_over = width - scale * extents[:, 0].sum()
     ends = np.round(np.cumsum(scale * extents[:, 0] + left_over / len(views))).astype(int)
@@ -158,16 +157,14 @@ def _panel(
     middle = depth[samples // 2 :: samples, samples // 2 :: samples]
     light = _openness(middle, radius=scale)[..., None]
     squared = total / samples**2 * light**2 + (1 - covered)[..., None]
-    pixels: Picture = (255 * np.sqrt(np.clip(squared, 0, 1)) + 0.5).astype(np.uint8)
-    return pixels
+    return np.asarray(255 * np.sqrt(np.clip(squared, 0, 1)) + 0.5).astype(np.uint8)
 
 
 def _heights(flat: FloatArray, mesh: Mesh, double_areas: FloatArray) -> Floats:
     """The height of each corner over the opposite side, in pixels."""
     corners = flat[mesh.faces]
     sides = np.linalg.norm(np.roll(corners, -1, axis=1) - np.roll(corners, -2, axis=1), axis=2)
-    heights: Floats = (double_areas[:, None] / np.maximum(sides, 1e-9)).astype(np.float32)
-    return heights
+    return np.asarray(double_areas[:, None] / np.maximum(sides, 1e-9), np.float32)
 
 
 def _openness(nearness: Floats, radius: float) -> NDArray[np.float32]:
@@ -185,5 +182,4 @@ def _openness(nearness: Floats, radius: float) -> NDArray[np.float32]:
 
 def _blurred(image: Floats, size: int) -> Floats:
     """Two box filters: close to a Gaussian, at a cost that does not depend on the width."""
-    blurred: Floats = uniform_filter(uniform_filter(image, size, mode="constant"), size, mode="constant")
-    return blurred
+    return np.asarray(uniform_filter(uniform_filter(image, size, mode="constant"), size, mode="constant"))
