@@ -1,9 +1,7 @@
-"""Quadric edge collapse that preserves the topology of a surface.
+"""Edge collapse that preserves the topology of a surface.
 
-Each vertex has the quadric of its part of the surface: the squared distance to its planes, and, with a much smaller
-weight, to its points. The planes keep the shape, the points keep triangles even and the minimum unique (probabilistic
-quadrics, Trettner and Kobbelt 2020). Quadrics only grow, so an old cost is a lower bound of the current one, and an
-edge needs to be evaluated again only when it reaches the top of the heap.
+Quadrics only grow, so an old cost is a lower bound of the current one, and an edge needs to be evaluated again only
+when it reaches the top of the heap.
 """
 
 from __future__ import annotations
@@ -15,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
-from hodgeformer.mesh.geometry import cross, face_vectors, norms, unit
+from hodgeformer.mesh.geometry import face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray
+from hodgeformer.mesh.quadrics import minimum, vertex_quadrics
 from hodgeformer.mesh.topology import MeshComplex, pieces
 
 Int32Array = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
 
-_RIM_WEIGHT = 1.0  # of the planes perpendicular to the surface at boundary edges
 _SPREAD = 1.5  # a seed multiplies costs by 1 to 1 + this
 _LEAST_COSINE = 0.2  # between the normals of a face before and after
 
@@ -70,7 +68,7 @@ class Surface(NamedTuple):
             first=first,
             following=following,
             rim=rim,
-            quadrics=_quadrics(points, topology, n_sides == 1, evenness),
+            quadrics=vertex_quadrics(points, topology, n_sides == 1, evenness),
             closed=bool((n_sides == 2).all()),
         )
 
@@ -79,17 +77,15 @@ class Surface(NamedTuple):
         return int(self.alive.sum())
 
     def reduce(self, n_faces: int, seed: int | None) -> None:
-        """Collapse edges until at most n_faces are left, with as few compromises as the number allows.
-
-        The topology of a closed surface only changes by removing small pieces.
-        """
-        self._collapse(n_faces, seed)
+        """Collapse edges until at most n_faces are left; of a closed surface, the topology only loses small pieces."""
+        how = np.uint64(seed or 0), 0.0 if seed is None else _SPREAD
+        _collapse_edges(self, n_faces, *how, unfolded=True, linked=True)
         if self.n_faces > n_faces:
             self._remove_small_pieces(n_faces)
         if self.n_faces > n_faces:
-            self._collapse(n_faces, seed, unfolded=False)
+            _collapse_edges(self, n_faces, *how, unfolded=False, linked=True)
         if self.n_faces > n_faces and not self.closed:
-            self._collapse(n_faces, seed, unfolded=False, linked=False)
+            _collapse_edges(self, n_faces, *how, unfolded=False, linked=False)
 
     def merged_into(self) -> IntArray:
         """For each vertex the one at the end of its chain of collapses."""
@@ -97,14 +93,6 @@ class Surface(NamedTuple):
         while not np.array_equal(into, into[into]):
             into = into[into]
         return into
-
-    def _collapse(self, n_faces: int, seed: int | None, *, unfolded: bool = True, linked: bool = True) -> None:
-        """Collapse the cheapest edge, until the number is reached or no collapse is allowed.
-
-        `unfolded` forbids flipping a face, `linked` forbids changing the topology.
-        """
-        spread = 0.0 if seed is None else _SPREAD
-        _collapse_edges(self, n_faces, np.uint64(seed or 0), spread, unfolded, linked)
 
     def _remove_small_pieces(self, n_faces: int) -> None:
         """Remove pieces smaller than an average face of the result, the smallest first, as many as needed."""
@@ -121,51 +109,6 @@ class Surface(NamedTuple):
         self.alive[np.flatnonzero(self.alive)[out[piece]]] = False
 
 
-def _quadrics(points: FloatArray, topology: MeshComplex, is_rim: BoolArray, evenness: float) -> FloatArray:
-    """For each vertex xᵀA x + 2 bᵀx + c as ten numbers: the rows of the upper triangle of A, b, c."""
-    normal = face_vectors(points, topology.faces)
-    area = norms(normal) / 2
-    normal = unit(normal)
-    offset = -np.einsum("ij,ij->i", normal, points[topology.faces[:, 0]])
-    quadrics = np.zeros((len(points), 10))
-    _add_planes(quadrics, topology.faces, normal, offset, area / 3)
-    ends = topology.edges[is_rim]
-    if len(ends):
-        of_edge = np.empty(topology.n.e, dtype=np.int64)
-        of_edge[topology.face_edges.ravel()] = np.repeat(np.arange(topology.n.f), 3)
-        along = points[ends[:, 1]] - points[ends[:, 0]]
-        wall = unit(cross(along, normal[of_edge[is_rim]]))
-        offset = -np.einsum("ij,ij->i", wall, points[ends[:, 0]])
-        _add_planes(quadrics, ends, wall, offset, _RIM_WEIGHT / 2 * norms(along) ** 2)
-    # In proportion to the planes, so that the minimum is well conditioned; not zero even without area.
-    planes = quadrics[:, [0, 3, 5]].sum(axis=1)
-    weight = evenness * (planes + max(1e-6 * planes.sum() / topology.n.f, 1e-15))
-    quadrics[:, [0, 3, 5]] += weight[:, None]
-    quadrics[:, 6:9] -= weight[:, None] * points
-    quadrics[:, 9] += weight * np.einsum("ij,ij->i", points, points)
-    return quadrics
-
-
-@njit(cache=True, nogil=True)
-def _add_planes(
-    quadrics: FloatArray, members: IntArray, normals: FloatArray, offsets: FloatArray, weights: FloatArray
-) -> None:
-    for i in range(len(members)):
-        x, y, z, d, w = normals[i, 0], normals[i, 1], normals[i, 2], offsets[i], weights[i]
-        for v in members[i]:
-            q = quadrics[v]
-            q[0] += w * x * x
-            q[1] += w * x * y
-            q[2] += w * x * z
-            q[3] += w * y * y
-            q[4] += w * y * z
-            q[5] += w * z * z
-            q[6] += w * d * x
-            q[7] += w * d * y
-            q[8] += w * d * z
-            q[9] += w * d * d
-
-
 @njit(cache=True, nogil=True)
 def _corner_lists(faces: IntArray, n_vertices: int) -> tuple[Int32Array, Int32Array]:
     first = np.full(n_vertices, -1, dtype=np.int32)
@@ -179,26 +122,10 @@ def _corner_lists(faces: IntArray, n_vertices: int) -> tuple[Int32Array, Int32Ar
 
 
 @njit(cache=True, nogil=True)
-def _minimum(q: FloatArray, r: FloatArray, at: FloatArray) -> float:
-    """The minimum of the sum of two quadrics; its position is written to `at`."""
-    xx, xy, xz, yy, yz, zz = q[0] + r[0], q[1] + r[1], q[2] + r[2], q[3] + r[3], q[4] + r[4], q[5] + r[5]
-    bx, by, bz = q[6] + r[6], q[7] + r[7], q[8] + r[8]
-    # Cofactors; the matrix is positive definite.
-    cxx, cxy, cxz = yy * zz - yz * yz, xz * yz - xy * zz, xy * yz - xz * yy
-    cyy, cyz, czz = xx * zz - xz * xz, xy * xz - xx * yz, xx * yy - xy * xy
-    scale = -1.0 / (xx * cxx + xy * cxy + xz * cxz)
-    at[0] = scale * (cxx * bx + cxy * by + cxz * bz)
-    at[1] = scale * (cxy * bx + cyy * by + cyz * bz)
-    at[2] = scale * (cxz * bx + cyz * by + czz * bz)
-    least: float = max(0.0, q[9] + r[9] + bx * at[0] + by * at[1] + bz * at[2])
-    return least
-
-
-@njit(cache=True, nogil=True)
 def _cost(surface: Surface, edge: int | np.int64, seed: np.uint64, spread: float, at: FloatArray) -> float:
     """The cost of collapsing an edge; the new position is written to `at`. A seed varies it by a hash of the ends."""
     a, b = surface.edges[edge, 0], surface.edges[edge, 1]
-    least = _minimum(surface.quadrics[a], surface.quadrics[b], at)
+    least = minimum(surface.quadrics[a], surface.quadrics[b], at)
     if spread == 0.0:
         return least
     mixed = (seed << np.uint64(32)) ^ (np.uint64(a) * np.uint64(0x9E3779B97F4A7C15)) ^ np.uint64(b)
@@ -211,6 +138,10 @@ def _cost(surface: Surface, edge: int | np.int64, seed: np.uint64, spread: float
 def _collapse_edges(
     surface: Surface, n_wanted: int, seed: np.uint64, spread: float, unfolded: bool, linked: bool
 ) -> None:
+    """Collapse the cheapest edge, until the number is reached or no collapse is allowed.
+
+    `unfolded` forbids flipping a face, `linked` forbids changing the topology.
+    """
     edges, gone = surface.edges, surface.gone
     n_alive = surface.alive.sum()
     at = np.empty(3)
