@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.containers import KINDS, PerElement
 from hodgeformer.mesh.mesh import FloatArray, IntArray
-from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, patterns_of
+from hodgeformer.mesh.patterns import patterns_of
+from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh
 from hodgeformer.mesh.topology import MeshComplex, incidence_lists
 
 
@@ -46,7 +47,7 @@ def patches(
             PreparedMesh(
                 topology=topology,
                 x_in=PerElement(*(whole.x_in[kind][order[kind]] for kind in KINDS)),
-                patterns=patterns_of(topology, positions, config, n),
+                patterns=patterns_of(topology, positions, config.row_sizes(n), config.seed),
                 positions=positions,
                 order=order,
                 face_source=np.arange(len(chosen)),

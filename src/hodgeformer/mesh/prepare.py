@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from hodgeformer.base.compiled import njit
-from hodgeformer.base.containers import KINDS, ElementKind, PerElement, SparsityPattern
+from hodgeformer.base.containers import KINDS, ElementKind, PerElement
 from hodgeformer.base.errors import BatchError, MeshError
 from hodgeformer.base.settings import Settings
-from hodgeformer.base.threads import thread_count
 from hodgeformer.mesh.features import (
     GROUPS,
     PAPER_GROUPS,
@@ -26,7 +25,7 @@ from hodgeformer.mesh.geometry import face_centers, to_disk_area, to_unit_sphere
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
-from hodgeformer.mesh.patterns import pattern_sizes, sparsity_pattern
+from hodgeformer.mesh.patterns import Patterns, pattern_sizes, patterns_of
 from hodgeformer.mesh.pose import PoseName, posed
 from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
 from hodgeformer.mesh.winding import outward
@@ -37,8 +36,6 @@ SizeName = Literal["sphere", "area"]
 WindingName = Literal["file", "outward"]
 Faces = Annotated[int, Field(ge=4)] | Literal["auto", "original"]
 """The working resolution: meshes with more faces are simplified to this number; "auto" lets the plan decide."""
-Patterns = PerElement[SparsityPattern[NDArray[Any]]]
-_NO_PATTERN: SparsityPattern[NDArray[Any]] = SparsityPattern(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
 _REACH = 40  # powers of two: how far outside the surface unused vertices may be
 DEFAULT_CAPS: Counts = {"v": 64, "e": 96, "f": 96}
 
@@ -194,6 +191,7 @@ def prepare(
     others; `patches.patches` adds patterns itself.
     """
     mesh, config = as_mesh(mesh), PrepareConfig() if config is None else config
+    seed = config.seed if seed is None else seed
     kinds = (KINDS if patterned else ()) if isinstance(patterned, bool) else patterned
     kept = np.flatnonzero(~repeats_a_vertex(mesh.faces))
     if not kept.size:
@@ -211,33 +209,12 @@ def prepare(
     return PreparedMesh(
         topology=topology,
         x_in=input_features(vertices, topology, config.features, embedded),
-        patterns=patterns_of(topology, vertices, config, topology.n, seed, n_threads, kinds),
+        patterns=patterns_of(topology, vertices, config.row_sizes(topology.n), seed, n_threads, kinds),
         positions=vertices,
         order=order,
         face_source=_face_source(topology, vertices, mesh, order),
         name=mesh.name,
     )
-
-
-def patterns_of(
-    topology: MeshComplex,
-    vertices: FloatArray,
-    config: PrepareConfig,
-    n: PerElement[int],
-    seed: int | None = None,
-    n_threads: int | None = None,
-    kinds: tuple[ElementKind, ...] = KINDS,
-) -> Patterns:
-    """Patterns with rows as long as those of a mesh of n elements; kinds not in `kinds` have no rows."""
-    sizes, seed = config.row_sizes(n), config.seed if seed is None else seed
-    n_threads = thread_count() if n_threads is None else n_threads
-
-    def pattern(kind: ElementKind) -> SparsityPattern[NDArray[Any]]:
-        if kind not in kinds:
-            return _NO_PATTERN
-        return sparsity_pattern(kind, topology, vertices, size=sizes[kind], seed=seed, n_threads=n_threads)
-
-    return PerElement.build(pattern)
 
 
 def to_size(vertices: FloatArray, faces: IntArray, size: SizeName) -> FloatArray:

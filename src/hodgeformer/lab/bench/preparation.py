@@ -11,7 +11,8 @@ from hodgeformer.mesh.features import input_features
 from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
-from hodgeformer.mesh.prepare import PrepareConfig, patterns_of, prepare
+from hodgeformer.mesh.patterns import patterns_of
+from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.mesh.topology import MeshComplex
 
 
@@ -36,7 +37,7 @@ def _cost(name: str, mesh: Mesh, config: PrepareConfig, n_threads: int, target: 
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
 
     def patterns() -> object:
-        return patterns_of(topology, vertices, config, topology.n, 0, n_threads)
+        return patterns_of(topology, vertices, config.row_sizes(topology.n), 0, n_threads)
 
     total = median_seconds(lambda: prepare(mesh, config, n_threads=n_threads), repeat)
     product = product_seconds(n_threads)
