@@ -14,12 +14,11 @@ from hodgeformer.cli.results import print_rows
 
 def bench(
     part: Annotated[
-        Literal["verbs", "predict", "prepare", "order", "attention", "training", "stars", "sizes", "all"],
+        Literal["verbs", "predict", "prepare", "attention", "training", "stars", "all"],
         typer.Argument(
             help="verbs: whole commands. predict: the waiting time of a user, step by step. prepare: meshes to input. "
-            "order: the canonical order. attention: the kernel compared with a plain gather. training: a step compared "
-            "with its matrix products. stars: a step with learned stars compared with fixed ones. sizes: time and "
-            "memory by mesh size."
+            "attention: the kernel compared with a plain gather. training: a step compared with its matrix products. "
+            "stars: a step with learned stars compared with fixed ones."
         ),
     ] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
@@ -71,12 +70,6 @@ def _prepare(quick: bool) -> list[dict[str, Any]]:
     return preparation_costs(large=not quick)
 
 
-def _order(quick: bool) -> list[dict[str, Any]]:
-    from hodgeformer.lab.bench.orders import order_costs
-
-    return [row for exponent in ((10,) if quick else range(12, 18)) for row in order_costs(1 << exponent)]
-
-
 def _attention(quick: bool) -> list[dict[str, Any]]:
     from hodgeformer.lab.bench.attention import compare
 
@@ -89,8 +82,8 @@ def _training(quick: bool) -> list[dict[str, Any]]:
     from hodgeformer.lab.bench.training import step_cost
 
     keep_freed_memory()  # as `hodgeformer train` does
-    sizes = [("Human", 2)] if quick else [("Human", 1), ("Human", 4), ("Human", 12), ("SHREC11", 16)]
-    return [step_cost(*size, repeat=2 if quick else 5) for size in sizes]
+    sizes = [("SHREC11", 1)] if quick else [("Human", 1), ("Human", 4), ("Human", 12), ("SHREC11", 16)]
+    return [step_cost(*size, repeat=1 if quick else 5) for size in sizes]
 
 
 def _stars(quick: bool) -> list[dict[str, Any]]:
@@ -109,38 +102,14 @@ def _recipes(recipes: list[Path]) -> list[dict[str, Any]]:
     return [recipe_cost(recipe) for recipe in recipes]
 
 
-def _sizes(quick: bool) -> list[dict[str, Any]]:
-    from hodgeformer.lab.bench.yardsticks import bumpy_torus
-    from hodgeformer.lab.study.efficiency import WORKS, growth, size_cost
-    from hodgeformer.mesh.prepare import PrepareConfig
-
-    small, table = bumpy_torus(64), []
-    for neighbors, config in (("sqrt", PrepareConfig(max_neighbors=None)), ("capped", PrepareConfig())):
-        for work in WORKS[:2]:
-            name, rows = f"{work}, {neighbors} neighbors", []
-            for k in range(8, 10) if quick else range(8, 17):
-                cost = size_cost(bumpy_torus(1 << k), small, work, config)
-                rows.append({"n_vertices": 1 << k, "seconds": cost.seconds, "gigabytes": cost.gigabytes})
-            table += [{"pass": name, **row} for row in rows]
-            for what, smallest in (("exponent", 1), ("exponent from 2^12 on", 2**12)):
-                exponents = {key: growth(rows, key, smallest) for key in ("seconds", "gigabytes")}
-                table.append({"pass": f"{name}: {what}", "n_vertices": None, **exponents})
-    return table
-
-
 _MEASURES: dict[str, tuple[Callable[[bool], list[dict[str, Any]]], str]] = {
     "verbs": (_verbs, "Whole commands on a mesh of Human size: seconds"),
     "predict": (_predict, "predict human scan.ply at full resolution: seconds, step by step"),
     "prepare": (_prepare, "Preparation: median ms; products = total / one 2048 x 2048 float32 product of this run"),
-    "order": (
-        _order,
-        "Orders: how far apart in memory neighbors are, ms to sort, and ms of kernels (both passes)",
-    ),
     "attention": (
         _attention,
         "Star attention and a plain gather: seconds forward + backward; memory in multiples of q, k, y",
     ),
     "training": (_training, "A training step and its dense matrix products alone, or an epoch of a recipe"),
     "stars": (_stars, "A training step of four blocks, Human size, width 96: median CPU ms, and ratio to fixed stars"),
-    "sizes": (_sizes, "One-layer encoder, d = 256: median seconds, and peak memory above the interpreter"),
 }

@@ -13,8 +13,8 @@ from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.simplify import simplify
 
 
-def bumpy_torus(n_vertices: int, seed: int = 0, *, shuffled: bool = True) -> Mesh:
-    """A closed torus of n_vertices (a power of two), irregular, with vertices numbered at random or ring by ring."""
+def bumpy_torus(n_vertices: int, seed: int = 0) -> Mesh:
+    """A closed, irregular torus of n_vertices (a power of two), numbered at random."""
     exponent = n_vertices.bit_length() - 1
     if n_vertices != 1 << exponent or exponent < 4:
         raise ValueError(f"the torus has 2^k vertices, k at least 4, got {n_vertices}")
@@ -32,7 +32,7 @@ def bumpy_torus(n_vertices: int, seed: int = 0, *, shuffled: bool = True) -> Mes
     corner = (i + 1) % n_around * n_across + (j + 1) % n_across
     here = np.arange(n_vertices)
     faces = np.concatenate([np.stack([here, right, corner], 1), np.stack([here, corner, up], 1)])
-    number = rng.permutation(n_vertices) if shuffled else here
+    number = rng.permutation(n_vertices)
     renumbered = np.empty_like(vertices)
     renumbered[number] = vertices
     return Mesh(renumbered, number[faces], name=f"torus-{n_vertices}")
