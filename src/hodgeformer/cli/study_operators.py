@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,11 +10,10 @@ import typer
 
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.files import write_atomically
-from hodgeformer.cli.results import JsonOption, ModelArgument, UpOption, print_rows, table_console, write_json
+from hodgeformer.cli.results import JsonOption, ModelArgument, UpOption, conclude, write_json
 
 if TYPE_CHECKING:
     from hodgeformer.lab.study.operator_report import OperatorReport
-    from hodgeformer.lab.study.star_report import StarReport
     from hodgeformer.mesh.mesh import Mesh
     from hodgeformer.predict.checkpoint import Checkpoint
 
@@ -62,10 +61,6 @@ def operators(
     functions: Annotated[
         int, typer.Option("--functions", min=1, help="The number of eigenfunctions per operator.")
     ] = 6,
-    end: Annotated[
-        Literal["largest", "smallest"],
-        typer.Option("--end", help="Use the eigenvalues of largest modulus, or of smallest real part."),
-    ] = "largest",
     labels: Annotated[
         Path | None,
         typer.Option("--labels", help="The true labels of the faces, to compare stars with.", show_default=False),
@@ -79,118 +74,128 @@ def operators(
     For D blocks: how far a vertex reads at each diffusion time, what each block uses of it, and the learned diagonal
     stars: by which factor they differ from the textbook's, and whether they differ on the borders of parts.
     """
-    import numpy as np
-
-    from hodgeformer.base.containers import KIND_OF
-    from hodgeformer.lab.study.operator_pictures import save_operator_pictures
-    from hodgeformer.lab.study.operator_report import study_operators
     from hodgeformer.mesh.io import load_mesh
     from hodgeformer.predict.checkpoint import load_checkpoint
     from hodgeformer.predict.pretrained import locate_model
 
     path = locate_model(model, "study")
-    checkpoint, surface = load_checkpoint(path), load_mesh(mesh)
+    checkpoint = load_checkpoint(path)
     blocks = checkpoint.model.blocks
-    out.mkdir(parents=True, exist_ok=True)
-    content: dict[str, Any] = {"model": str(path), "mesh": str(mesh)}
-    arrays: dict[str, Any] = {}
-    files = [out / "operators.json"]
     diffuses = "D" in (blocks if layer is None else blocks[layer - 1 : layer])
-    if diffuses and element in (None, "vertex"):
-        content["spread"] = _spread(checkpoint, surface, layer, pick, out / "spread.png", up)
-        files.append(out / "spread.png")
     learned = diffuses and checkpoint.model.diffusion_bound > 0
     if labels is not None and not learned:
         raise ConfigError(f"--labels needs D blocks with learned stars; the model is {checkpoint.model.description}")
+    out.mkdir(parents=True, exist_ok=True)
+    study = _Study(checkpoint, load_mesh(mesh), out, up, layer, {"model": str(path), "mesh": str(mesh)})
+    spreads = diffuses and element in (None, "vertex")
+    if spreads:
+        study.spread(pick)
     if learned:
-        stars = _stars(checkpoint, surface, layer, head, labels, out, up)
-        content["diagonal_stars"] = {"bound": stars.bound, "rows": stars.rows()}
-        arrays |= stars.arrays()
-        files += [out / name for name in ("stars.csv", "stars.png", "stars.html")]
-    report = None
-    if ("H" in blocks and not (diffuses and layer)) or len(content) == 2:
+        study.stars(head, labels)
+    if ("H" in blocks and not (diffuses and layer)) or not (spreads or learned):
+        study.attention(head or 1, element, pick, functions)
+    study.finish(as_json=as_json)
+
+
+@dataclass
+class _Study:
+    """What was found: `content` for JSON, arrays for NPZ, tables by title, and the files written."""
+
+    checkpoint: Checkpoint
+    mesh: Mesh
+    out: Path
+    up: Any
+    layer: int | None
+    content: dict[str, Any]
+    arrays: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    files: list[Path] = field(default_factory=list)
+
+    def spread(self, pick: int | None) -> None:
+        """D blocks: how far a vertex reads at each time, and what each block takes from it."""
+        from hodgeformer.lab.study.spread_picture import save_spread_picture
+        from hodgeformer.mesh.prepare import prepare
+        from hodgeformer.predict.spread import farthest_vertex, spread_from
+
+        prepared = prepare(self.mesh, self.checkpoint.prepare)
+        picked = farthest_vertex(prepared) if pick is None else pick
+        found = spread_from(self.checkpoint.build_model(), prepared, picked, self.layer)
+        self.files.append(self.out / "spread.png")
+        save_spread_picture(found, self.mesh, self.files[-1], up=self.up)
+        self.content["spread"] = {"picked": found.picked, "times": found.rows()}
+        self.tables[f"spreading from vertex {found.picked}"] = found.rows()
+
+    def stars(self, time: int | None, labels: Path | None) -> None:
+        """D blocks: learned diagonal stars, as a table, a picture and an HTML page."""
+        from hodgeformer.data.label_files import COUNTED
+        from hodgeformer.data.labels import Codes, LabelFile
+        from hodgeformer.draw.page import page
+        from hodgeformer.lab.study.spread_picture import save_star_picture
+        from hodgeformer.lab.study.star_report import study_stars
+        from hodgeformer.training.run_folder import write_csv
+
+        truth, checkpoint = None, self.checkpoint
+        if labels is not None:
+            n = checkpoint.model.n_classes
+            codes = Codes.counted_from(0, n + 1, checkpoint.classes)
+            truth = LabelFile(labels, COUNTED.get(labels.suffix.lower(), "f"), "f", codes).read(self.mesh)
+            truth = truth - 1 if truth.max() == n else truth  # counted from 1
+        found = study_stars(checkpoint, self.mesh, layer=self.layer, time=time, truth=truth, up=self.up)
+        table, picture, scenes = files = [self.out / name for name in ("stars.csv", "stars.png", "stars.html")]
+        write_csv(table, found.rows())
+        save_star_picture(found, checkpoint.colors, picture)
+        write_atomically(scenes, page(found.scenes(checkpoint), title=self.mesh.name).encode())
+        self.files += files
+        self.arrays |= found.arrays()
+        self.content["diagonal_stars"] = {"bound": found.bound, "rows": found.rows()}
+        title = "log of the learned diagonal star over the textbook's; border: on edges between two parts"
+        self.tables[title] = found.rows()
+
+    def attention(self, head: int, element: Any, pick: int | None, functions: int) -> None:
+        """H blocks: attention around an element, the reach of the stars, and eigenfunctions."""
+        from hodgeformer.base.containers import KIND_OF
+        from hodgeformer.lab.study.operator_pictures import save_operator_pictures
+        from hodgeformer.lab.study.operator_report import study_operators
+
         report = study_operators(
-            checkpoint.build_model(),
-            surface,
-            checkpoint.prepare,
-            layer=layer,
-            head=head or 1,
+            self.checkpoint.build_model(),
+            self.mesh,
+            self.checkpoint.prepare,
+            layer=self.layer,
+            head=head,
             kind=None if element is None else KIND_OF[element],
             picked=pick,
             n_functions=functions,
-            end=end,
         )
-        content |= report.to_dict()
-        arrays |= report.arrays()
-        files += save_operator_pictures(report, surface, out, up=up)
-    if arrays:
-        np.savez_compressed(out / "operators.npz", **arrays)
-        files.insert(1, out / "operators.npz")
-    write_json(out / "operators.json", content)
-    if as_json:
-        print(json.dumps(content, indent=2))
-        return
-    if "spread" in content:
-        print_rows(content["spread"]["times"], f"spreading from vertex {content['spread']['picked']}")
-    if "diagonal_stars" in content:
-        title = "log of the learned diagonal star over the textbook's; border: on edges between two parts"
-        print_rows(content["diagonal_stars"]["rows"], title, digits=3)
-    if report is not None:
-        _print_operators(report)
-    for file in files:
-        print(file)
+        self.content |= report.to_dict()
+        self.arrays |= report.arrays()
+        self.files += save_operator_pictures(report, self.mesh, self.out, up=self.up)
+        self.tables |= _operator_tables(report)
+
+    def finish(self, *, as_json: bool) -> None:
+        import numpy as np
+
+        numbers = [self.out / "operators.json"]
+        write_json(numbers[0], self.content)
+        if self.arrays:
+            numbers.append(self.out / "operators.npz")
+            np.savez_compressed(numbers[1], **self.arrays)
+        conclude(self.content, self.tables, [*numbers, *self.files], as_json=as_json)
 
 
-def _spread(
-    checkpoint: Checkpoint, surface: Mesh, layer: int | None, pick: int | None, picture: Path, up: Any
-) -> dict[str, Any]:
-    """Of the D blocks: how far a vertex reads at each time, and what each block takes from it."""
-    from hodgeformer.lab.study.spread_picture import save_spread_picture
-    from hodgeformer.mesh.prepare import prepare
-    from hodgeformer.predict.spread import farthest_vertex, spread_from
-
-    prepared = prepare(surface, checkpoint.prepare)
-    picked = farthest_vertex(prepared) if pick is None else pick
-    found = spread_from(checkpoint.build_model(), prepared, picked, layer)
-    save_spread_picture(found, surface, picture, up=up)
-    return {"picked": found.picked, "times": found.rows()}
-
-
-def _stars(
-    checkpoint: Checkpoint, surface: Mesh, layer: int | None, time: int | None, labels: Path | None, out: Path, up: Any
-) -> StarReport:
-    """Of the D blocks: learned diagonal stars, as a table, a picture and an HTML page."""
-    from hodgeformer.data.label_files import COUNTED
-    from hodgeformer.data.labels import Codes, LabelFile
-    from hodgeformer.draw.page import page
-    from hodgeformer.lab.study.spread_picture import save_star_picture
-    from hodgeformer.lab.study.star_report import study_stars
-    from hodgeformer.training.run_folder import write_csv
-
-    truth = None
-    if labels is not None:
-        n = checkpoint.model.n_classes
-        codes = Codes.counted_from(0, n + 1, checkpoint.classes)
-        truth = LabelFile(labels, COUNTED.get(labels.suffix.lower(), "f"), "f", codes).read(surface)
-        truth = truth - 1 if truth.max() == n else truth  # counted from 1
-    found = study_stars(checkpoint, surface, layer=layer, time=time, truth=truth, up=up)
-    write_csv(out / "stars.csv", found.rows())
-    save_star_picture(found, checkpoint.colors, out / "stars.png")
-    write_atomically(out / "stars.html", page(found.scenes(checkpoint), title=surface.name).encode())
-    return found
-
-
-def _print_operators(report: OperatorReport) -> None:
+def _operator_tables(report: OperatorReport) -> dict[str, list[dict[str, Any]]]:
     rows = []
     for name, reach in report.reach.items():
         found, r = reach.summary(), report.correlations[name]
         row = {"star": name, "row sums": f"1 ± {found['largest_row_sum_error']:.0e}"}
         row |= {column: f"{found[key]:.3g}" for column, key in _REACH.items()}
         rows.append(row | {column: "-" if r[key] is None else f"{r[key]:.3f}" for column, key in _LIKENESS.items()})
-    print_rows(rows, f"stars of layer {report.layer}, head {report.head}")
     spectra = {f"L_{kind}": pairs.values for kind, pairs in report.eigen.items()}
-    for name, values in {**spectra, "cotangent": report.cotangent.values}.items():
-        table_console().print(f"{name} eigenvalues: " + ", ".join(_number(value) for value in values.tolist()))
+    spectra["cotangent"] = report.cotangent.values
+    eigenvalues = [
+        {"operator": name, "eigenvalues": ", ".join(map(_number, values.tolist()))} for name, values in spectra.items()
+    ]
+    return {f"stars of layer {report.layer}, head {report.head}": rows, "spectra": eigenvalues}
 
 
 def _number(value: complex) -> str:

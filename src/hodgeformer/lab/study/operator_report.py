@@ -22,7 +22,6 @@ from hodgeformer.nn.config import STAR_KIND
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.operators import (
     Eigenpairs,
-    End,
     HeadOperators,
     cotangent_eigenpairs,
     eigenpairs,
@@ -118,7 +117,6 @@ def study_operators(
     kind: ElementKind | None = None,
     picked: int | None = None,
     n_functions: int = 6,
-    end: End = "largest",
 ) -> OperatorReport:
     """Look into one head. `layer` and `head` count from 1; None: the last HodgeFormer block.
 
@@ -135,7 +133,7 @@ def study_operators(
         raise ConfigError(f"this model has no star on the {ELEMENT_NAMES[kind]} elements, only on: {known}")
     stiffness, mass = operators.cotangent()
     cotangent = cotangent_eigenpairs(stiffness=stiffness, mass=mass, k=n_functions)
-    learned = {owner: eigenpairs(operators.laplacian(owner), n_functions, end) for owner in operators.stars}
+    learned = {owner: eigenpairs(operators.laplacian(owner), n_functions, "largest") for owner in operators.stars}
     shown = {title: star for title, name, star in stars if acts_on[name] == kind}
     return OperatorReport(
         layer=operators.layer,
