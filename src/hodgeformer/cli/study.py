@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hodgeformer.lab.study.ablation import PlannedRun, RunResult
-    from hodgeformer.lab.study.mutations import Mutation
     from hodgeformer.mesh.mesh import Mesh
     from hodgeformer.predict.predictor import Predictor
 
@@ -55,11 +54,6 @@ def robustness(
         int | None, typer.Option("--meshes", min=1, help="Use only this many meshes.", show_default=False)
     ] = None,
     faces: FacesOption = "auto",
-    remesh: Annotated[
-        list[int] | None,
-        typer.Option("--remesh", min=4, help="Also remesh to this many faces; repeatable.", show_default=False),
-    ] = None,
-    paper_only: Annotated[bool, typer.Option("--paper-only", help="Only mutations that the paper reports.")] = False,
     up: UpOption = "auto",
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("robustness"),
     quiet: QuietOption = False,
@@ -72,6 +66,7 @@ def robustness(
     they are decimated; the paper decimated finer originals.
     """
     from hodgeformer.data.open import open_dataset
+    from hodgeformer.lab.study.mutations import further_mutations, paper_mutations
     from hodgeformer.lab.study.robustness import robustness as scored
     from hodgeformer.lab.study.robustness import save_robustness_picture
     from hodgeformer.predict.checkpoint import load_checkpoint
@@ -82,7 +77,7 @@ def robustness(
     dataset = fitting(open_dataset(data), checkpoint)
     samples = dataset.split(split)[:meshes]
     learned = warn_of_learned([checkpoint], dataset, samples)
-    mutations = _mutations(remesh or [], paper_only)
+    mutations = [*paper_mutations(), *further_mutations()]
     results = []
     with bar("scoring mutated meshes", quiet=quiet) as progress:
         for result in scored(checkpoint.build_model(), dataset, samples, checkpoint.at(faces), mutations, seed=seed):
@@ -170,14 +165,6 @@ def _row(predictor: Predictor, name: str, meshes: Iterable[Mesh]) -> dict[str, A
     }
 
 
-def _mutations(faces: list[int], paper_only: bool) -> list[Mutation]:
-    from hodgeformer.lab.study.mutations import further_mutations, paper_mutations, remeshed
-
-    known = [mutation for mutation in paper_mutations() if mutation.paper is not None or not paper_only]
-    requested = [remeshed(n) for n in faces if n not in (1000, 2000)]
-    return [*known, *requested, *([] if paper_only else further_mutations())]
-
-
 @app.command()
 def ablation(
     study: Annotated[
@@ -198,10 +185,6 @@ def ablation(
     epochs: Annotated[
         int | None, typer.Option("--epochs", min=1, help="The number of epochs of every run.", show_default=False)
     ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option("--minutes", help="The length of every run in minutes, instead of epochs.", show_default=False),
-    ] = None,
     settings: SettingsOption = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder of the runs; default runs/STUDY.", show_default=False)
@@ -217,12 +200,9 @@ def ablation(
     """
     from hodgeformer.lab.study.ablation import finished_result, load_study, plan_study, save_study, study_table
 
-    if epochs is not None and minutes is not None:
-        raise ConfigError("set --epochs or --minutes, not both")
-    length = [f"train.epochs={epochs}"] if epochs else [f"train.minutes={minutes}"] if minutes else []
     name, loaded = load_study(study)
     numbers = range(first_seed, first_seed + seeds)
-    overrides = [*(settings or []), *length]
+    overrides = [*(settings or []), *([f"train.epochs={epochs}"] if epochs else [])]
     source, place = {} if data is None else _source(data), out or Path("runs") / name
     runs = plan_study(loaded, data=source, overrides=overrides, seeds=numbers, out=place, rows=rows or ())
     about: dict[str, Any] = {"study": name, "data": data, "seeds": list(numbers), "settings": overrides}
@@ -295,8 +275,6 @@ def efficiency(
     capped: Annotated[
         bool, typer.Option("--capped", help="Limit neighbors as our recipes do, instead of sqrt(n).")
     ] = False,
-    batches: Annotated[int, typer.Option("--batches", min=1, help="Training batches to measure.")] = 3,
-    meshes: Annotated[int, typer.Option("--meshes", min=1, help="Test meshes to measure.")] = 8,
     settings: SettingsOption = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("results"),
     quiet: QuietOption = False,
@@ -316,7 +294,7 @@ def efficiency(
         for row in _sizes(exponents, capped):
             sizes.append(row)
             progress(len(sizes), len(WORKS) * len(exponents) + 1)
-        runtime = _runtime(data, settings or [], batches, meshes)
+        runtime = _runtime(data, settings or [])
     about = {"data": data or "figures", "capped": capped, "settings": settings or []}
     files = [*save_rows(out, "sizes", sizes, about), *save_rows(out, "runtime", runtime, about)]
     tables = {"one-layer model, d = 256, updates v": sizes, f"Human model on {about['data']}": runtime}
@@ -335,14 +313,14 @@ def _sizes(exponents: range, capped: bool) -> Iterator[dict[str, Any]]:
             yield size_row(work, 1 << exponent, size_cost(bumpy_torus(1 << exponent), small, work, config))
 
 
-def _runtime(data: str | None, settings: list[str], n_batches: int, n_meshes: int) -> list[dict[str, Any]]:
+def _runtime(data: str | None, settings: list[str]) -> list[dict[str, Any]]:
     from hodgeformer.lab.study.efficiency import HUMAN_BATCH, HUMAN_MODEL, HUMAN_PREPARE, runtime_rows
     from hodgeformer.training.config import with_overrides
 
     source = _FIGURES if data is None else _source(data)
     train = {"batch_size": HUMAN_BATCH, "workers": 0}
     tables: dict[str, Any] = {"data": source, "prepare": HUMAN_PREPARE, "model": HUMAN_MODEL, "train": train}
-    return runtime_rows(with_overrides(tables, settings), n_batches=n_batches, n_meshes=n_meshes)
+    return runtime_rows(with_overrides(tables, settings))
 
 
 def _source(data: str) -> dict[str, Any]:

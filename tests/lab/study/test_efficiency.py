@@ -44,7 +44,7 @@ def test_the_runtime_table_counts_epochs_and_preparation() -> None:
         "model": {"blocks": "H", "d_model": 8, "n_heads": 1},
         "train": {"batch_size": 2, "epochs": 1, "workers": 0},
     }
-    training, testing = runtime_rows(tables, n_batches=3, n_meshes=2)
+    training, testing = runtime_rows(tables)
     assert (training["batches"], testing["batches"]) == (2, 2)
     for row in (training, testing):
         assert row["epoch_seconds"] >= row["model_seconds"] > 0

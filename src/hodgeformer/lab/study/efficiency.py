@@ -51,6 +51,7 @@ ONE_LAYER = ModelConfig(task="segmentation", n_classes=8, element="face", blocks
 HUMAN_MODEL: Table = {"blocks": "HHTHHTHH", "updates": "v", "d_model": 256, "d_hidden": 512, "n_heads": 4}
 HUMAN_PREPARE: Table = {"size": "sphere", "features": list(PAPER_GROUPS)}
 HUMAN_BATCH = 12
+_BATCHES, _MESHES = 3, 8  # that are measured
 ENOUGH_SECONDS = 1.0  # after which a median needs no more repetitions
 
 
@@ -89,13 +90,13 @@ def growth(rows: Sequence[Mapping[str, float]], key: str, smallest: int = 1) -> 
     return float(np.polyfit(np.log([row["n_vertices"] for row in fitted]), np.log([row[key] for row in fitted]), 1)[0])
 
 
-def runtime_rows(tables: Table, *, n_batches: int, n_meshes: int) -> list[dict[str, Any]]:
-    """Training and testing as `tables` describe them, an epoch scaled up from some batches and meshes.
+def runtime_rows(tables: Table) -> list[dict[str, Any]]:
+    """Training and testing as `tables` describe them; an epoch is scaled up from some batches and meshes.
 
     Preparation runs in the process of the model, so that its share is the true one.
     """
     rows: list[dict[str, Any]] = []
-    for name, measure, number in (("training", _training_cost, n_batches), ("testing", _testing_cost, n_meshes)):
+    for name, measure, number in (("training", _training_cost, _BATCHES), ("testing", _testing_cost, _MESHES)):
         paper = {f"paper_{key}": figure for key, figure in PAPER_RUNTIME[name].items()}
         rows.append({"part": name, **apart(measure, tables, number), **paper})
     return rows
