@@ -27,7 +27,7 @@ from hodgeformer.cli.results import (
 from hodgeformer.cli.study_operators import operators
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from hodgeformer.lab.study.ablation import PlannedRun, RunResult
     from hodgeformer.mesh.mesh import Mesh
@@ -286,12 +286,14 @@ def efficiency(
     Human model, batch size 12 in training and 1 in testing; memory of the whole process. The paper's figures are for
     an RTX 4090.
     """
-    from hodgeformer.lab.study.efficiency import WORKS
+    from hodgeformer.lab.study.efficiency import WORKS, size_rows
+    from hodgeformer.mesh.prepare import PrepareConfig
 
     exponents = range(8, largest + 1, 2)
+    config = PrepareConfig() if capped else PrepareConfig(max_neighbors=None)
     with bar("measuring", quiet=quiet) as progress:
         sizes = []
-        for row in _sizes(exponents, capped):
+        for row in size_rows(exponents, config):
             sizes.append(row)
             progress(len(sizes), len(WORKS) * len(exponents) + 1)
         runtime = _runtime(data, settings or [])
@@ -299,18 +301,6 @@ def efficiency(
     files = [*save_rows(out, "sizes", sizes, about), *save_rows(out, "runtime", runtime, about)]
     tables = {"one-layer model, d = 256, updates v": sizes, f"Human model on {about['data']}": runtime}
     conclude({**about, "sizes": sizes, "runtime": runtime}, tables, files, as_json=as_json)
-
-
-def _sizes(exponents: range, capped: bool) -> Iterator[dict[str, Any]]:
-    from hodgeformer.lab.bench.yardsticks import bumpy_torus
-    from hodgeformer.lab.study.efficiency import WORKS, size_cost, size_row
-    from hodgeformer.mesh.prepare import PrepareConfig
-
-    config = PrepareConfig() if capped else PrepareConfig(max_neighbors=None)
-    small = bumpy_torus(64)
-    for work in WORKS:
-        for exponent in exponents:
-            yield size_row(work, 1 << exponent, size_cost(bumpy_torus(1 << exponent), small, work, config))
 
 
 def _runtime(data: str | None, settings: list[str]) -> list[dict[str, Any]]:

@@ -6,8 +6,9 @@ import os
 
 import pytest
 
+from hodgeformer.lab.bench.yardsticks import growth
 from hodgeformer.lab.study import efficiency
-from hodgeformer.lab.study.efficiency import WORKS, Cost, Work, apart, growth, runtime_rows, size_cost, size_row
+from hodgeformer.lab.study.efficiency import WORKS, Cost, Work, apart, runtime_rows, size_cost, size_row
 from hodgeformer.mesh.prepare import PrepareConfig
 from meshes import icosphere, tetrahedron
 

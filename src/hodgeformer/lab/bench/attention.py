@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from hodgeformer.base.containers import Backend, SparsityPattern
+from hodgeformer.base.containers import SparsityPattern
 from hodgeformer.base.memory import held_memory, peak_memory
 from hodgeformer.kernels.star_attention import star_attention
 from hodgeformer.lab.bench.yardsticks import median_seconds
@@ -39,13 +40,17 @@ def pattern_of(neighbors: Tensor) -> SparsityPattern[Tensor]:
     return pattern
 
 
-def compare(
-    *, n: int, s: int, n_heads: int = 4, d_head: int = 64, repeats: int = 7, backend: Backend = "auto"
-) -> dict[str, float]:
+def attention_costs(quick: bool) -> list[dict[str, Any]]:
+    """The kernel compared with the gather at two sizes."""
+    sizes = [(512, 16)] if quick else [(2250, 48), (9216, 96)]
+    return [{**_compared(n, s), "target_speedup": 20.0, "target_memory": 3.0} for n, s in sizes]
+
+
+def _compared(n: int, s: int, n_heads: int = 4, d_head: int = 64) -> dict[str, float]:
     """Median seconds of forward and of forward + backward for both, their ratio, and the kernel's extra memory.
 
-    Extra memory counts everything beside q, k, y, the pattern and the incoming gradient: result, gradients and
-    what is saved between the passes; as a multiple of q, k and y. NaN where the system does not tell.
+    Extra memory is everything except q, k, y, the pattern and the incoming gradient: result, gradients and what is
+    saved between the passes, as a multiple of q, k and y. NaN if the system does not report it.
     """
     generator = torch.Generator().manual_seed(0)
     q, k, y, grad = (torch.randn(n, n_heads, d_head, generator=generator) for _ in range(4))
@@ -57,15 +62,15 @@ def compare(
         return gather_attention(q=q, k=k, y=y, neighbors=neighbors)
 
     def fused() -> Tensor:
-        return star_attention(q=q, k=k, y=y, pattern=pattern, backend=backend)
+        return star_attention(q=q, k=k, y=y, pattern=pattern)
 
     def both_passes(run: Callable[[], Tensor]) -> Callable[[], object]:
         return lambda: torch.autograd.grad(run(), leaves, grad)
 
-    _warm_up(n_heads, d_head, backend)
+    _warm_up(n_heads, d_head)
     figures: dict[str, float] = {"n": n, "s": s, "n_heads": n_heads, "d_head": d_head}
     figures["extra_memory"] = _extra_bytes(both_passes(fused)) / (3 * q.numel() * q.element_size())
-    for name, run, times in (("fused", fused, repeats), ("gather", gather, 3)):
+    for name, run, times in (("fused", fused, 7), ("gather", gather, 3)):
         figures[f"{name}_forward_s"] = median_seconds(run, times)
         figures[f"{name}_s"] = median_seconds(both_passes(run), times)
     figures["speedup"] = figures["gather_s"] / figures["fused_s"]
@@ -73,11 +78,11 @@ def compare(
     return figures
 
 
-def _warm_up(n_heads: int, d_head: int, backend: Backend) -> None:
+def _warm_up(n_heads: int, d_head: int) -> None:
     """Compile on a tiny problem, so that neither time nor memory of it is counted."""
     q, k, y = (torch.zeros(256, n_heads, d_head, requires_grad=True) for _ in range(3))
     pattern = pattern_of(mesh_like_neighbors(256, 4))
-    out = star_attention(q=q, k=k, y=y, pattern=pattern, backend=backend)
+    out = star_attention(q=q, k=k, y=y, pattern=pattern)
     torch.autograd.grad(out, (q, k, y), torch.ones_like(out))
 
 

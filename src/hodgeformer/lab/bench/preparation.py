@@ -16,16 +16,16 @@ from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.mesh.topology import MeshComplex
 
 
-def preparation_costs(*, large: bool = True, repeat: int = 5) -> list[dict[str, Any]]:
-    """The three sizes that the project holds itself to."""
+def preparation_costs(quick: bool) -> list[dict[str, Any]]:
+    """Three sizes, each with its target."""
     n_threads = thread_count()
     fixed = PrepareConfig(n_neighbors={"v": 32, "e": 48, "f": 32})
-    rows = [_cost("Human size, neighbors 32/48/32", human_sized_mesh(), fixed, 1, 0.15, max(repeat, 15))]
-    if large:
+    rows = [_cost("Human size, neighbors 32/48/32", human_sized_mesh(), fixed, 1, 0.15, 15)]
+    if not quick:
         uncapped = PrepareConfig(max_neighbors=None)
-        rows.append(_cost("16,384 vertices, no cap", bumpy_torus(1 << 14), uncapped, n_threads, 8.0, repeat))
+        rows.append(_cost("16,384 vertices, no cap", bumpy_torus(1 << 14), uncapped, n_threads, 8.0, 5))
         large_mesh, capped = bumpy_torus(1 << 17), PrepareConfig()
-        rows.append(_cost("131,072 vertices, default caps", large_mesh, capped, n_threads, 25.0, repeat))
+        rows.append(_cost("131,072 vertices, default caps", large_mesh, capped, n_threads, 25.0, 5))
     return rows
 
 

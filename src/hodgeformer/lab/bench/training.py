@@ -106,7 +106,12 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
             torch.matmul(a, b)
 
 
-def step_cost(name: str, n_meshes: int, repeat: int = 5) -> dict[str, Any]:
+def step_costs(quick: bool) -> list[dict[str, Any]]:
+    sizes = [("SHREC11", 1)] if quick else [("Human", 1), ("Human", 4), ("Human", 12), ("SHREC11", 16)]
+    return [_step_cost(*size, repeat=1 if quick else 5) for size in sizes]
+
+
+def _step_cost(name: str, n_meshes: int, repeat: int) -> dict[str, Any]:
     """Median seconds of a step and of its products, measured in turns, and their ratio."""
     torch.manual_seed(0)
     config, mesh = MODELS[name]
@@ -145,7 +150,7 @@ STARS: dict[str, dict[str, Any]] = {
 }
 
 
-def star_costs(repeat: int) -> list[dict[str, Any]]:
+def star_costs(quick: bool) -> list[dict[str, Any]]:
     """A step of each, in turns, on a mesh of Human size: the surface measured, forward, backward and optimizer.
 
     What does not depend on the stars (augmentation, input features, patterns) is not counted, so a ratio is larger than
@@ -160,7 +165,7 @@ def star_costs(repeat: int) -> list[dict[str, Any]]:
         for name, changes in STARS.items()
     }
     milliseconds: dict[str, list[float]] = {name: [] for name in steps}
-    for turn in range(repeat + 2):
+    for turn in range(5 if quick else 62):
         for name, step in steps.items():
             batch.topology.__dict__.pop("surface", None)
             start = time.process_time()

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hodgeformer.base.memory import GIGABYTE, peak_memory
-from hodgeformer.lab.bench.yardsticks import bumpy_torus, human_sized_mesh, median_seconds
+from hodgeformer.lab.bench.yardsticks import bumpy_torus, growth, human_sized_mesh, median_seconds
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.inference import make_views
@@ -29,18 +29,16 @@ _VERBS: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
+_SIZES = (1 << 12, 1 << 14, 1 << 16, 1 << 18)  # vertices
 _FEW = 10_000  # vertices of a mesh on which a prediction is worth repeating
 
 
-def verb_costs(first: int | None = None, repeat: int = 5) -> list[dict[str, Any]]:
-    """Median seconds of whole commands on a mesh of Human size, each a process of its own, after one that warms up.
-
-    `first` leaves out all but so many.
-    """
+def verb_costs(quick: bool) -> list[dict[str, Any]]:
+    """Median seconds of whole commands on a mesh of Human size, each in its own process, after one that warms up."""
     mesh = human_sized_mesh()
     return [
-        {"verb": name, "total_seconds": median_seconds(partial(_run, words, mesh), repeat)}
-        for name, words in islice(_VERBS.items(), first)
+        {"verb": name, "total_seconds": median_seconds(partial(_run, words, mesh), 1 if quick else 5)}
+        for name, words in islice(_VERBS.items(), 2 if quick else None)
     ]
 
 
@@ -51,26 +49,26 @@ def _run(words: tuple[str, ...], mesh: Mesh) -> None:
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
 
 
-def waiting_costs(model: str, n_vertices: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Seconds of `predict MODEL scan.ply` at full resolution: until the model is there, then step by step.
+def waiting_costs(quick: bool) -> list[dict[str, Any]]:
+    """Seconds of `predict human scan.ply` at full resolution: until the model is loaded, then step by step.
 
     The cold start is a process of its own; the steps come after one prediction, so that nothing is compiled in them.
     `frames` is a prediction (prepare and model) over one with a single frame; `peak` is that of the process so far.
     """
-    words = f"from hodgeformer.predict.predictor import Predictor; Predictor.load({model!r})"
-    repeat = 3 if n_vertices else 1
+    words = "from hodgeformer.predict.predictor import Predictor; Predictor.load('human')"
+    repeat = 1 if quick else 3
     start = median_seconds(
         partial(subprocess.run, [sys.executable, "-c", words], check=True), repeat, warm_up=repeat // 2
     )
-    predictor = Predictor.load(model)
+    predictor = Predictor.load("human")
     checkpoint = predictor.checkpoint
     single = Predictor.from_model(predictor.model, prepare=checkpoint.prepare.replace(pose="frame"))
     for either in (predictor, single):
         either.predict(human_sized_mesh(), faces="original")
-    rows = []
+    rows: list[dict[str, Any]] = []
     with TemporaryDirectory() as folder:
         file = Path(folder) / "scan.ply"
-        for mesh in (human_sized_mesh(), *map(bumpy_torus, n_vertices)):
+        for mesh in (human_sized_mesh(), *map(bumpy_torus, () if quick else _SIZES)):
             save_mesh(mesh, file)
             timed = partial(_timed, repeat=7 if mesh.n_vertices < _FEW else 1)
             load, scan = timed(partial(load_mesh, file))
@@ -81,6 +79,9 @@ def waiting_costs(model: str, n_vertices: tuple[int, ...]) -> list[dict[str, Any
             steps = {"cold_start": start, "load": load, "prepare": prepare, "model": both - prepare, "write": write}
             total, peak = start + load + both + write, (peak_memory() or 0) / GIGABYTE
             rows.append({"n_vertices": mesh.n_vertices, **steps, "total": total, "frames": both / one, "peak": peak})
+    if not quick:
+        exponents = {step: growth(rows, step, 1 << 14) for step in ("load", "prepare", "model", "write", "peak")}
+        rows.append({"n_vertices": "growth from 16,384 on", **exponents})
     return rows
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,6 +54,14 @@ def median_seconds(work: Callable[[], object], repeat: int = 5, warm_up: int = 1
         work()
         seconds.append(time.perf_counter() - start)
     return statistics.median(seconds)
+
+
+def growth(rows: Sequence[Mapping[str, Any]], key: str, smallest: int = 1) -> float:
+    """The exponent of growth with the number of vertices, fitted over the rows of at least `smallest` vertices."""
+    fitted = [row for row in rows if row["n_vertices"] >= smallest and row[key] > 0]
+    if len(fitted) < 2:
+        return float("nan")
+    return float(np.polyfit(np.log([row["n_vertices"] for row in fitted]), np.log([row[key] for row in fitted]), 1)[0])
 
 
 def product_seconds(n_threads: int, size: int = 2048, repeat: int = 7) -> float:

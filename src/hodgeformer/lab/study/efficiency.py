@@ -8,17 +8,17 @@ from __future__ import annotations
 import multiprocessing
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
-import numpy as np
 import torch
 
 from hodgeformer.base.memory import GIGABYTE, held_memory, peak_memory
 from hodgeformer.base.settings import Table
+from hodgeformer.lab.bench.yardsticks import bumpy_torus
 from hodgeformer.mesh.features import PAPER_GROUPS
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
@@ -63,9 +63,13 @@ class Cost:
     gigabytes: float
 
 
-def size_cost(mesh: Mesh, small: Mesh, work: Work, config: PrepareConfig) -> Cost:
-    """One pass over a mesh, in a process of its own; `small` compiles kernels and loads libraries before."""
-    return apart(_size_cost, mesh, small, work, config)
+def size_rows(exponents: Iterable[int], config: PrepareConfig) -> Iterator[dict[str, Any]]:
+    """Each kind of work on tori of 2^k vertices, each in its own process."""
+    small = bumpy_torus(64)
+    for work in WORKS:
+        for exponent in exponents:
+            cost = apart(size_cost, bumpy_torus(1 << exponent), small, work, config)
+            yield size_row(work, 1 << exponent, cost)
 
 
 def size_row(work: Work, n_vertices: int, cost: Cost) -> dict[str, Any]:
@@ -80,14 +84,6 @@ def size_row(work: Work, n_vertices: int, cost: Cost) -> dict[str, Any]:
         "paper_milliseconds": None if place is None else PAPER_MILLISECONDS[work][place],
         "paper_gigabytes": None if place is None else PAPER_GIGABYTES[work][place],
     }
-
-
-def growth(rows: Sequence[Mapping[str, float]], key: str, smallest: int = 1) -> float:
-    """The exponent of growth with the number of vertices, fitted over the rows of at least `smallest` vertices."""
-    fitted = [row for row in rows if row["n_vertices"] >= smallest and row[key] > 0]
-    if len(fitted) < 2:
-        return float("nan")
-    return float(np.polyfit(np.log([row["n_vertices"] for row in fitted]), np.log([row[key] for row in fitted]), 1)[0])
 
 
 def runtime_rows(tables: Table) -> list[dict[str, Any]]:
@@ -108,7 +104,8 @@ def apart(function: Callable[..., T], *arguments: Any) -> T:
         return pool.submit(function, *arguments).result()
 
 
-def _size_cost(mesh: Mesh, small: Mesh, work: Work, config: PrepareConfig) -> Cost:
+def size_cost(mesh: Mesh, small: Mesh, work: Work, config: PrepareConfig) -> Cost:
+    """One pass over a mesh; `small` compiles kernels and loads libraries before."""
     torch.manual_seed(0)
     model = HodgeFormer(ONE_LAYER).train(work == "encoder, training")
     prepared = prepare(mesh, config)
