@@ -29,11 +29,10 @@ from hodgeformer.cli.study_operators import operators
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hodgeformer.lab.study.ablation import PlannedRun, RunResult
+    from hodgeformer.lab.study.ablation import PlannedRun
     from hodgeformer.mesh.mesh import Mesh
     from hodgeformer.predict.predictor import Predictor
 
-_Results = dict[tuple[str, int], "RunResult"]
 _FIGURES: dict[str, Any] = {"name": "figures", "n_train": 24, "n_test": 8, "n_faces": 1500}
 
 app = typer.Typer(
@@ -84,16 +83,8 @@ def robustness(
             results.append(result)
             progress(len(results), len(mutations) + 1)
     table = [result.row(results[0]) for result in results]
-    about: dict[str, Any] = {
-        "model": model,
-        "data": dataset.name,
-        "split": split,
-        "n_meshes": len(samples),
-        "n_learned_from": learned,
-        "seed": seed,
-        "score": results[0].scores.main_name,
-    }
-    out.mkdir(parents=True, exist_ok=True)
+    about: dict[str, Any] = {"model": model, "data": dataset.name, "split": split, "n_meshes": len(samples)}
+    about |= {"n_learned_from": learned, "seed": seed, "score": results[0].scores.main_name}
     files = save_rows(out, "robustness", table, about)
     files.append(save_robustness_picture(results, dataset, out / "robustness.png", up=up))
     title = f"{about['score'].replace('_', ' ')} in percent, {len(samples)} meshes of {dataset.name} {split}"
@@ -140,7 +131,6 @@ def familiarity(
         for name, shown in kinds.items():
             rows.append(_row(predictor, name, shown))
             progress(len(rows), len(kinds))
-    out.mkdir(parents=True, exist_ok=True)
     files = save_rows(out, "familiarity", rows, {"model": model, "data": dataset.name, "split": split, "seed": seed})
     conclude(rows, {"unfamiliar meshes": rows}, files, as_json=as_json)
 
@@ -198,7 +188,7 @@ def ablation(
     Finished runs are skipped and stopped ones continue. If you start it twice, the two processes share the runs; with
     OMP_NUM_THREADS=1 this uses two cores best. The score is that of the last weights, in percent.
     """
-    from hodgeformer.lab.study.ablation import finished_result, load_study, plan_study, save_study, study_table
+    from hodgeformer.lab.study.ablation import load_study, plan_study, save_study
 
     name, loaded = load_study(study)
     numbers = range(first_seed, first_seed + seeds)
@@ -206,15 +196,12 @@ def ablation(
     source, place = {} if data is None else _source(data), out or Path("runs") / name
     runs = plan_study(loaded, data=source, overrides=overrides, seeds=numbers, out=place, rows=rows or ())
     about: dict[str, Any] = {"study": name, "data": data, "seeds": list(numbers), "settings": overrides}
-    found: _Results = {}
+    table: list[dict[str, Any]] = []
     for number, run in enumerate(runs, 1):
-        _carry_out(run, found, f"{number} of {len(runs)}", quiet=quiet)
-        # Another process may have finished runs that it was working on.
-        found |= {(other.row.name, other.seed): result for other in runs if (result := finished_result(other))}
-        save_study(results, name, loaded, runs, rows or ())
-    table = study_table(loaded, found)
+        _carry_out(run, f"{number} of {len(runs)}", quiet=quiet)
+        table = save_study(results, name, loaded, runs, rows or ())
     title = loaded.title if data is None else f"{loaded.title} ({data})"
-    shown, files = ({title: table}, [results / f"{name}.csv"]) if found else ({}, [])
+    shown, files = ({title: table}, [results / f"{name}.csv"]) if table else ({}, [])
     conclude({**about, "rows": table}, shown, files, as_json=as_json)
 
 
@@ -228,7 +215,8 @@ def table(
     Accuracies are in percent, mean and deviation over seeds. Missing rows show the command to run. Also writes
     results/table.csv.
     """
-    from hodgeformer.lab.study.ablation import load_study, main_table
+    from hodgeformer.lab.result_tables import main_table
+    from hodgeformer.lab.study.ablation import load_study
 
     name, study = load_study("main")
     rows = main_table(study, results, name)
@@ -236,7 +224,7 @@ def table(
     conclude(rows, {study.title: rows}, files, as_json=as_json)
 
 
-def _carry_out(run: PlannedRun, found: _Results, place: str, *, quiet: bool) -> None:
+def _carry_out(run: PlannedRun, place: str, *, quiet: bool) -> None:
     from hodgeformer.cli.train_display import display
     from hodgeformer.lab.study.ablation import carry_out, finished_result
 
@@ -254,7 +242,6 @@ def _carry_out(run: PlannedRun, found: _Results, place: str, *, quiet: bool) -> 
     if result is None:
         report(f": another process is running it ({run.folder})")
         return
-    found[run.row.name, run.seed] = result
     score = f"{100 * result.score:.2f} % {result.split} {result.score_name.replace('_', ' ')}"
     report(f", {state}: {score}")
 
@@ -286,7 +273,7 @@ def efficiency(
     Human model, batch size 12 in training and 1 in testing; memory of the whole process. The paper's figures are for
     an RTX 4090.
     """
-    from hodgeformer.lab.study.efficiency import WORKS, size_rows
+    from hodgeformer.lab.study.efficiency import WORKS, human_tables, runtime_rows, size_rows
     from hodgeformer.mesh.prepare import PrepareConfig
 
     exponents = range(8, largest + 1, 2)
@@ -296,21 +283,11 @@ def efficiency(
         for row in size_rows(exponents, config):
             sizes.append(row)
             progress(len(sizes), len(WORKS) * len(exponents) + 1)
-        runtime = _runtime(data, settings or [])
+        runtime = runtime_rows(human_tables(_FIGURES if data is None else _source(data), settings or []))
     about = {"data": data or "figures", "capped": capped, "settings": settings or []}
     files = [*save_rows(out, "sizes", sizes, about), *save_rows(out, "runtime", runtime, about)]
     tables = {"one-layer model, d = 256, updates v": sizes, f"Human model on {about['data']}": runtime}
     conclude({**about, "sizes": sizes, "runtime": runtime}, tables, files, as_json=as_json)
-
-
-def _runtime(data: str | None, settings: list[str]) -> list[dict[str, Any]]:
-    from hodgeformer.lab.study.efficiency import HUMAN_BATCH, HUMAN_MODEL, HUMAN_PREPARE, runtime_rows
-    from hodgeformer.training.config import with_overrides
-
-    source = _FIGURES if data is None else _source(data)
-    train = {"batch_size": HUMAN_BATCH, "workers": 0}
-    tables: dict[str, Any] = {"data": source, "prepare": HUMAN_PREPARE, "model": HUMAN_MODEL, "train": train}
-    return runtime_rows(with_overrides(tables, settings))
 
 
 def _source(data: str) -> dict[str, Any]:

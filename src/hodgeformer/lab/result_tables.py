@@ -1,9 +1,9 @@
 """The tables of RESULTS.md and docs/recipes.md, each written from the CSV that its command left in results/.
 
 A table follows a line such as `<!-- results/mixing.csv: row, mean, std -->`; `column = title` renames a column, and
-`against_best` says whether a row is the best, or differs from it by no more than both deviations together.
+`against_best` tells whether a row is the best, or differs from it by at most both deviations together.
 After `<!-- paired: results/stars/*/stars.csv -->` come the studies of several data sets side by side: the first row of
-each, and how the others differ from it, seed by seed. `make results` writes them anew, and a test compares.
+each, and how the others differ from it, seed by seed. `make results` writes them again, and a test compares.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ import math
 import re
 import statistics
 from pathlib import Path
+from typing import Any
+
+from hodgeformer.lab.study.ablation import Study
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = (ROOT / "RESULTS.md", ROOT / "docs" / "recipes.md")
 _TABLE = re.compile(r"(<!-- (?P<file>results/[\w./-]+\.csv): (?P<columns>.+?) -->\n)(?P<table>(?:\|.*\n)*)")
 _PAIRED = re.compile(r"(<!-- paired: (?P<files>results/[\w./*-]+\.csv) -->\n)(?P<table>(?:\|.*\n)*)")
+_FIGURES = ("mean", "std", "seeds")
 
 
 def filled(text: str) -> str:
@@ -33,11 +37,15 @@ def tables_of(text: str) -> list[str]:
     return [found["file"] for found in _TABLE.finditer(text)] + [path.relative_to(ROOT).as_posix() for path in several]
 
 
-def _table(path: Path, columns: str) -> str:
+def _rows(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    for row, said in zip(rows, _against_best(rows), strict=True):
-        row["against_best"] = said
+        return list(csv.DictReader(stream))
+
+
+def _table(path: Path, columns: str) -> str:
+    rows = _rows(path)
+    for row, rank in zip(rows, _against_best(rows), strict=True):
+        row["against_best"] = rank
     pairs = [re.split(r"\s*=\s*", column.strip(), maxsplit=1) for column in columns.split(",")]
     titles = [pair[-1].replace("_", " ") for pair in pairs]
     return _markdown(titles, [[row[pair[0]] or "" for pair in pairs] for row in rows])
@@ -74,6 +82,30 @@ def _against_best(rows: list[dict[str, str]]) -> list[str]:
         within = float(best["mean"]) - float(row["mean"]) <= together
         said.append("best" if row is best else "within the spread" if within else "below")
     return said
+
+
+def main_table(study: Study, results: Path, name: str) -> list[dict[str, Any]]:
+    """Every row of a study beside the paper's figure: the scores in `results`, or the command that adds them."""
+    rows = []
+    for row in study.rows:
+        file, _, other = row.recipe.partition(": ")
+        ours, recipe = _figures(results / f"{name}.csv", row.name), _figures(results / f"{file}.csv", other)
+        rows.append(
+            {
+                "data": row.name,
+                "paper": next(iter(row.paper.values()), None),
+                **{key: ours.get(key) for key in _FIGURES},
+                **{f"recipe_{key}": recipe.get(key) for key in _FIGURES},
+                "missing": None if ours else f'hodgeformer study ablation {name} --row "{row.name}" --seeds 5',
+            }
+        )
+    return rows
+
+
+def _figures(path: Path, name: str) -> dict[str, float]:
+    """Mean, deviation and seeds of a row in a file of results; empty if it has none."""
+    found = next((row for row in _rows(path) if row["row"] == name), {}) if path.is_file() else {}
+    return {key: float(found[key]) if key != "seeds" else int(found[key]) for key in _FIGURES if found.get(key)}
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import tomli_w
 
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.census import take_census
+from hodgeformer.lab.result_tables import main_table
 from hodgeformer.lab.study.ablation import (
     RunResult,
     Study,
@@ -22,7 +23,6 @@ from hodgeformer.lab.study.ablation import (
     finished_result,
     known_studies,
     load_study,
-    main_table,
     plan_study,
     save_study,
     study_table,

@@ -1,8 +1,7 @@
-"""A study trains one model per row and seed, skips what is finished, goes on with what is not, and makes a table."""
+"""A study trains one model per row and seed, skips finished runs, continues stopped ones, and writes a table."""
 
 from __future__ import annotations
 
-import csv
 import difflib
 import json
 import re
@@ -32,7 +31,6 @@ _HERE = Path(__file__).resolve()
 _FOLDERS = tuple(_HERE.parents[up] / "configs" / kind for up in (2, 4) for kind in ("ablation", "results"))
 """Where the studies are: in an installed package, or in a checkout; the paper's and our own."""
 _NEVER = 1_000_000  # epochs
-_TOLD = ("mean", "std", "seeds")
 
 
 class StudyRow(Settings):
@@ -93,7 +91,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The end of one training: the main score of its last weights on `split`, and what it cost in all sittings."""
+    """A finished training: the main score of its last weights on `split`, and its cost in total."""
 
     score: float
     score_name: str
@@ -162,7 +160,7 @@ def plan_study(
 
 
 def finished_result(run: PlannedRun) -> RunResult | None:
-    """The result of a run that is finished; an error if it was made with other settings."""
+    """The result of a finished run; an error if it was made with other settings."""
     if run.config.is_file() and read_toml(run.config) != run.tables:
         raise ConfigError(f"{run.config} was made with other settings than these; choose another --out, or remove it")
     if not run.result.is_file():
@@ -171,7 +169,7 @@ def finished_result(run: PlannedRun) -> RunResult | None:
 
 
 def carry_out(run: PlannedRun, listener: Listener) -> RunResult | None:
-    """Train, or continue where it was stopped, and score the last weights; None if another process is at it."""
+    """Train, or continue a stopped run, and score the last weights; None if another process is running it."""
     if (found := finished_result(run)) is not None:
         return found
     run.config.parent.mkdir(parents=True, exist_ok=True)
@@ -210,28 +208,31 @@ def study_table(study: Study, results: Mapping[tuple[str, int], RunResult]) -> l
     return rows
 
 
-def save_study(folder: Path, name: str, study: Study, runs: Sequence[PlannedRun], rows: Sequence[str]) -> list[Path]:
-    """NAME.csv with a line per row, and NAME.json, in which every row names the runs behind it.
+def save_study(
+    folder: Path, name: str, study: Study, runs: Sequence[PlannedRun], rows: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Write NAME.csv with a line per row, and NAME.json with the runs behind each; return the rows of these runs.
 
-    A row that is not among `rows` stays in both files as it was, with its own runs.
+    A row that is not among `rows` stays in both files as it was.
     """
-    files = [folder / f"{name}.csv", folder / f"{name}.json"]
+    table, record = folder / f"{name}.csv", folder / f"{name}.json"
     found = {(run.row.name, run.seed): result for run in runs if (result := finished_result(run))}
-    measured = {row["row"]: row for row in study_table(study, found)}
-    for row, entry in measured.items():
-        entry["runs"] = [_provenance(run, found[row, run.seed]) for run in runs if (row, run.seed) in found]
-    before = json.loads(files[1].read_bytes())["rows"] if files[1].is_file() else []
-    kept = {row["row"]: row for row in before if rows and row["row"] not in rows}
-    table = [{**kept, **measured}[row.name] for row in study.rows if row.name in {**kept, **measured}]
-    if table:
-        write_csv(files[0], [{key: value for key, value in row.items() if key != "runs"} for row in table])
-        content = {"study": name, "title": study.title, "rows": table}
-        write_atomically(files[1], (json.dumps(content, indent=2) + "\n").encode())
-    return files if table else []
+    measured = study_table(study, found)
+    before = json.loads(record.read_bytes())["rows"] if record.is_file() else []
+    entries = {row["row"]: row for row in before if rows and row["row"] not in rows}
+    for row in measured:
+        behind = [run for run in runs if run.row.name == row["row"] and (row["row"], run.seed) in found]
+        entries[row["row"]] = {**row, "runs": [_provenance(run, found[row["row"], run.seed]) for run in behind]}
+    if entries:
+        saved = [entries[row.name] for row in study.rows if row.name in entries]
+        write_csv(table, [{key: value for key, value in row.items() if key != "runs"} for row in saved])
+        content = {"study": name, "title": study.title, "rows": saved}
+        write_atomically(record, (json.dumps(content, indent=2) + "\n").encode())
+    return measured
 
 
 def _provenance(run: PlannedRun, result: RunResult) -> dict[str, Any]:
-    """What a run scored, and what it ran on; where it was written is nobody else's matter."""
+    """The score of a run and its environment, without local folders."""
     environment = json.loads((run.folder / "env.json").read_bytes()) if (run.folder / "env.json").is_file() else {}
     command: list[str] = environment.get("command", [])
     elsewhere = {i + step for i, word in enumerate(command) if word in ("--out", "--results") for step in (0, 1)}
@@ -243,33 +244,6 @@ def _provenance(run: PlannedRun, result: RunResult) -> dict[str, Any]:
         **environment,
         "command": words,
     }
-
-
-def main_table(study: Study, results: Path, name: str) -> list[dict[str, Any]]:
-    """Every row of a study beside the paper's figure: what the files in `results` hold, and how to fill in the rest."""
-    rows = []
-    for row in study.rows:
-        file, _, other = row.recipe.partition(": ")
-        ours, recipe = _told(results / f"{name}.csv", row.name), _told(results / f"{file}.csv", other)
-        rows.append(
-            {
-                "data": row.name,
-                "paper": next(iter(row.paper.values()), None),
-                **{key: ours.get(key) for key in _TOLD},
-                **{f"recipe_{key}": recipe.get(key) for key in _TOLD},
-                "missing": None if ours else f'hodgeformer study ablation {name} --row "{row.name}" --seeds 5',
-            }
-        )
-    return rows
-
-
-def _told(path: Path, name: str) -> dict[str, float]:
-    """Mean, deviation and seeds that a file of results gives for a row; nothing where it has none."""
-    if not path.is_file():
-        return {}
-    with path.open(encoding="utf-8", newline="") as stream:
-        found: dict[str, str] = next((row for row in csv.DictReader(stream) if row["row"] == name), {})
-    return {key: float(found[key]) if key != "seeds" else int(found[key]) for key in _TOLD if found.get(key)}
 
 
 def _train(run: PlannedRun, setup: Setup) -> RunResult:
@@ -287,7 +261,7 @@ def _train(run: PlannedRun, setup: Setup) -> RunResult:
 
 
 def _scored(setup: Setup, end: Position) -> RunResult:
-    """The last weights and not the best ones: where validation data also scores, choosing by it would flatter."""
+    """Score the last weights, not the best: where validation data also scores, choosing by it would be optimistic."""
     assert setup.tested is not None
     model = load_checkpoint(setup.folder.last).build_model()
     scores = setup.evaluator(setup.tested, in_units=True).scores(model)
@@ -303,7 +277,7 @@ def _scored(setup: Setup, end: Position) -> RunResult:
 
 
 def _merged(*parts: Mapping[str, Table]) -> dict[str, Table]:
-    """Tables of settings, later ones win."""
+    """Merge tables of settings; later ones win."""
     names = dict.fromkeys(name for part in parts for name, table in part.items() if table)
     return {name: {key: value for part in parts for key, value in part.get(name, {}).items()} for name in names}
 

@@ -25,6 +25,7 @@ from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import Batch, pack
+from hodgeformer.training.config import with_overrides
 from hodgeformer.training.setup import set_up
 from hodgeformer.training.trial import timed_steps
 
@@ -84,6 +85,12 @@ def size_row(work: Work, n_vertices: int, cost: Cost) -> dict[str, Any]:
         "paper_milliseconds": None if place is None else PAPER_MILLISECONDS[work][place],
         "paper_gigabytes": None if place is None else PAPER_GIGABYTES[work][place],
     }
+
+
+def human_tables(source: Table, settings: Sequence[str]) -> dict[str, Table]:
+    """The paper's Human model on the data of `source`, with changed settings."""
+    train = {"batch_size": HUMAN_BATCH, "workers": 0}
+    return with_overrides({"data": source, "prepare": HUMAN_PREPARE, "model": HUMAN_MODEL, "train": train}, settings)
 
 
 def runtime_rows(tables: Table) -> list[dict[str, Any]]:
