@@ -38,7 +38,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     width = max(map(len, tried), default=0)
     terminalreporter.write_sep("=", "what was tried, how often, and what became of it")
     for what in tried:
-        terminalreporter.write_line(f"{what:<{width}}  {tried[what]:>7,}  {_summed(became[what])}")
+        number = f"{tried[what]:,}" if tried[what] else ""
+        terminalreporter.write_line(f"{what:<{width}}  {number:>7}  {_summed(became[what])}")
     terminalreporter.write_line(f"{'all':<{width}}  {tried.total():>7,}")
 
 

@@ -1,44 +1,29 @@
-"""Seeded damage to files, and a process of its own in which each is tried within a limit of time and memory.
+"""Seeded damage to files, each tried within a limit of time and memory.
 
 `attack` counts what became of every damaged file, makes what failed small, and keeps it in `build/attack`.
-`make attack` tries as many as HODGEFORMER_ATTACK_FILES says, requests to the viewer among them, another draw with
-HODGEFORMER_ATTACK_SEED.
+`make attack` tries as many files and forms as HODGEFORMER_ATTACK_FILES says, another draw with HODGEFORMER_ATTACK_SEED.
 """
 
 from __future__ import annotations
 
-import gc
 import hashlib
-import importlib
-import multiprocessing
 import os
 import re
-import resource
 import sys
-import traceback
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
-from typing import Any
 
-from clock import TooLongError, at_most
-from hodgeformer.base.errors import HodgeFormerError
+from attack.attempts import Attempts
 
 ALL, FEW = int(os.environ.get("HODGEFORMER_ATTACK_FILES", "100000")), 320
 PART = ALL // 20  # so that several processes can share the work
 SEED = int(os.environ.get("HODGEFORMER_ATTACK_SEED", "0"))
-SECONDS = 10  # of the processor: the machine may be busy
-MEMORY = 300 << 20
-TIMES_THE_FILE = 20
 KEPT = Path(__file__).resolve().parents[2] / "build" / "attack"
 _FINE = ("accepted", "refused")
-_WAIT = 600  # for a process that does not even answer its own alarm, on a busy machine
 _SHRINK_ATTEMPTS = 150
 _AT_ONCE = 100
 _LARGEST = 2 << 20  # bytes: repetitions of repetitions are no longer mistakes but floods
@@ -54,11 +39,15 @@ _WORDS = (
 )
 
 
-def mutated(files: Sequence[bytes], rng: Random) -> bytes:
-    """One of the files with one to four changes."""
-    data = rng.choice(files)
+def mutated(files: Sequence[bytes], rng: Random, made: Counter[str] | None = None) -> bytes:
+    """One of the files with one to four changes, whose kinds are counted."""
+    data, kinds = rng.choice(files), set()
     for _ in range(rng.choice((1, 1, 2, 4))):
-        data = rng.choice(_CHANGES)(data, rng, files)[:_LARGEST]
+        change = rng.choice(_CHANGES)
+        data = change(data, rng, files)[:_LARGEST]
+        kinds.add(_KINDS.get(change, "other damage"))
+    if made is not None:
+        made.update(kinds)
     return data
 
 
@@ -145,6 +134,7 @@ _CHANGES = (
     *(_flip, _cut, _remove, _repeat, _repeat_line, _nest, _refer, _splice, _renumber, _renumber),
     *(_overwrite, _swap_lines),
 )
+_KINDS = {_repeat: "repetition", _repeat_line: "repetition", _nest: "nesting", _refer: "self-reference", _cut: "cut"}
 
 
 @dataclass
@@ -152,6 +142,7 @@ class Outcomes:
     """How often each thing happened to the files of each kind, and the files that failed, made small."""
 
     counts: dict[str, Counter[str]] = field(default_factory=dict)
+    made: Counter[str] = field(default_factory=Counter)
     failures: list[Path] = field(default_factory=list)
 
     @property
@@ -164,7 +155,7 @@ class Outcomes:
 
 
 def tally(what: str, n: int, became: str) -> None:
-    """A row of the table that `make attack` ends with, where it asks for one."""
+    """A row of the table that `make attack` ends with, where it asks for one; n is 0 for what other rows count."""
     table = os.environ.get("HODGEFORMER_ATTACK_TABLE")
     if table:
         with Path(table).open("a", encoding="utf-8") as stream:
@@ -179,6 +170,8 @@ def assert_all_are_answered(
     sys.stdout.write(f"\n{n} damaged files\n{outcomes.table}\n")
     for kind, counts in outcomes.counts.items():
         tally(f"damaged {kind}", counts.total(), ", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
+    for kind, made in sorted(outcomes.made.items()):
+        tally(f"- with {kind}", 0, f"{made} files")
     assert not outcomes.failures, f"{outcomes.table}\n{[str(path) for path in outcomes.failures]}"
     for kind, counts in outcomes.counts.items():
         # Of a few none may be left, and where the content is compared, no change passes.
@@ -197,7 +190,9 @@ def attack(target: str, kinds: Mapping[str, Sequence[bytes]], *, n: int, seed: i
         list(worker.attempts(whole, limited=False))  # compiles
         for start in range(0, n, _AT_ONCE):
             suffixes = [list(kinds)[i % len(kinds)] for i in range(start, min(start + _AT_ONCE, n))]
-            cases = [_written(folder / f"case{i}{k}", mutated(kinds[k], rng)) for i, k in enumerate(suffixes)]
+            cases = [
+                _written(folder / f"case{i}{k}", mutated(kinds[k], rng, outcomes.made)) for i, k in enumerate(suffixes)
+            ]
             for path, outcome in list(zip(cases, worker.attempts(cases), strict=True)):
                 outcomes.counts[path.suffix][outcome] += 1
                 if outcome not in _FINE and outcomes.counts[path.suffix][outcome] == 1:
@@ -229,81 +224,3 @@ def _shrunk(data: bytes, fails: Callable[[bytes], bool], rng: Random) -> bytes:
         else:
             size = size * 3 // 4
     return data
-
-
-class Attempts:
-    """A process that tries files one by one; it is started again where one of them ended it."""
-
-    def __init__(self, target: str) -> None:
-        self._target = target
-
-    def __enter__(self) -> Attempts:
-        self._start()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._process.kill()
-        self._process.join()
-
-    def _start(self) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self._pipe, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_work, args=(theirs, self._target), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def attempts(self, paths: Sequence[Path], *, limited: bool = True) -> Iterator[str]:
-        """What becomes of each file. Many at once, so that a busy machine need not wake two processes for each."""
-        self._pipe.send((paths, limited))
-        for i in range(len(paths)):
-            try:
-                if self._pipe.poll(_WAIT):
-                    yield self._pipe.recv()
-                    continue
-                outcome = "hangs"
-            except EOFError:
-                self._process.join()
-                outcome = f"dies ({self._process.exitcode})"
-            self._process.kill()
-            self._process.join()
-            self._start()
-            self._pipe.send((paths[i + 1 :], limited))
-            yield outcome
-
-
-def _work(pipe: Connection, target: str) -> None:
-    warnings.simplefilter("ignore")
-    module, _, name = target.partition(":")
-    function = getattr(importlib.import_module(module), name)
-    while True:
-        paths, limited = pipe.recv()
-        for path in paths:
-            pipe.send(_tried(function, path, limited))
-
-
-def _tried(function: Callable[[Path], object], path: Path, limited: bool) -> str:
-    if not limited:
-        gc.freeze()  # what is there from the start need not be looked through each time
-    gc.collect()
-    most = _held() + MEMORY + TIMES_THE_FILE * path.stat().st_size if limited else resource.RLIM_INFINITY
-    resource.setrlimit(resource.RLIMIT_DATA, (most, resource.RLIM_INFINITY))
-    try:
-        with at_most(SECONDS) if limited else nullcontext():
-            function(path)
-        return "accepted"
-    except HodgeFormerError as error:
-        return "refused" if len(str(error)) < 1500 + len(str(path)) else "a long refusal"
-    except TooLongError:
-        return "too long"
-    except MemoryError:
-        return "memory"
-    except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__} {Path(place.filename).name}:{place.lineno}"
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-
-
-def _held() -> int:
-    """Bytes that count towards the limit: private memory that can be written."""
-    return int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()

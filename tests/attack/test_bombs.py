@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import bombs
-from attack.mutate import MEMORY, TIMES_THE_FILE, Attempts, tally
+from attack.attempts import MEMORY, TIMES_THE_FILE, Attempts
+from attack.mutate import tally
 from hodgeformer.base.memory import held_memory, peak_memory
 from hodgeformer.mesh.io import load_mesh
 

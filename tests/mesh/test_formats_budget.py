@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import bombs
-from attack.mutate import Attempts
+from attack.attempts import Attempts
 from attack.test_readers import whole_files
 from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.io import load_mesh
