@@ -55,6 +55,20 @@ def test_fractions_cover_everything_once(figure_folder: Path) -> None:
     assert len({sample.name for sample in dataset.samples}) == 10
 
 
+def test_of_two_meshes_one_is_for_testing(octahedron: Mesh, tmp_path: Path) -> None:
+    (tmp_path / "meshes").mkdir()
+    for name in ("a", "b"):
+        save_mesh(octahedron, tmp_path / "meshes" / f"{name}.obj", face_labels=np.arange(8) % 2)
+    toml = 'task = "segmentation"\nclasses = ["even", "odd"]\nlabels = "ply:label"\n'
+    (tmp_path / "dataset.toml").write_text(toml)
+    assert {split: len(samples) for split, samples in open_folder(tmp_path).splits.items()} == {"train": 1, "test": 1}
+    (tmp_path / "meshes" / "b.obj").unlink()
+    with pytest.raises(DataError, match=r"contains no meshes; add meshes, or set `\[split\] train = 1.0`"):
+        open_folder(tmp_path)
+    (tmp_path / "dataset.toml").write_text(f"{toml}[split]\ntrain = 1.0\n")
+    assert list(open_folder(tmp_path).splits) == ["train"]
+
+
 def test_splits_by_pattern(figure_folder: Path) -> None:
     text = (figure_folder / "dataset.toml").read_text().split("[split]")[0]
     (figure_folder / "dataset.toml").write_text(

@@ -40,7 +40,10 @@ def by_rules(samples: Sequence[Sample], rules: SplitRules, root: Path) -> Splits
         splits.pop("val")
     for name, members in splits.items():
         if not members:
-            raise DataError(f"split '{name}' = {given[name]!r} contains no meshes")
+            raise DataError(
+                f"split '{name}' = {given[name]!r} contains no meshes; add meshes, or set `[split] train = 1.0` to "
+                "train on all of them and test on none"
+            )
     return {name: splits[name] for name in SPLITS if name in splits}
 
 
@@ -82,7 +85,7 @@ def in_folds(samples: Sequence[Sample], n: int, seed: int) -> list[tuple[Sample,
 def by_fractions(samples: Sequence[Sample], fractions: Mapping[str, float], seed: int) -> Splits:
     """Each split gets its fraction of the samples, balanced by class if whole meshes have a class.
 
-    Fractions that add up to one use every sample.
+    Fractions that add up to one use every sample, and every split gets one if there are enough.
     """
     if min(fractions.values()) < 0 or sum(fractions.values()) > 1 + 1e-9:
         raise DataError(f"split fractions must not be negative and add up to at most 1, got {dict(fractions)}")
@@ -92,6 +95,12 @@ def by_fractions(samples: Sequence[Sample], fractions: Mapping[str, float], seed
         ranked += [((rank + 0.5) / len(group), sample) for rank, sample in enumerate(group)]
     merged = [sample for _, sample in sorted(ranked, key=lambda pair: pair[0])]
     bounds = np.round(np.cumsum([0.0, *fractions.values()]) * len(merged)).astype(int)
+    if len(merged) >= len(fractions):  # of two meshes, one is for testing
+        wanted = np.array([fraction > 0 for fraction in fractions.values()])
+        sizes = np.maximum(np.diff(bounds), wanted)
+        while sizes.sum() > len(merged):
+            sizes[sizes.argmax()] -= 1
+        bounds = np.cumsum([0, *sizes])
     cuts = zip(fractions, bounds[:-1], bounds[1:], strict=True)
     return {name: _sorted(merged[first:last]) for name, first, last in cuts}
 
