@@ -47,3 +47,17 @@ def test_a_leak_and_a_broken_mesh_are_named(data: Path) -> None:
     shown = run(data)
     assert shown.exit_code == 1
     assert "train_0001" in shown.stderr
+
+
+def test_the_file_to_paste_is_printed(data: Path) -> None:
+    text = (data / "dataset.toml").read_text()
+    (data / "dataset.toml").unlink()
+    shown = run(data)
+    assert shown.exit_code == 0
+    proposal = shown.stdout.split("run the check again:\n")[1]
+    assert 'labels = "labels"' in proposal
+    assert json.loads(run(data, "--json").stdout)["dataset_toml"] == proposal.strip() + "\n"
+    (data / "dataset.toml").write_text(proposal)
+    assert "all meshes have matching labels" in run(data).stdout
+    (data / "dataset.toml").write_text(text)
+    assert "run the check again" not in run(data).stdout

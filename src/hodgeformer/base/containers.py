@@ -25,7 +25,7 @@ Element = Literal["mesh", PartElement]
 ElementKind = Literal["v", "e", "f"]
 KINDS: tuple[ElementKind, ...] = ("v", "e", "f")
 KIND_OF: dict[Element, ElementKind] = {"vertex": "v", "edge": "e", "face": "f"}
-ELEMENT_NAMES: dict[ElementKind, str] = {kind: name for name, kind in KIND_OF.items()}
+ELEMENT_NAMES: dict[ElementKind, Element] = {kind: name for name, kind in KIND_OF.items()}
 Backend = Literal["auto", "reference", "numba", "triton"]
 """The implementation of star attention."""
 

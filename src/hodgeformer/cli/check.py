@@ -54,12 +54,14 @@ def check(
 
     In meshes: boundary, non-manifold edges, degenerate faces, winding, scale. In a data set (a folder with a
     dataset.toml, or a benchmark's name): labels that are missing or do not fit, class balance, leaks between splits.
+    If a folder has labels but no dataset.toml, or one without classes, the file to use is proposed.
 
     Exit code 0: all meshes can be used. 1: some cannot (each is named). 2: wrong use.
     """
     path = place(text)
     cluster = chosen_cluster(engine, workers, address, [path])
-    if (path / "dataset.toml").is_file() or (not path.exists() and _is_data_name(path)):
+    proposal = _proposal(path, quiet=quiet)
+    if not proposal and ((path / "dataset.toml").is_file() or (not path.exists() and _is_data_name(path))):
         _check_data(text, cluster, allow_remote, quiet=quiet, as_json=as_json)
         return
     found = _inspect(mesh_files(path) if path.is_dir() else [path], cluster, quiet=quiet)
@@ -68,9 +70,13 @@ def check(
     if as_json:
         meshes = [{"path": str(file)} | report.to_dict() for file, report in reports.items()]
         failed = [{"path": str(file), "error": one_line(error, file)} for file, error in errors.items()]
-        print(json.dumps({"meshes": meshes, "failed": failed}, indent=2, allow_nan=False))
+        content = {"meshes": meshes, "failed": failed} | ({"dataset_toml": proposal} if proposal else {})
+        print(json.dumps(content, indent=2, allow_nan=False))
     elif path.is_dir():
         _print_folder(found, path)
+        if proposal:
+            print(f"to train on this folder, save these lines as {path / 'dataset.toml'} and run the check again:")
+            print(f"\n{proposal}")
     elif reports:
         table_console().print(_mesh_table(reports[path], path))
     if not path.is_dir() and errors:
@@ -84,6 +90,21 @@ def _is_data_name(path: Path) -> bool:
     from hodgeformer.data.open import DataName
 
     return str(path) in get_args(DataName)
+
+
+def _proposal(path: Path, *, quiet: bool) -> str:
+    """The dataset.toml that a local folder lacks, if its files show a task."""
+    if not isinstance(path, Path) or not path.is_dir():
+        return ""
+    import tomli_w
+
+    from hodgeformer.data.open import benchmark_layout
+    from hodgeformer.data.proposal import proposed
+
+    with bar("looking for labels", quiet=quiet) as progress:
+        has_file = (path / "dataset.toml").is_file()
+        table = proposed(path, progress) if has_file or not benchmark_layout(path) else None
+    return tomli_w.dumps(table) if table else ""
 
 
 def _check_data(spec: str, cluster: Cluster | None, allow_remote: bool, *, quiet: bool, as_json: bool) -> None:

@@ -24,13 +24,13 @@ from hodgeformer.data.shards import open_shards
 from hodgeformer.data.splits import by_rules, with_validation
 from hodgeformer.mesh.io import MESH_SUFFIXES, save_mesh
 
-_OBJ_KEYWORDS = {"obj:material": "usemtl", "obj:group": "g", "obj:object": "o"}
+OBJ_KEYWORDS = {"obj:material": "usemtl", "obj:group": "g", "obj:object": "o"}
 _LONGEST = 1000  # letters of an error: names may be of any length
 
 
-def open_folder(root: Path, *, allow_remote: bool = False) -> DataSet:
-    """The data set described by `root/dataset.toml`; shards at a URL only where that is allowed."""
-    spec = read_spec(root)
+def open_folder(root: Path, *, spec: FolderSpec | None = None, allow_remote: bool = False) -> DataSet:
+    """The data set described by `root/dataset.toml` or by `spec`; shards at a URL only where that is allowed."""
+    spec = spec or read_spec(root)
     try:
         return _described(root, spec) if spec.shards is None else open_shards(root, spec, allow_remote=allow_remote)
     except (DataError, OSError) as error:  # of a name that no file system takes
@@ -44,7 +44,11 @@ def _described(root: Path, spec: FolderSpec) -> DataSet:
     if spec.task == "classification":
         classes, targets = _class_targets(root, spec, meshes)
     elif spec.task == "segmentation":
-        targets = _label_targets(root, spec, meshes)
+        if not spec.classes:
+            raise DataError(
+                f"a segmentation needs `classes`, the names in label order; `hodgeformer check {root}` proposes them"
+            )
+        targets = label_targets(root, spec, meshes)
     else:
         classes, targets = (), _value_targets(root, spec, meshes)
         n_values = _n_values(targets)
@@ -86,7 +90,7 @@ def _class_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> tup
         class_of = {name: str(_look_up(table, name)) for name in meshes}
     else:
         split_names = {rule for rule in spec.split.given.values() if isinstance(rule, str)} | set(SPLITS)
-        class_of = {name: _folder_class(name, path, spec.classes, split_names) for name, path in meshes.items()}
+        class_of = {name: folder_class(name, path, spec.classes, split_names) for name, path in meshes.items()}
     classes = spec.classes or tuple(sorted(set(class_of.values())))
     for name, found in class_of.items():
         if found not in classes:
@@ -96,7 +100,7 @@ def _class_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> tup
     return classes, {name: WholeMesh(classes.index(found)) for name, found in class_of.items()}
 
 
-def _folder_class(name: str, path: Path, classes: tuple[str, ...], split_names: set[str]) -> str:
+def folder_class(name: str, path: Path, classes: tuple[str, ...], split_names: set[str]) -> str:
     parts = [part for part in name.split("/")[:-1] if part not in split_names or part in classes]
     known = [part for part in parts if part in classes]
     if not parts:
@@ -107,17 +111,16 @@ def _folder_class(name: str, path: Path, classes: tuple[str, ...], split_names: 
     return known[0] if known else parts[0]
 
 
-def _label_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dict[str, Target]:
-    if not spec.classes:
-        raise DataError("a segmentation needs `classes`, the names in label order")
+def label_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dict[str, Target]:
+    """The sources of the labels of a segmentation, whether or not its classes are known."""
     kind = _kind(spec)
     codes = Codes.counted_from(spec.first_label, len(spec.classes), spec.classes, spec.colors)
-    if spec.numbers:
+    if spec.numbers and spec.classes:
         if not len(set(spec.numbers)) == len(spec.numbers) == len(spec.classes) or min(spec.numbers) < 0:
             raise DataError(f"`numbers` needs {len(spec.classes)} different numbers from 0 up, one for each class")
         codes = replace(codes, codes=spec.numbers)
-    if isinstance(spec.labels, str) and spec.labels in _OBJ_KEYWORDS:
-        keyword = _OBJ_KEYWORDS[spec.labels]
+    if isinstance(spec.labels, str) and spec.labels in OBJ_KEYWORDS:
+        keyword = OBJ_KEYWORDS[spec.labels]
         return {name: LabelFile(path, "f", kind, codes, keyword) for name, path in meshes.items()}
     if spec.labels in ("ply:label", "ply:color"):
         return dict.fromkeys(meshes, FileAttribute(kind, codes, "labels" if spec.labels == "ply:label" else "colors"))

@@ -116,7 +116,8 @@ def read_spec(root: Path) -> FolderSpec:
     path = root / FILE_NAME
     if not path.is_file():
         raise DataError(
-            f"{root} has no {FILE_NAME}, which describes its meshes and labels. Write one, for example:\n\n{MINIMAL}"
+            f"{root} has no {FILE_NAME}, which describes its meshes and labels. `hodgeformer check {root}` proposes "
+            f"one from what it finds. An example:\n\n{MINIMAL}"
         )
     try:
         return FolderSpec.parse(read_toml(path))

@@ -28,7 +28,7 @@ from hodgeformer.data.label_files import (
 from hodgeformer.mesh.elements import UNLABELLED, convert_labels, element_centers, element_counts, radius
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
-_NO_NAME = ("", "-1", "none", "unlabelled", "unlabeled")
+NO_NAME = ("", "-1", "none", "unlabelled", "unlabeled")
 _SAME_COLOR = 8  # of 255: tolerance for compression and rounding
 _FEW = 0.05  # of the elements of a mesh may have a color between those of the classes
 _FAR = 0.1  # of the radius of a mesh: points at this distance belong to another mesh
@@ -108,7 +108,7 @@ class Codes:
     def _of_name(self, name: str, where: str) -> int:
         if name in self.names:
             return self.names.index(name)
-        if name.lower() in _NO_NAME:
+        if name.lower() in NO_NAME:
             return UNLABELLED
         close = difflib.get_close_matches(name, self.names, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"known classes: {', '.join(self.names) or 'none'}"

@@ -32,8 +32,9 @@ from hodgeformer.data.benchmarks import (
 )
 from hodgeformer.data.dataset import SPLITS, DataSet
 from hodgeformer.data.folder import open_folder
-from hodgeformer.data.folder_spec import FILE_NAME, SplitRules
+from hodgeformer.data.folder_spec import FILE_NAME, SplitRules, read_spec
 from hodgeformer.data.memory import Description, Pairs, from_pairs
+from hodgeformer.data.proposal import recognized
 from hodgeformer.data.splits import Splits, by_fractions, by_number, in_folds, with_validation
 from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
 
@@ -272,7 +273,13 @@ def _open_path(config: DataConfig) -> DataSet:
         raise DataError(f"a data set is a folder with meshes, labels and a {FILE_NAME}; {where}")
     if config.options and (path / FILE_NAME).is_file():
         raise ConfigError(f"data.{next(iter(config.options))} belongs in {path / FILE_NAME}")
-    return open_folder(path, allow_remote=config.allow_remote)
+    if (path / FILE_NAME).is_file():
+        return open_folder(path, allow_remote=config.allow_remote)
+    spec = recognized(path)
+    if spec is None or spec.task != "classification" or spec.labels:  # a guess about labels needs a look at it
+        spec = read_spec(path)
+    note = f"there is no {FILE_NAME}: meshes are read as classes by the names of their folders"
+    return replace(open_folder(path, spec=spec), notes=(note,))
 
 
 def _as_recognized(config: DataConfig) -> DataConfig:
@@ -280,14 +287,14 @@ def _as_recognized(config: DataConfig) -> DataConfig:
     path = config.path
     if config.name != "folder" or path is None or not path.is_dir() or (path / FILE_NAME).is_file():
         return config
-    name = _recognized(path)
+    name = benchmark_layout(path)
     if name is None:
         return config
     options = {"train_per_class": 0} if name == "shrec11" else {}
     return config.replace(name=name, **{**options, **config.options})
 
 
-def _recognized(path: Path) -> str | None:
+def benchmark_layout(path: Path) -> str | None:
     """The benchmark whose layout a folder has. Class folders are read as distributed, for any benchmark."""
     if (path / "off").is_dir() and (path / "labels").is_dir():
         return "rna"
