@@ -125,8 +125,7 @@ def convert_values(values: Values, mesh: Mesh, *, source: ElementKind, to: Eleme
 
         nearest = cKDTree(centers[others]).query(centers[lonely])[1]
         converted[lonely] = converted[others[nearest]]
-    result: Values = converted.astype(values.dtype)
-    return result
+    return np.asarray(converted.astype(values.dtype))
 
 
 def convert_labels(labels: IntArray, mesh: Mesh, *, source: ElementKind, to: ElementKind) -> IntArray:
@@ -179,8 +178,7 @@ def smoothed(probabilities: Values, mesh: Mesh, *, kind: ElementKind, strength: 
     current = start = probabilities.astype(np.float64)
     for _ in range(_ROUNDS):
         current = np.where(has_neighbors, (1 - strength) * start + strength * (weights @ current), start)
-    result: Values = current.astype(probabilities.dtype)
-    return result
+    return np.asarray(current.astype(probabilities.dtype))
 
 
 def _adjacent(mesh: Mesh, kind: ElementKind) -> tuple[IntArray, IntArray, FloatArray]:

@@ -51,10 +51,7 @@ def reversed_edge_columns(groups: tuple[FeatureGroup, ...]) -> list[int]:
 
     Tail and head change places, and so do left and right, in the coordinates and in the distances between them.
     """
-    ends = {
-        "coords": [3, 4, 5, 0, 1, 2, 9, 10, 11, 6, 7, 8],
-        "areas": [0, 4, 3, 2, 1, 5],
-    }
+    ends = {"coords": [3, 4, 5, 0, 1, 2, 9, 10, 11, 6, 7, 8], "areas": [0, 4, 3, 2, 1, 5]}
     columns: list[int] = []
     for group in GROUPS:
         if group in groups:
@@ -111,15 +108,15 @@ class EdgeGraph:
 
     @classmethod
     def from_edges(cls, vertices: FloatArray, edges: IntArray) -> EdgeGraph:
-        """Edges are pairs of vertices, in any direction; it does no harm to name one twice."""
+        """Edges are pairs of vertices, in any direction; an edge may be repeated."""
         lengths = norms(vertices[edges[:, 1]] - vertices[edges[:, 0]])
         offsets, neighbors, numbers = neighbor_lists(edges, len(vertices))
         return cls(offsets, neighbors, lengths[numbers])
 
     def spread_points(self, start: int, n_points: int) -> tuple[IntArray, FloatArray]:
-        """Points as far from each other as can be, beginning with `start`, and the distances from each, (n, n_v).
+        """Points as far apart as possible, beginning with `start`, and the distances from each, (n, n_v).
 
-        A part of the surface that no point reaches yet is infinitely far and comes next.
+        A part of the surface that no point reaches is infinitely far away, and comes next.
         """
         points = _spread(self.offsets, self.indices, self.lengths, start, n_points)
         n = len(self.offsets) - 1
@@ -196,8 +193,8 @@ def _summarize(distances: FloatArray, unit: float, weights: FloatArray, radii: F
 def _spread(offsets: IntArray, indices: NDArray[np.int32], lengths: FloatArray, start: int, n_points: int) -> IntArray:
     """Points, each the farthest from those before it.
 
-    What comes near a point goes only as far as it is the nearest one: behind a vertex that another point is nearer to,
-    that point is nearer to everything, to the bit.
+    The search from a point ends where another point is nearer: beyond such a vertex that point is always nearer, to the
+    bit.
     """
     n = len(offsets) - 1
     points, nearest, nearer = np.empty(n_points, dtype=np.int64), np.full((n, 1), np.inf), np.zeros(n, np.bool_)
@@ -226,16 +223,12 @@ def _from(offsets: IntArray, indices: NDArray[np.int32], lengths: FloatArray, po
 
 @njit(cache=True, nogil=True)
 def _relax(
-    offsets: IntArray,
-    indices: NDArray[np.int32],
-    lengths: FloatArray,
-    distances: FloatArray,
-    nearer: NDArray[np.bool_],
+    offsets: IntArray, indices: NDArray[np.int32], lengths: FloatArray, distances: FloatArray, nearer: NDArray[np.bool_]
 ) -> None:
-    """Vertices that have come nearer to some point tell their neighbors, to and fro along the order, until none has.
+    """Update the neighbors of vertices that are now nearer to some point, to and fro along the order, until none are.
 
-    What comes out is what Dijkstra's algorithm gives, to the bit, in any order of the vertices. In one that fills space
-    few rounds do, and the distances to many points are one vector.
+    The result is that of Dijkstra's algorithm, to the bit, in any order of the vertices. Along a space-filling curve a
+    few rounds suffice, and the distances to many points are one vector.
     """
     n, n_points = distances.shape
     while nearer.any():

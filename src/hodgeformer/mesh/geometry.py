@@ -34,8 +34,7 @@ def cross(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def norms(vectors: FloatArray) -> FloatArray:
-    result: FloatArray = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    return result
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)))
 
 
 def unit(vectors: FloatArray) -> FloatArray:
@@ -174,8 +173,7 @@ def to_disk_area(vertices: FloatArray, faces: IntArray) -> FloatArray:
     When a body stretches its arms, its enclosing sphere grows but its area does not, so parts keep their size.
     """
     area = centroid(vertices, faces)[0]
-    scaled: FloatArray = vertices * np.sqrt(np.pi / area) if area > LEAST_AREA else vertices
-    return scaled
+    return np.asarray(vertices * np.sqrt(np.pi / area) if area > LEAST_AREA else vertices)
 
 
 def edge_quads(vertices: FloatArray, topology: MeshComplex, double_areas: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -229,11 +227,7 @@ def _mirror(point: FloatArray, tail: FloatArray, head: FloatArray, out: FloatArr
 
 @njit(cache=True, nogil=True)
 def _opposite_corners(
-    faces: IntArray,
-    face_edges: IntArray,
-    face_signs: NDArray[np.int8],
-    double_areas: FloatArray,
-    n_edges: int,
+    faces: IntArray, face_edges: IntArray, face_signs: NDArray[np.int8], double_areas: FloatArray, n_edges: int
 ) -> IntArray:
     """Corner numbers left and right of each edge, (n_e, 2), -1 where there is none."""
     best = np.full((n_edges, 2), -1)  # the two largest faces at each edge, largest first

@@ -144,8 +144,7 @@ def rotation_about(axis: FloatArray, angle: float) -> FloatArray:
     """exp(angle [axis]_x) for a unit axis."""
     x, y, z = axis
     k = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    result: FloatArray = np.eye(3) + np.sin(angle) * k + (1 - np.cos(angle)) * (k @ k)
-    return result
+    return np.asarray(np.eye(3) + np.sin(angle) * k + (1 - np.cos(angle)) * (k @ k))
 
 
 def random_turns(n: int, axis: FloatArray | None, *, seed: int = 0) -> tuple[FloatArray, ...]:
@@ -222,15 +221,13 @@ def up_from_parts(centers: FloatArray, shares: FloatArray, heights: FloatArray, 
         return otherwise
     axes = np.array(list(UP_AXES.values()), dtype=np.float64)
     nearest = axes[np.argmax(axes @ direction)]
-    result: FloatArray = nearest if nearest @ direction > _SNAP else direction
-    return result
+    return np.asarray(nearest if nearest @ direction > _SNAP else direction)
 
 
 def _mean_heights(centers: FloatArray, shares: FloatArray, ups: FloatArray) -> FloatArray:
     heights = np.einsum("nci,ni->nc", centers, ups)
     present = shares > 0
-    means: FloatArray = (heights * present).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
-    return means
+    return np.asarray((heights * present).sum(axis=0) / np.maximum(present.sum(axis=0), 1))
 
 
 def _stands(points: FloatArray, up: FloatArray) -> bool:

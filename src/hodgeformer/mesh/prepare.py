@@ -24,11 +24,10 @@ from hodgeformer.mesh.features import (
 from hodgeformer.mesh.geometry import face_centers, to_disk_area, to_unit_sphere
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
+from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse, outward
 from hodgeformer.mesh.patterns import Patterns, pattern_sizes, patterns_of
 from hodgeformer.mesh.pose import PoseName, posed
 from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
-from hodgeformer.mesh.winding import outward
 
 Count = Annotated[int, Field(ge=1)]
 Counts = dict[ElementKind, Count]

@@ -73,11 +73,8 @@ class Simplified:
         """The place of the center of each original element on the smaller mesh, without faces that repeat a vertex."""
         vertices, points = self._at_size_one
         if kind == "f":
-            members, centers, normals = (
-                self.whole,
-                face_centers(vertices, self.whole),
-                face_vectors(vertices, self.whole),
-            )
+            members, normals = self.whole, face_vectors(vertices, self.whole)
+            centers = face_centers(vertices, members)
         else:
             normals = vertex_sums(face_vectors(vertices, self.original.faces), self.original.faces, len(vertices))
             members, centers = np.arange(len(vertices))[:, None], vertices
@@ -280,8 +277,7 @@ def _at_size_one(vertices: FloatArray, low: FloatArray, scale: float) -> FloatAr
 def _means(values: NDArray[Any], source: IntArray, target: IntArray, weights: FloatArray, n: int) -> NDArray[Any]:
     """For each of n targets the weighted mean of the rows that vote for it."""
     shares = weights / np.bincount(target, weights, n)[target]
-    mean: NDArray[Any] = sparse_matrix((shares, (target, source)), shape=(n, len(values))) @ values
-    return mean
+    return np.asarray(sparse_matrix((shares, (target, source)), shape=(n, len(values))) @ values)
 
 
 def _per(values: ArrayLike, n: int, kind: ElementKind) -> NDArray[Any]:

@@ -102,16 +102,14 @@ def heaviest_labels(labels: NDArray[Any], target: IntArray, weights: FloatArray,
             count[winner[place]] -= 1
             winner[place] = lost
             count[lost] = 1
-    winners: NDArray[np.int64] = values[winner].astype(np.int64)
-    return winners
+    return np.asarray(values[winner].astype(np.int64))
 
 
 def _mix(weights: FloatArray, members: IntArray, values: NDArray[Any]) -> NDArray[Any]:
     """Row i is the sum of weights[i, j] values[members[i, j]]."""
     n, k = members.shape
     rows = _rows(weights.astype(values.dtype).ravel(), members, np.arange(0, n * k + 1, k), len(values))
-    mixed: NDArray[Any] = rows @ values
-    return mixed
+    return np.asarray(rows @ values)
 
 
 def _rows(weights: FloatArray, members: NDArray[Any], offsets: IntArray, n_columns: int) -> csr_array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
@@ -17,7 +17,7 @@ from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.nn.pack import Batch, pack
+from hodgeformer.nn.pack import pack
 from hodgeformer.predict.inference import Output, Views
 
 
@@ -41,7 +41,11 @@ class Forward:
         kind, passes = self.config.target_kind, list[tuple[Tensor, Tensor]]()
         packed = pack(views).to(next(self.model.parameters()).device)
         with few_threads(self.model.numbers_of(packed)):
-            for batch in self._in_frames(packed, seen):
+            # All frames share the complex. At once they would not fit in the cache, and would not be faster.
+            read = {k: packed.x_in[k] for k in self.config.embedded}
+            for signs in seen.column_signs:
+                turned = {k: x * torch.from_numpy(signs[k]).to(x) for k, x in read.items()}
+                batch = replace(packed, x_in=packed.x_in.replace(**turned))
                 x = self.model.forward_features(batch)
                 rows = self.rows(x, batch.topology).float()
                 means = [[part.mean(dim=0) for part in batch.split(cast(Tensor, x[k]), k)] for k in self.config.updated]
@@ -57,16 +61,6 @@ class Forward:
         if self.config.task != "regression":
             return rows.softmax(dim=1)
         return rows if self.values is None else self.values(rows)
-
-    def _in_frames(self, batch: Batch, seen: Views) -> Iterator[Batch]:
-        """The batch in every frame that it represents; all share the complex and everything computed for it.
-
-        One frame after another: all at once would not fit in the cache, and would not be faster.
-        """
-        x_in = {kind: batch.x_in[kind] for kind in self.config.embedded}
-        for signs in seen.column_signs:
-            turned = {kind: x * torch.from_numpy(signs[kind]).to(x) for kind, x in x_in.items()}
-            yield replace(batch, x_in=batch.x_in.replace(**turned))
 
 
 @dataclass(frozen=True, eq=False)

@@ -210,8 +210,7 @@ def tempered(probabilities: FloatArray, temperature: float) -> FloatArray:
     if temperature == 1:
         return probabilities
     powers = np.maximum(probabilities, 1e-12) ** (1 / temperature)
-    result: FloatArray = powers / powers.sum(axis=1, keepdims=True)
-    return result
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 class _Mean:

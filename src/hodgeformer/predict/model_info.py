@@ -190,8 +190,7 @@ class ModelInfo(Settings):
         augment = self.training.get("augment")
         if not isinstance(augment, dict) or augment.get("rotation") != "axis":
             return None
-        axis: FloatArray = np.eye(3)[{"x": 0, "z": 2}.get(str(augment.get("axis")), 1)]
-        return axis
+        return np.asarray(np.eye(3)[{"x": 0, "z": 2}.get(str(augment.get("axis")), 1)])
 
     def at(self, faces: Faces | str = "auto") -> PrepareConfig:
         """The preparation of meshes at a resolution.

@@ -185,10 +185,7 @@ class _File:
     def to_bytes(self, faces: IntArray) -> bytes:
         accessor = {"componentType": _UNSIGNED_INT, "type": "SCALAR"}
         indices = self._add(faces.ravel().astype("<u4"), {"target": _INDEX_DATA}, accessor)
-        material = {
-            "doubleSided": True,
-            "pbrMetallicRoughness": {"metallicFactor": 0.0, "roughnessFactor": 1.0},
-        }
+        material = {"doubleSided": True, "pbrMetallicRoughness": {"metallicFactor": 0.0, "roughnessFactor": 1.0}}
         document = {
             "asset": {"version": "2.0", "generator": "hodgeformer"},
             "scene": 0,

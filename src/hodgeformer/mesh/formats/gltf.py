@@ -5,7 +5,7 @@ Not through a library, because the order of nodes, vertices and triangles must b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.formats import glb
 from hodgeformer.mesh.formats.content import Attributes, Content, Source, to_colors
-from hodgeformer.mesh.mesh import FloatArray, IntArray
+from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray
 
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 _COMPRESSION = ("KHR_draco_mesh_compression", "EXT_meshopt_compression")
@@ -160,14 +160,12 @@ def _triangles(run: IntArray, mode: int) -> IntArray:
 
 
 def _vertex_attributes(columns: dict[str, NDArray[Any]]) -> Attributes:
-    attributes: Attributes = {}
-    if glb.COLOR in columns:
-        attributes["vertex_colors"] = to_colors(columns[glb.COLOR])
-    if glb.OWN_COLOR in columns:
-        attributes["vertex_own_colors"] = to_colors(columns[glb.OWN_COLOR])
-    if glb.VERTEX_LABEL in columns:
-        attributes["vertex_labels"] = _whole(columns[glb.VERTEX_LABEL])
-    return attributes
+    read: dict[str, tuple[Attribute, Callable[[NDArray[Any]], NDArray[Any]]]] = {
+        glb.COLOR: ("vertex_colors", to_colors),
+        glb.OWN_COLOR: ("vertex_own_colors", to_colors),
+        glb.VERTEX_LABEL: ("vertex_labels", _whole),
+    }
+    return {kind: convert(columns[name]) for name, (kind, convert) in read.items() if name in columns}
 
 
 def _whole(column: NDArray[Any]) -> IntArray:

@@ -31,13 +31,15 @@ def read_obj(source: Source) -> Content:
     corners = _corners(lines, vertex_lines, face_lines)
     keywords = _Keywords(lines)
     notes += keywords.notes()
-    face_attributes, face_notes = _face_attributes(keywords, face_lines)
+    labels, (colors, color_notes) = _labels(keywords, face_lines), _face_colors(keywords, face_lines)
+    attributes |= {} if labels is None else {"face_labels": labels}
+    attributes |= {} if colors is None else {"face_colors": colors}
     return Content(
         vertices=vertices,
         corners=corners,
         n_corners=lines.n_tokens[face_lines],
-        attributes=attributes | face_attributes,
-        notes=tuple(notes + face_notes),
+        attributes=attributes,
+        notes=tuple(notes + color_notes),
         vertex_line=lambda i: lines.number(int(vertex_lines[i])),
         face_line=lambda i: lines.number(int(face_lines[i])),
     )
@@ -120,17 +122,6 @@ class _Keywords:
             return []
         number = self.lines.number(int(unknown[0]))
         return [f"{unknown.size} lines with unknown keywords were ignored, the first is line {number}"]
-
-
-def _face_attributes(keywords: _Keywords, face_lines: IntArray) -> tuple[Attributes, list[str]]:
-    attributes: Attributes = {}
-    labels = _labels(keywords, face_lines)
-    if labels is not None:
-        attributes["face_labels"] = labels
-    colors, notes = _face_colors(keywords, face_lines)
-    if colors is not None:
-        attributes["face_colors"] = colors
-    return attributes, notes
 
 
 def _last_before(keywords: _Keywords, found: IntArray, face_lines: IntArray) -> IntArray:

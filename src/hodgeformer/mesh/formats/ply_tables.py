@@ -120,7 +120,8 @@ def _even_rows(source: Source, body: int, element: Element) -> tuple[Columns, in
     for i, (_, dtype, length, _) in enumerate(properties):
         n = 1
         if length is not None:
-            n = _length_at(source.data, at, length)
+            order: Literal["big", "little"] = "big" if length.str[0] == ">" else "little"
+            n = int.from_bytes(source.data[at : at + length.itemsize], order, signed=length.kind == "i")
             if n < 0 or n_rows * n * dtype.itemsize > n_left:
                 return None
             fields.append((f"n{i}", length, ()))
@@ -206,11 +207,6 @@ def _gather_bytes(raw: NDArray[np.uint8], begin: IntArray, counts: IntArray, val
             for byte in range(n_bytes):
                 values[at, byte] = raw[begin[row] + k * n_bytes + byte]
             at += 1
-
-
-def _length_at(data: bytes, at: int, dtype: np.dtype[Any]) -> int:
-    order: Literal["big", "little"] = "big" if dtype.str[0] == ">" else "little"
-    return int.from_bytes(data[at : at + dtype.itemsize], order, signed=dtype.kind == "i")
 
 
 def _native(values: NDArray[Any]) -> NDArray[Any]:
