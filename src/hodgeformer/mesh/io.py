@@ -15,7 +15,8 @@ from hodgeformer.base.errors import HodgeFormerError, MeshError, MeshFormatError
 from hodgeformer.base.files import place, write_atomically
 from hodgeformer.mesh.adapters import InMemory, from_memory
 from hodgeformer.mesh.formats import glb, gltf, obj, off, ply, stl
-from hodgeformer.mesh.formats.content import Attributes, Content, Source
+from hodgeformer.mesh.formats.content import Attributes, Content
+from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.mesh import Attribute, Mesh
 
 MeshLike = Mesh | str | os.PathLike[str] | InMemory

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.formats import glb
-from hodgeformer.mesh.formats.content import Attributes, Content, Source, to_colors
+from hodgeformer.mesh.formats.content import Attributes, Content, to_colors
+from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray
 
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6

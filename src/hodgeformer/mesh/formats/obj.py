@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Attributes, Colors, Content, Source, to_colors
-from hodgeformer.mesh.formats.lines import TextLines
+from hodgeformer.mesh.formats.content import Attributes, Colors, Content, to_colors
+from hodgeformer.mesh.formats.source import Source, TextLines
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 _KEYWORDS = [

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Attributes, Colors, Content, Source, to_colors
-from hodgeformer.mesh.formats.lines import LARGEST_WHOLE, TextLines
+from hodgeformer.mesh.formats.content import Attributes, Colors, Content, to_colors
+from hodgeformer.mesh.formats.source import LARGEST_WHOLE, Source, TextLines
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 _HEADER = re.compile(rb"(?:\s*#[^\n]*\n)*\s*(ST)?(C)?(N)?(4)?OFF(?=[\s#]|$)", re.IGNORECASE)

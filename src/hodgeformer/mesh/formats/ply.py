@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Attributes, Content, Source, to_colors
-from hodgeformer.mesh.formats.lines import LARGEST_WHOLE
+from hodgeformer.mesh.formats.content import Attributes, Content, to_colors
 from hodgeformer.mesh.formats.ply_tables import Columns, Element, List, Property, read_ascii, read_binary
+from hodgeformer.mesh.formats.source import LARGEST_WHOLE, Source
 from hodgeformer.mesh.mesh import Attribute, IntArray, Mesh
 
 _TYPES = {

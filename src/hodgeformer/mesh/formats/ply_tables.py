@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import LineOf, Source
-from hodgeformer.mesh.formats.lines import LARGEST_WHOLE, TextLines
+from hodgeformer.mesh.formats.source import LARGEST_WHOLE, LineOf, Source, TextLines
 from hodgeformer.mesh.mesh import IntArray
 
 

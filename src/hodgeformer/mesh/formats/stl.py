@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Content, LineOf, Source
-from hodgeformer.mesh.formats.lines import TextLines
+from hodgeformer.mesh.formats.content import Content
+from hodgeformer.mesh.formats.source import LineOf, Source, TextLines
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import inverse
 from hodgeformer.mesh.topology import corner_fans
