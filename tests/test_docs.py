@@ -117,13 +117,13 @@ def test_predicting_in_python_as_the_page_says(page: str, desk: Path, monkeypatc
 
 
 @pytest.mark.slow
-def test_training_in_python_as_the_page_says(desk: Path, tmp_path: Path) -> None:
-    """In a script of its own. Trainings are shortened: what they do is the same, in workers too."""
+def test_training_in_python_as_the_page_says(desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings are shortened: what they do is the same, in workers too. As a script, the README's code trains."""
     shutil.copytree(desk / "my_data", tmp_path / "my_data")
     shutil.copy(desk / "new.obj", tmp_path)
     code = "\n".join(blocks("docs/python.md", "python")).replace(", minutes=10", "")
     code = code.replace("folds=5", "folds=2")
-    run_as_script(code.replace("hf.train(", "hf.train(epochs=1, blocks='D', d_model=16, data="), tmp_path)
+    run_here(code.replace("hf.train(", "hf.train(epochs=1, blocks='D', d_model=16, data="), tmp_path, monkeypatch)
     runs = {path.parent.name: path.read_text() for path in (tmp_path / "runs").glob("*/config.toml")}
     assert set(runs) == {"mine", "other", "folds"}
     assert not any("workers = 0" in config for config in runs.values())
