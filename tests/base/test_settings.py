@@ -5,9 +5,13 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 import hodgeformer
-from hodgeformer.base.settings import Settings
+from hodgeformer.base.errors import ConfigError
+from hodgeformer.base.settings import Settings, read_toml
 
 
 def _groups() -> Iterator[type[Settings]]:
@@ -24,3 +28,22 @@ def test_every_field_of_every_settings_class_has_a_description_that_is_a_sentenc
         for name, field in group.model_fields.items():
             text = field.description or ""
             assert text.endswith(".") and text == " ".join(text.split()) and len(text.split()) > 1, (group, name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a." * 10**5 + "a = 0",
+        "1." * 10**5 + "1 = 0",
+        " [a" + '."\u2028"' * 10**5 + "]",
+        "\n".join(f"[t{i}]" for i in range(200_001)),
+    ],
+    ids=["dots", "digits", "header", "tables"],
+)
+def test_keys_with_more_dots_than_memory_are_refused(text: str, tmp_path: Path) -> None:
+    """A parser needs gigabytes for 200 kB of them."""
+    (tmp_path / "a.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match="too many tables, or a key with too many dots"):
+        read_toml(tmp_path / "a.toml")
+    (tmp_path / "a.toml").write_text(f"[table.of]\nmany = {[0.5] * 1000}\nx.y.z = '{'.' * 1000}'")
+    assert len(read_toml(tmp_path / "a.toml")["table"]["of"]["many"]) == 1000

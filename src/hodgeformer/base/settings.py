@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Self, get_args
@@ -16,6 +17,8 @@ NONE = "none"
 """TOML has no null: this word is None for settings that may be empty."""
 
 _LONGEST = 200  # characters of a name or value that an error shows
+_DEEPEST, _MOST_TABLES = 100, 200_000
+_DECIMAL = re.compile(r"\d\.\d")  # these dots are in values; of keys that are digits, half is left
 _MOST = 2  # mistakes that an error reports
 
 
@@ -58,13 +61,27 @@ class Settings(BaseModel):
 
 def read_toml(path: Path) -> Table:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        _check_tables(text, path)
+        return tomllib.loads(text)
     except FileNotFoundError:
         raise ConfigError(f"{path}: the configuration file does not exist") from None
     except RecursionError:
         raise ConfigError(f"{path}: not a TOML file (its values are nested too deeply)") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a TOML file ({error})") from None
+
+
+def _check_tables(text: str, path: Path) -> None:
+    """Refuse more tables than a parser has memory for: every dot of a key opens one, and notes all keys before it."""
+    deepest, total = 0, 0
+    for line in text.split("\n"):
+        is_header = line.lstrip().startswith("[")
+        keys = line if is_header else line.rpartition("=")[0]
+        n_tables = is_header + _DECIMAL.sub("", keys).count(".")
+        deepest, total = max(deepest, n_tables), total + n_tables
+    if deepest > _DEEPEST or total > _MOST_TABLES:
+        raise ConfigError(f"{path}: the file has too many tables, or a key with too many dots")
 
 
 def _explain(cls: type[BaseModel], error: ValidationError) -> str:
