@@ -1,13 +1,16 @@
-"""Small mesh files that ask for far more memory or time than their bytes, each of another kind."""
+"""Small files that ask for far more memory or time than their bytes, each of another kind."""
 
 from __future__ import annotations
 
 import base64
+import io
 import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 MB = 2**20
 _TRIANGLE = b"v 0 0 0\nv 1 0 0\nv 0 1 0\n"
@@ -265,7 +268,36 @@ _BOMBS: dict[str, Callable[[], bytes]] = {
     "facets.stl": lambda: b"solid a\n" + _filled(b"vertex 0 0 0\nvertex 1 0 0\nvertex 0 1 0\nendfacet\n", 16 * MB),
     "triangles.stl": lambda: bytes(80) + struct.pack("<I", 16 * MB // 50) + bytes(16 * MB // 50 * 50),
 }
-NAMES = tuple(_BOMBS)
+
+
+def _index(**columns: Any) -> bytes:
+    """Of shards: numbers that are all the same, of which very many fit into little."""
+    np.savez_compressed(stream := io.BytesIO(), **columns)
+    return stream.getvalue()
+
+
+_OTHERS: dict[str, Callable[[], bytes]] = {
+    "words.txt": lambda: _filled(b"10 ", 16 * MB),
+    "lines.txt": lambda: _filled(b"10\n", 16 * MB),
+    "names.txt": lambda: _filled(b"ab\n", 16 * MB),
+    "numbers.csv": lambda: _filled(b"10,1\n", 16 * MB),
+    "row.csv": lambda: _filled(b"10,", 16 * MB),
+    "rows.csv": lambda: b"face,label\n" + _filled(b"0,0\n", 16 * MB),
+    "values.pts": lambda: _filled(b"10\n", 16 * MB),
+    "numbers.json": lambda: b"[" + _filled(b"0,", 16 * MB) + b"0]",
+    "lists.json": lambda: b"[" + _filled(b"[],", 16 * MB) + b"0]",
+    "objects.json": lambda: b"[" + _filled(b"{},", 16 * MB) + b"0]",
+    "keys.json": lambda: b"{" + b",".join(b'"%x":0' % i for i in range(1_200_000)) + b"}",
+    "zeros.npz": lambda: _index(labels=np.zeros(100 * MB, np.uint8)),
+    "names.npz": lambda: _index(labels=np.zeros(64, "U1000000")),
+    "zeros.index": lambda: _index(split=np.zeros(100 * MB, np.int8)),
+    "names.index": lambda: _index(split=np.zeros(1, np.int8), name=np.zeros(4 * MB, np.uint8)),
+    "dots.toml": lambda: b"a." * 100_000 + b"a=0\n",
+    "tables.toml": lambda: b"".join(b"[a%x.b]\n" % i for i in range(99_000)),
+    "more-tables.toml": lambda: b"".join(b" [a%x.b]\n" % i for i in range(400_000)),
+    "objects.toml": lambda: b"a=[" + _filled(b"{},", 2 * MB) + b"]\n",
+}
+NAMES, OTHERS = tuple(_BOMBS), tuple(_OTHERS)
 # What a reader can pass over or share is no reason to refuse a mesh.
 READ = {
     *("many-names.gltf", "attributes.gltf", "views.gltf", "long-attributes.gltf", "tree.gltf", "names.gltf"),
@@ -281,5 +313,5 @@ def bomb(name: str, folder: Path) -> Path:
     folder = folder / Path(name).stem
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"bomb{Path(name).suffix}"
-    path.write_bytes(_BOMBS[name]())
+    path.write_bytes((_BOMBS | _OTHERS)[name]())
     return path

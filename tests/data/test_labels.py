@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import bombs
+from attack.attempts import Attempts
 from hodgeformer.base.errors import DataError
 from hodgeformer.data.census import take_census
 from hodgeformer.data.dataset import DataSet, Sample
@@ -327,3 +330,13 @@ def test_few_stray_colors_get_the_nearest_class(tmp_path: Path) -> None:
     save_mesh(mesh, tmp_path / "a.ply", face_colors=colors)
     with pytest.raises(DataError, match=r"no class has the color #2800be \(and 20 of 320 elements"):
         dataset.load(dataset.samples[0])
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory as Linux counts it")
+def test_large_files_take_memory_in_proportion(tmp_path: Path) -> None:
+    """At most 300 MB and twenty times their bytes, and ten seconds; `make attack` measures more of them."""
+    paths = [bombs.bomb(name, tmp_path) for name in ("lines.txt", "numbers.csv", "values.pts", "numbers.json")]
+    with Attempts("attack.test_bombs:read") as reader:
+        assert list(reader.attempts(paths)) == ["accepted"] * len(paths)
+    for path in paths:
+        path.unlink()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from zipfile import ZipInfo
@@ -15,6 +16,16 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.containers import KIND_OF, ElementKind
 from hodgeformer.base.errors import DataError, MeshError
+from hodgeformer.data.numbers import (
+    first_line,
+    in_blocks,
+    is_number,
+    lines_of,
+    parsed,
+    rows_of_numbers,
+    table_rows,
+    words_of,
+)
 from hodgeformer.mesh.elements import UNLABELLED
 from hodgeformer.mesh.formats.obj import face_names
 from hodgeformer.mesh.io import load_mesh, open_source
@@ -23,6 +34,7 @@ from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh
 COUNTED: dict[str, ElementKind] = {".eseg": "e", ".seseg": "e", ".fseg": "f"}
 """The elements of a label file, by its suffix."""
 _LARGEST = 1 << 53  # beyond it, floating-point numbers skip integers
+_LONGEST_ROW = 1 << 16  # characters: no row of a table, but a list of labels
 _LONGEST_NAME = 1000  # in an array of names, each needs as much memory as the longest
 _MOST_UNPACKED, _TIMES_PACKED = 64 << 20, 20  # the unpacked size of an .npz file: bytes, plus times its own size
 _LABEL_COLUMNS = ("label", "labels", "class", "part", "segment", "category")
@@ -75,11 +87,7 @@ def read_numbers(path: Path) -> NDArray[np.float32]:
         except (ValueError, TypeError):
             raise DataError(f"{path}: expected rows of numbers, in a list or as `values` of an object") from None
     else:
-        rows = [line.replace(",", " ").split() for line in read_text(path).splitlines() if line.strip()]
-        rows = rows[1:] if suffix == ".csv" and rows and not any(map(_is_number, rows[0])) else rows
-        if len({len(row) for row in rows}) > 1:
-            raise DataError(f"{path}: every line must have the same number of values")
-        values = _parsed([word for row in rows for word in row], path).reshape(len(rows), -1 if rows else 0)
+        values = rows_of_numbers(read_text(path), path)
     if values.dtype.kind not in "biuf":
         raise DataError(f"{path}: expected an array of numbers, found {values.dtype}")
     with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
@@ -139,12 +147,14 @@ def read_text(path: Path) -> str:
 def _text(path: Path) -> RawLabels:
     """Numbers separated by spaces, commas or line breaks; names, one per line; parts; or points with their labels."""
     text = read_text(path)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if lines and not any(map(_is_number, lines[0].replace(",", " ").split())):
+    first = next(words_of(first_line(text)), [])
+    if first and not any(map(is_number, first)):
+        lines = lines_of(text)
         return _parts(lines, path) or _column(lines, path)
-    numbers = _parsed(text.replace(",", " ").split(), path)
-    n_columns = len(lines[0].replace(",", " ").split()) if lines else 0
-    if numbers.dtype.kind == "f" and n_columns in _POINT_COLUMNS and len(numbers) == n_columns * len(lines):
+    numbers = parsed(words_of(text), path)
+    n_columns = len(first)
+    is_table = numbers.dtype.kind == "f" and n_columns in _POINT_COLUMNS
+    if is_table and len(numbers) == n_columns * sum(bool(line.strip()) for line in text.splitlines()):
         rows = numbers.reshape(-1, n_columns)
         if not np.isfinite(rows).all():
             raise DataError(f"{path}: points and their labels must be finite numbers")
@@ -156,30 +166,30 @@ def _text(path: Path) -> RawLabels:
 def _csv(path: Path) -> RawLabels:
     """One column of labels, with or without a header; or several, with one for labels and one for element numbers."""
     text = read_text(path)
-    first = text.lstrip().split("\n", 1)[0]
-    try:
-        lines = csv.reader(text.splitlines(), delimiter=next((sign for sign in ",;\t" if sign in first), ","))
-        rows = [[cell.strip() for cell in row] for row in lines if row]
-    except csv.Error as error:
-        raise DataError(f"{path}: not a table ({error})") from None
-    n_columns = len(rows[0]) if rows else 0
-    is_headed = bool(rows) and not any(map(_is_number, rows[0]))
-    is_named = n_columns == 2 and all(len(row) == 2 and not _is_number(row[1]) for row in rows)
+    if len(first_line(text)) > _LONGEST_ROW:
+        return _text(path)
+    first = next(table_rows(text, path), [])
+    n_columns = len(first)
+    is_headed = bool(first) and not any(map(is_number, first))
     if n_columns < 2 and is_headed:
-        return _column([row[0] for row in rows], path)
+        return _column([row[0] for row in table_rows(text, path)], path)
+    is_named = n_columns == 2 and all(len(row) == 2 and not is_number(row[1]) for row in table_rows(text, path))
     if not (is_headed or is_named):
         return _text(path)
-    head = [cell.lower() for cell in rows[0]] if is_headed else ["", "label"]
-    rows = rows[1:] if is_headed else rows
-    ragged = next((i for i, row in enumerate(rows) if len(row) != n_columns), None)
-    if ragged is not None:
-        raise DataError(f"{path}: row {ragged + 1 + is_headed} has {len(rows[ragged])} columns, expected {n_columns}")
+    head = [cell.lower() for cell in first] if is_headed else ["", "label"]
+
+    def column(at: int) -> Iterator[str]:
+        for i, row in enumerate(islice(table_rows(text, path), is_headed, None), 1 + is_headed):
+            if len(row) != n_columns:
+                raise DataError(f"{path}: row {i} has {len(row)} columns, expected {n_columns}")
+            yield row[at]
+
     at = next((head.index(name) for name in _LABEL_COLUMNS if name in head), n_columns - 1)
-    labels = _labels([row[at] for row in rows], path)
+    labels = _labels([sys.intern(word) for word in column(at)], path)
     numbered = next((i for i, name in enumerate(head) if i != at and (n_columns == 2 or _element(name))), None)
     if numbered is None:
         return RawLabels(labels)
-    index = whole(_parsed([row[numbered] for row in rows], path), str(path))
+    index = whole(parsed(in_blocks(column(numbered)), path), str(path))
     return RawLabels(labels[_order(index, f"{path}: the column '{head[numbered]:.40}'")], _element(head[numbered]))
 
 
@@ -196,19 +206,20 @@ def _order(index: IntArray, where: str) -> IntArray:
 
 def _parts(lines: Sequence[str], path: Path) -> RawLabels | None:
     """The Princeton benchmark: a line with the name of a part, then one with the numbers of its faces, from 1."""
-    names, rows = lines[::2], [line.split() for line in lines[1::2]]
-    if len(names) != len(rows) or (len(rows) == 1 and len(rows[0]) == 1) or any(map(_is_number, names)):
+    names, rows = lines[::2], lines[1::2]
+    if len(names) != len(rows) or (len(rows) == 1 and is_number(rows[0])) or any(map(is_number, names)):
         return None
-    if not all(_is_number(row[0]) for row in rows):
+    if not all(is_number(row.split(maxsplit=1)[0]) for row in rows):
         return None
-    index = whole(_parsed([word for row in rows for word in row], path), str(path))
-    places = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    numbers = [parsed(words_of(row), path) for row in rows]
+    index = whole(np.concatenate(numbers), str(path))
+    places = np.repeat(np.arange(len(rows)), [len(part) for part in numbers])
     return RawLabels(places[_order(index, f"{path}: the parts")], "f", tuple(names))
 
 
 def _column(lines: Sequence[str], path: Path) -> RawLabels:
     """Names, or a header and the labels below it."""
-    is_headed = lines[0].lower() in _LABEL_COLUMNS or (len(lines) > 1 and _is_number(lines[1]))
+    is_headed = lines[0].lower() in _LABEL_COLUMNS or (len(lines) > 1 and is_number(lines[1]))
     return RawLabels(_labels(lines[is_headed:], path))
 
 
@@ -225,7 +236,7 @@ def _json(path: Path) -> RawLabels:
     given, classes = content["labels"], content.get("classes")
     if not isinstance(given, list) or any(isinstance(label, list | dict) for label in given):
         raise DataError(f"{path}: expected one label per element in `labels`")
-    labels = _labels([str(UNLABELLED if label is None else label) for label in given], path)
+    labels = _labels(given, path)
     kind = next((kind for element, kind in KIND_OF.items() if element == content.get("element")), None)
     return RawLabels(labels, kind, tuple(map(str, classes)) if isinstance(classes, list) else ())
 
@@ -324,10 +335,11 @@ def _check_file(path: Path) -> None:
         raise DataError(f"{path}: not a regular file")
 
 
-def _labels(words: Sequence[str], path: Path) -> NDArray[Any]:
-    """Integers, or names if any of the words is not a number."""
-    if all(map(_is_number, words)):
-        return whole(_parsed(words, path), str(path))
+def _labels(given: Sequence[Any], path: Path) -> NDArray[Any]:
+    """Integers, or names if any of the labels is not a number."""
+    if all(is_number(_word(label)) for label in given):
+        return whole(parsed(in_blocks(map(_word, given)), path), str(path))
+    words = [_word(label) for label in given]
     long = next((i for i, word in enumerate(words) if len(word) > _LONGEST_NAME), None)
     if long is not None:
         raise DataError(f"{path}: label {long} has {len(words[long]):,} characters, which is too long for a name")
@@ -337,23 +349,5 @@ def _labels(words: Sequence[str], path: Path) -> NDArray[Any]:
     return np.array(words, dtype=np.str_)
 
 
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-def _parsed(words: Sequence[str], path: Path) -> NDArray[Any]:
-    try:
-        return np.array(words, dtype=np.int64)
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return np.array(words, dtype=np.float64)
-    except ValueError:
-        for at, word in enumerate(words):
-            if not _is_number(word):
-                raise DataError(f"{path}: value {at} is not a number: {word[:40]!r}") from None
-        raise
+def _word(label: Any) -> str:
+    return str(UNLABELLED if label is None else label)
