@@ -96,6 +96,28 @@ def test_parts_of_several_processes_merge_to_the_whole() -> None:
     assert merged.interval == expected.interval
 
 
+@pytest.mark.parametrize(("n", "n_wrong"), [(1, 3), (4, 3), (6, 0)])
+def test_too_few_meshes_and_no_mistakes_give_no_interval(n: int, n_wrong: int) -> None:
+    counted = Tally(2)
+    for i in range(n):
+        counted.add(f"m{i}", predicted=(np.arange(9 + i) >= n_wrong).astype(int), true=np.ones(9 + i, int))
+    scores = scores_of(counted, element="face", classes=("a", "b"))
+    assert scores.interval is None
+    assert "face_accuracy_interval_95" not in scores.to_dict()
+
+
+def test_the_score_without_copies_is_beside_the_score() -> None:
+    counted = Tally(2)
+    for name, n_right in (("a", 10), ("b", 6), ("c", 5)):
+        counted.add(name, predicted=(np.arange(10) < n_right).astype(int), true=np.ones(10, int))
+    scores = scores_of(counted, element="face", classes=("x", "y"))
+    found = scores.without_copies(["a"])
+    assert list(found.values)[:2] == ["face_accuracy", "face_accuracy_without_copies"]
+    assert found.values["face_accuracy_without_copies"] == pytest.approx(11 / 20)
+    assert found.main == scores.main == pytest.approx(21 / 30)
+    assert scores.without_copies([]) is scores and scores.without_copies("abc") is scores  # nothing is left
+
+
 def test_the_interval_holds_the_value_and_narrows_with_meshes() -> None:
     def interval(n: int) -> tuple[float, float]:
         rng = np.random.default_rng(1)

@@ -86,7 +86,8 @@ def evaluate(
     about = {"model": model, "data": dataset.name, "split": split, "rotations": tta, "faces": prepare.faces}
     about |= {"temperature": predictor.info.temperature, "calibrated_on": split if calibrate else None}
     learned = warn_of_learned([member.info for member in predictor.members], dataset, samples)
-    about |= {"n_meshes": len(samples), "n_learned_from": learned, **scores.to_dict()}
+    scores = scores.without_copies(learned)
+    about |= {"n_meshes": len(samples), "n_learned_from": len(learned), **scores.to_dict()}
     if out is not None:
         save_rows(out.parent, out.stem, score_rows(scores), about)
     if as_json:
@@ -105,17 +106,17 @@ def _counted(answers: Iterator[Answer], progress: Callable[[float, float], None]
         yield answer
 
 
-def warn_of_learned(models: Sequence[ModelInfo], dataset: DataSet, samples: Sequence[Sample]) -> int:
-    """Warn on standard error if a model was trained on some of the meshes; returns their number."""
+def warn_of_learned(models: Sequence[ModelInfo], dataset: DataSet, samples: Sequence[Sample]) -> list[str]:
+    """Warn on standard error if a model was trained on some of the meshes or on copies of them; returns their names."""
     from hodgeformer.training.evaluate import learned_from
 
     each = (learned_from(info, dataset, samples) for info in models)
     names = list(dict.fromkeys(name for learned in each for name in learned))
     if names:
         shown = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
-        overlap = f"the model was trained on {len(names)} of these {len(samples)} meshes ({shown})"
-        print(f"note: {overlap}: the scores are too optimistic", file=sys.stderr)
-    return len(names)
+        copies = f"{len(names)} of these {len(samples)} meshes are copies of training meshes ({shown})"
+        print(f"note: {copies}: the scores are too optimistic", file=sys.stderr)
+    return names
 
 
 def score_rows(scores: Scores) -> list[dict[str, Any]]:
@@ -140,6 +141,9 @@ def print_scores(scores: Scores, split: str) -> None:
         if name == scores.main_name and scores.interval is not None:
             low, high = scores.interval
             interval = f"  (95 % interval {low:.4f} to {high:.4f}, bootstrap over meshes)"
+        elif name == scores.main_name and scores.meshes is not None:
+            n = f"{len(scores.meshes)} mesh{'es' if len(scores.meshes) > 1 else ''}"
+            interval = f"  (no interval from {n}: score more, or all of them with hodgeformer train --folds)"
         print(f"{split} {name.replace('_', ' ')}: {value:.4f}{interval}")
     if not scores.classes:
         return

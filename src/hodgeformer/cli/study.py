@@ -84,7 +84,7 @@ def robustness(
             progress(len(results), len(mutations) + 1)
     table = [result.row(results[0]) for result in results]
     about: dict[str, Any] = {"model": model, "data": dataset.name, "split": split, "n_meshes": len(samples)}
-    about |= {"n_learned_from": learned, "seed": seed, "score": results[0].scores.main_name}
+    about |= {"n_learned_from": len(learned), "seed": seed, "score": results[0].scores.main_name}
     files = save_rows(out, "robustness", table, about)
     files.append(save_robustness_picture(results, dataset, out / "robustness.png", up=up))
     title = f"{about['score'].replace('_', ' ')} in percent, {len(samples)} meshes of {dataset.name} {split}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 _BINS = 15  # of confidence
+_FEWEST = 5  # meshes for an interval
 
 
 class Tally:
@@ -68,8 +69,8 @@ class Tally:
 class Scores:
     """The scores of a set of meshes: `values` by name, and for classes the confusion counts.
 
-    `interval` is a 95 % bootstrap over meshes of the main value; `reliability` as in a tally. A regression has no
-    classes and no confusion.
+    `interval` is a 95 % bootstrap over meshes of the main value, None if the meshes are too few or too much alike for
+    one; `reliability` and `meshes` are as in a tally. A regression has no classes and no confusion.
     """
 
     element: str
@@ -78,7 +79,23 @@ class Scores:
     classes: tuple[str, ...] = ()
     confusion: IntArray | None = None
     reliability: FloatArray | None = None
-    per_mesh: dict[str, float] | None = None
+    meshes: dict[str, tuple[int, int]] | None = None
+
+    @property
+    def per_mesh(self) -> dict[str, float] | None:
+        """The accuracy of each mesh that has labels."""
+        if self.meshes is None:
+            return None
+        return {name: hit / total for name, (hit, total) in self.meshes.items() if total}
+
+    def without_copies(self, names: Collection[str]) -> Scores:
+        """The same scores, and beside the main one that of the other meshes, if these are copies of training meshes."""
+        left = [counts for name, counts in (self.meshes or {}).items() if name not in names]
+        hit, total = (sum(column) for column in zip(*left, strict=True)) if left else (0, 0)
+        if not names or not total:
+            return self
+        beside = {self.main_name: self.main, f"{self.main_name}_without_copies": hit / total}
+        return replace(self, values=beside | self.values)
 
     @property
     def main_name(self) -> str:
@@ -153,7 +170,7 @@ def scores_of(tally: Tally, *, element: str, classes: tuple[str, ...], seed: int
         classes=classes,
         confusion=tally.confusion,
         reliability=tally.reliability,
-        per_mesh={name: h / t for name, (h, t) in tally.meshes.items() if t},
+        meshes=dict(tally.meshes),
     )
 
 
@@ -169,12 +186,14 @@ def regression_scores(*, predicted: FloatArray, true: FloatArray, element: str) 
     return Scores(element=element, values=values)
 
 
-def _bootstrap(hits: FloatArray, totals: FloatArray, seed: int, resamples: int) -> tuple[float, float]:
+def _bootstrap(hits: FloatArray, totals: FloatArray, seed: int, resamples: int) -> tuple[float, float] | None:
     """Meshes drawn with replacement: elements of one mesh are far from independent."""
+    if len(hits) < _FEWEST:
+        return None
     draws = np.random.default_rng(seed).integers(len(hits), size=(resamples, len(hits)))
     accuracy = hits[draws].sum(axis=1) / np.maximum(totals[draws].sum(axis=1), 1.0)
     low, high = np.quantile(accuracy, [0.025, 0.975])
-    return float(low), float(high)
+    return (float(low), float(high)) if low < high else None  # if all are right, no draw differs
 
 
 def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> FloatArray:
