@@ -15,7 +15,9 @@ from typer.testing import Result
 from command import options, run
 from hodgeformer.cli.evaluate import score_rows
 from hodgeformer.data.folder import write_folder
+from hodgeformer.data.open import open_dataset
 from hodgeformer.predict.checkpoint import load_checkpoint
+from hodgeformer.predict.predictor import Predictor
 from hodgeformer.training.metrics import Scores
 from tiny_sets import TINY, shapes
 
@@ -79,6 +81,21 @@ def test_evaluate_names_what_it_counts(trained: Path, eggs: Path) -> None:
     assert "train face accuracy area weighted: " in shown.stdout and "bottom" in shown.stdout
 
 
+def test_smoothed_answers_are_scored(trained: Path, eggs: Path) -> None:
+    """As `predict --smooth` answers."""
+    scored = json.loads(run("evaluate", trained, eggs, "--json", "--smooth").stdout)
+    dataset = open_dataset(eggs)
+    predictor = Predictor.load(trained)
+    right = total = 0
+    for sample in dataset.split("test"):
+        mesh, labels = dataset.load(sample)
+        right += int((predictor.predict(mesh, smooth=True).labels == labels).sum())
+        total += len(labels)
+    assert scored["smooth"] and scored["metrics"]["face_accuracy"] == pytest.approx(right / total)
+    plain = json.loads(run("evaluate", trained, eggs, "--json").stdout)
+    assert scored["calibration"] != plain["calibration"]
+
+
 def test_rotations_are_averaged(trained: Path, eggs: Path) -> None:
     plain, turned = (
         json.loads(run("evaluate", trained, eggs, "--json", *extra).stdout) for extra in ((), ("--tta", 4))
@@ -123,6 +140,8 @@ def test_resume_goes_on_and_a_finished_run_stays(trained: Path, eggs: Path, tmp_
     result = run("train", "--resume", trained)
     assert result.exit_code == 0, result.stderr
     assert (trained / "best.safetensors").read_bytes() == before
+    assert "the run is finished; to train its model further, start a new run from it" in result.stderr
+    assert f"--from {trained}" in result.stderr
     refused(run("train", eggs, "--out", trained), "already contains a run", "--resume")
     refused(run("train", "--resume", tmp_path), "not a run folder")
     refused(run("train", "--resume", trained, "--set", "train.lr=1"), "remove --set")

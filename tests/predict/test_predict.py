@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -250,9 +253,28 @@ def test_show_opens_the_page(result: Result, tmp_path: Path, monkeypatch: pytest
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    first, second = result.show(), result.show()
-    assert opened == [first.as_uri(), second.as_uri()]
-    assert first != second and "<canvas" in first.read_text() and first.is_relative_to(tmp_path)
+    old, of_others = result.show(), tmp_path / "hodgeformer-other.html"
+    assert old is not None
+    of_others.touch()
+    for path in (old, of_others):
+        os.utime(path, (0, 0))
+    today, path = result.show(), result.show()
+    assert today is not None and path is not None
+    assert opened == [shown.as_uri() for shown in (old, today, path)]
+    assert "<canvas" in path.read_text()
+    assert set(tmp_path.iterdir()) == {of_others, today, path}  # what was shown days ago is gone
+
+
+def test_show_shows_in_a_notebook(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IPython, where it runs a kernel, displays the result; it is not a dependency, so a stand-in is asked."""
+    shown: list[Result] = []
+    shell, display = ModuleType("IPython"), ModuleType("IPython.display")
+    shell.__dict__["get_ipython"] = lambda: SimpleNamespace(kernel=object())
+    display.__dict__["display"] = shown.append
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    assert result.show() is None
+    assert shown == [result] and "<iframe" in result._repr_html_()
 
 
 def test_models_are_found(tmp_path: Path) -> None:

@@ -55,12 +55,13 @@ def test_pairs_become_a_model_with_scores(tmp_path: Path, capsys: pytest.Capture
         def stepped(self, standing: Standing) -> None:
             steps.append(standing.loss)
 
-    run = hf.train(pairs(), tmp_path / "run", callbacks=[rows.append, Steps()], **{**QUICK, "epochs": 2})
+    names = ["low", "mid", "high"]
+    run = hf.train(pairs(), tmp_path / "run", classes=names, callbacks=[rows.append, Steps()], **{**QUICK, "epochs": 2})
     assert capsys.readouterr() == ("", "")
     assert rows[-1]["epoch"] == 2 and len(steps) == 4 and run.history[-1]["epoch"] == 2
     assert run.scores is not None and "face_accuracy=" in repr(run)
     predictor = run.predictor()
-    assert predictor.names == ("0", "1", "2") and run.report.is_file()
+    assert predictor.names == ("low", "mid", "high") and run.report.is_file()
     again = hf.evaluate(predictor, run.folder / "data")
     assert again.values == run.scores.values
     assert hf.evaluate(run.chosen, pairs()).per_mesh.keys() == {mesh.name for mesh, _ in pairs()}  # type: ignore[union-attr]
@@ -82,6 +83,8 @@ def test_pairs_become_a_model_with_scores(tmp_path: Path, capsys: pytest.Capture
 def test_mistakes_are_told_before_anything_is_made(settings: dict[str, Any], told: str, tmp_path: Path) -> None:
     with pytest.raises(hf.HodgeFormerError, match=told):
         hf.train(pairs(), tmp_path / "run", **settings)
+    with pytest.raises(ConfigError, match="'classes' is only for pairs"):
+        hf.train(str(tmp_path), tmp_path / "run", classes=["a", "b"])
     with pytest.raises(ConfigError, match="remove the others"):
         hf.train(None, tmp_path / "run", epochs=3)
     with pytest.raises(ConfigError, match="cannot train on"):

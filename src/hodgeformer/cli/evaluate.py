@@ -16,6 +16,7 @@ from hodgeformer.cli.results import (
     JsonOption,
     ModelArgument,
     QuietOption,
+    SmoothOption,
     TtaOption,
     bar,
     save_rows,
@@ -36,6 +37,7 @@ def evaluate(
     split: Annotated[str, typer.Option("--split", help="The split to score: train, val or test.")] = "test",
     faces: FacesOption = "auto",
     tta: TtaOption = 1,
+    smooth: SmoothOption = False,
     calibrate: Annotated[
         bool,
         typer.Option(
@@ -82,8 +84,10 @@ def evaluate(
         save_checkpoint(path, checkpoint)
         predictor = Predictor.load(checkpoint, device)
     with bar("evaluating", quiet=quiet) as progress:
-        scores = scores_of(predictor, dataset, split=split, faces=faces, tta=tta, device=device, report=progress)
+        options: dict[str, Any] = {"faces": faces, "tta": tta, "smooth": smooth, "device": device}
+        scores = scores_of(predictor, dataset, split=split, report=progress, **options)
     about = {"model": model, "data": dataset.name, "split": split, "rotations": tta, "faces": prepare.faces}
+    about |= {"smooth": smooth}
     about |= {"temperature": predictor.info.temperature, "calibrated_on": split if calibrate else None}
     learned = warn_of_learned([member.info for member in predictor.members], dataset, samples)
     scores = scores.without_copies(learned)

@@ -23,6 +23,7 @@ from hodgeformer.cli.results import (
     JsonOption,
     ModelArgument,
     QuietOption,
+    SmoothOption,
     TtaOption,
     UpOption,
     WorkersOption,
@@ -82,7 +83,7 @@ def predict(
             show_default=False,
         ),
     ] = None,
-    smooth: Annotated[bool, typer.Option("--smooth", help="Smooth the boundaries of parts.")] = False,
+    smooth: SmoothOption = False,
     tta: TtaOption = 1,
     split_parts: Annotated[
         bool, typer.Option("--split-parts", help="Also write one mesh for each predicted part.")

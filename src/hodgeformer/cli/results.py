@@ -48,6 +48,7 @@ TtaOption = Annotated[
         "--tta", min=1, help="Average over this many rotations of each mesh in total, including the original."
     ),
 ]
+SmoothOption = Annotated[bool, typer.Option("--smooth", help="Smooth the boundaries of parts.")]
 UpOption = Annotated[
     Literal["auto", "x", "y", "z", "-x", "-y", "-z"], typer.Option("--up", help="The axis that points up in pictures.")
 ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
+import sys
 import tempfile
+import time
 import webbrowser
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +39,8 @@ if TYPE_CHECKING:  # drawing is imported on first use
 
 COLORED = (".ply", ".glb", ".obj", ".off")
 FORMATS = (*COLORED, ".png", ".json", ".npz", ".txt", ".html")
+_SHOWN = "hodgeformer-shown-"  # how the names of pages begin that `show` writes
+_KEPT_SECONDS = 86_400
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,10 +294,19 @@ class Result:
             up=self.up,
         )
 
-    def show(self) -> Path:
-        """Open the result as a page in the browser; returns its path. A notebook shows a result by itself."""
-        path = Path(tempfile.mkdtemp(prefix="hodgeformer-")) / "result.html"
+    def show(self) -> Path | None:
+        """Show the result in a notebook; elsewhere open it as a page in the browser and return its path."""
+        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+        if getattr(shell, "kernel", None) is not None:
+            importlib.import_module("IPython.display").display(self)
+            return None
+        with tempfile.NamedTemporaryFile("w", suffix=".html", prefix=_SHOWN, delete=False) as file:
+            path = Path(file.name)
         self.save(path)
+        for earlier in path.parent.glob(f"{_SHOWN}*.html"):  # the browser may still need today's
+            with suppress(OSError):
+                if time.time() - earlier.stat().st_mtime > _KEPT_SECONDS:
+                    earlier.unlink()
         webbrowser.open(path.as_uri())
         return path
 

@@ -17,7 +17,7 @@ from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.memory import Pairs
 from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.draw.colormap import Bytes, label_colors
-from hodgeformer.mesh.elements import convert_labels, element_areas
+from hodgeformer.mesh.elements import convert_labels, element_areas, smoothed
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import part_centers, random_turns, up_from_shape, usual_heights
 from hodgeformer.mesh.prepare import Faces, PrepareConfig, to_size
@@ -26,7 +26,7 @@ from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.forward import Forward
 from hodgeformer.predict.inference import Network, Views, answers, make_views, tempered
 from hodgeformer.predict.model_info import Familiarity, ModelInfo, impression
-from hodgeformer.predict.options import FaceBudget
+from hodgeformer.predict.options import FaceBudget, PredictOptions
 from hodgeformer.predict.predictor import Models, Predictor
 from hodgeformer.training.distributed import Processes
 from hodgeformer.training.learner import DivergedError, SquaredError
@@ -160,15 +160,16 @@ def evaluate(
     split: str = "test",
     faces: Faces | str = "auto",
     tta: int = 1,
+    smooth: float | bool = False,
     device: str = "auto",
     report: Callable[[int, int], None] | None = None,
 ) -> Scores:
     """Score a model or an ensemble on a split of a data set, or on pairs (mesh, labels).
 
-    Scores count the elements of the original files, whatever resolution the model works at; `faces` is as in
-    prediction. `tta` averages over this many rotations in total, including the original. `report` is called with the
-    number of meshes done and the total.
+    Scores count the elements of the original files, whatever resolution the model works at; `faces`, `tta` and `smooth`
+    are as in prediction. `report` is called with the number of meshes done and the total.
     """
+    strength = PredictOptions.parse({"smooth": smooth}).smooth
     predictor = Predictor.load(model, device)
     first, members = predictor.info, predictor.members
     if isinstance(data, DataSet):
@@ -193,7 +194,10 @@ def evaluate(
 
     def averaged() -> Iterator[Answer]:
         for done, together in enumerate(zip(*streams, strict=True), 1):
-            yield replace(together[0], output=np.mean([answer.output for answer in together], axis=0))
+            output = np.mean([answer.output for answer in together], axis=0)
+            if strength > 0 and dataset.task == "segmentation" and dataset.kind is not None:
+                output = smoothed(output, together[0].mesh, kind=dataset.kind, strength=strength)
+            yield replace(together[0], output=output)
             if report is not None:
                 report(done, len(samples))
 

@@ -115,7 +115,12 @@ class Run:
             self._listener.warned(f"{folder.metrics}: {damaged} rows are damaged and were removed")
         # Rows that were written after the state was saved will be written again.
         self.rows = [row for row in rows if int(row["epoch"]) <= self.position.epoch]
-        if began and not self.position.finished:
+        if began and self.position.finished:
+            self._listener.warned(
+                f"the run is finished; to train its model further, start a new run from it: hodgeformer train DATA "
+                f"--from {folder.root} --out NEW --set train.epochs=20"
+            )
+        elif began:
             self._listener.resumed(self.position.epoch, self.position.batch)
 
     def train(self) -> None:

@@ -55,6 +55,7 @@ def train(
     epochs: int | None = None,
     faces: Faces | str | None = None,
     start: ModelLike | None = None,
+    classes: Sequence[str] = (),
     folds: None = None,
     callbacks: Sequence[Callback] = (),
     processes: Processes | None = None,
@@ -75,6 +76,7 @@ def train(
     epochs: int | None = None,
     faces: Faces | str | None = None,
     start: ModelLike | None = None,
+    classes: Sequence[str] = (),
     folds: int | None = None,
     callbacks: Sequence[Callback] = (),
     processes: Processes | None = None,
@@ -85,18 +87,20 @@ def train(
 
     `data` is a data-set folder, a name, a TOML file or its tables, a data set, or pairs (mesh, labels). Settings that
     are not given are planned from it. `minutes` or `epochs` is the length of training, for each fold; `start` is a
-    model to fine-tune; `folds` requests a cross-validation. `callbacks` are functions that are called with the row of
-    each evaluated epoch, or listeners (`hodgeformer.training.listener`), which are called for every step. `settings`
-    are those of a configuration, by name (lr=3e-4) or in tables (train={"lr": 3e-4}, model={"blocks": "DD"}),
-    `overrides` the same as on the command line ("data.val_fraction=0.1"). Ctrl-C saves the run and raises `Stopped`, a
-    KeyboardInterrupt.
+    model to fine-tune; `classes` are the names of the labels of pairs, in order; `folds` requests a cross-validation.
+    `callbacks` are functions that are called with the row of each evaluated epoch, or listeners
+    (`hodgeformer.training.listener`), which are called for every step. `settings` are those of a configuration, by name
+    (lr=3e-4) or in tables (train={"lr": 3e-4}, model={"blocks": "DD"}), `overrides` the same as on the command line
+    ("data.val_fraction=0.1"). Ctrl-C saves the run and raises `Stopped`, a KeyboardInterrupt.
     """
     given = {"minutes": minutes, "epochs": epochs, "faces": faces}
     tables = by_name(settings | {name: value for name, value in given.items() if value is not None})
     tables = with_overrides(tables, overrides)
     folder, listener = Path(out), Listeners(callbacks)
-    if data is None and (tables or start is not None or folds is not None):
+    if data is None and (tables or classes or start is not None or folds is not None):
         raise ConfigError(f"without data, the run in {folder} continues with its own settings; remove the others")
+    if data is not None and classes:
+        data = _source(data, classes)
     if folds is not None or (data is None and _is_cross_validation(folder)):
         return _cross_validate(data, folder, folds, tables, start, processes or Processes(), listener)
     return run(data, folder, trained, settings=tables, start=start, processes=processes, listener=listener)
@@ -187,15 +191,17 @@ def _calibrated(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpo
     return calibrated(chosen, answers, temperature=given, processes=setup.processes)
 
 
-def _source(data: Data) -> Source | DataSet:
+def _source(data: Data, classes: Sequence[str] = ()) -> Source | DataSet:
     if isinstance(data, DataConfig):
         return {"data": {name: getattr(data, name) for name in data.model_fields_set}}
     is_tables = isinstance(data, Mapping) and all(isinstance(table, Mapping) for table in data.values())
     if isinstance(data, str | Path | DataSet) or is_tables:
+        if classes:
+            raise ConfigError("'classes' is only for pairs of meshes and labels; other data has its own")
         return data  # type: ignore[return-value]
     if not isinstance(data, Iterable):
         raise ConfigError(f"cannot train on a {type(data).__name__}; pass a folder, a name, or pairs (mesh, labels)")
-    return open_dataset(data)  # type: ignore[arg-type]
+    return open_dataset(data, classes=classes)  # type: ignore[arg-type]
 
 
 def _kept(source: Source | DataSet | None, out: Path, processes: Processes) -> Source | None:
