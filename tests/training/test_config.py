@@ -14,6 +14,7 @@ from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.census import Census, take_census
 from hodgeformer.data.dataset import DataSet
+from hodgeformer.data.open import DataConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.training.config import RunConfig, TrainConfig, read_config
 from hodgeformer.training.distributed import Processes
@@ -287,3 +288,10 @@ def test_a_run_from_before_stars_were_learned_keeps_its_own(tmp_path: Path) -> N
     del tables["model"]["star_bound"]
     folder.create(RunConfig.parse(tables).toml())
     assert set_up(None, tmp_path).config.model["star_bound"] == 0.0
+
+
+def test_families_that_were_left_out_are_scored_even_if_there_are_test_meshes(tmp_path: Path) -> None:
+    dataset = parts(n_val=1, n_test=1)
+    for hold_out, split in ((None, "test"), (("a",), "val")):
+        config = plan(dataset).replace(data=DataConfig(name="human", hold_out=hold_out))
+        assert Setup(config, take_census(dataset), RunFolder(tmp_path), Processes()).tested == split

@@ -69,8 +69,9 @@ class Setup:
 
     @property
     def tested(self) -> str | None:
-        """The split for the final scores."""
-        return next((name for name in ("test", "val") if name in self.dataset.splits), None)
+        """The split for the final scores: families that were left out, even if there are test meshes as well."""
+        names = ("val",) if self.config.data.hold_out else ("test", "val")
+        return next((name for name in names if name in self.dataset.splits), None)
 
     def reasons(self) -> tuple[str, ...]:
         """The plan of the run and its reasons, one sentence each."""
