@@ -118,7 +118,10 @@ class SparsityPattern(Generic[T]):
     def transposed(self) -> Transposed[T]:
         """The column-wise view for the backward pass; computed once, on first use."""
         offsets, indices = _as_numpy(self.offsets, "offsets"), _as_numpy(self.indices, "indices")
-        columns = _transpose(offsets, indices)
+        ends = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=offsets.size - 1))])
+        rows, entries = np.empty(indices.size, dtype=np.int32), np.empty(indices.size, dtype=np.int64)
+        _compiled_columns()(offsets, indices, ends[:-1].copy(), rows, entries)
+        columns = ends, rows, entries
         if isinstance(self.offsets, np.ndarray):
             return Transposed(*columns)  # type: ignore[arg-type]
         import torch
@@ -133,13 +136,6 @@ class SparsityPattern(Generic[T]):
             t = self.transposed
             moved.__dict__["transposed"] = Transposed(fn(t.offsets), fn(t.rows), fn(t.entries))
         return moved
-
-
-def _transpose(offsets: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    ends = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=offsets.size - 1))])
-    rows, entries = np.empty(indices.size, dtype=np.int32), np.empty(indices.size, dtype=np.int64)
-    _compiled_columns()(offsets, indices, ends[:-1].copy(), rows, entries)
-    return ends, rows, entries
 
 
 @lru_cache
@@ -162,12 +158,7 @@ def _fill_columns(
 
 
 def _as_numpy(array: Any, name: str) -> np.ndarray:
-    if isinstance(array, np.ndarray):
-        out = array
-    elif hasattr(array, "detach"):
-        out = array.detach().cpu().numpy()
-    else:
-        out = np.asarray(array)
+    out = np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
     if not np.issubdtype(out.dtype, np.integer):
         raise BatchError(f"{name} of a sparsity pattern must be integers, got {out.dtype}")
     return out

@@ -7,7 +7,6 @@ import html
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
@@ -92,7 +91,8 @@ def page(scenes: Sequence[Scene], *, title: str = "hodgeformer") -> str:
     if not scenes:
         raise MeshError("a page needs at least one mesh")
     data = json.dumps([_scene_data(scene) for scene in scenes], separators=(",", ":"), allow_nan=False)
-    head, rest = _template().split("@TITLE@")
+    template = (resources.files("hodgeformer.draw") / "page.html").read_text(encoding="utf-8")  # from web/page.html
+    head, rest = template.split("@TITLE@")
     middle, tail = rest.split("@DATA@")
     # "</" would end the script element that contains the data, and "<!--<script" would keep it from ending.
     return "".join([head, html.escape(title), middle, data.replace("<", "\\u003c"), tail])
@@ -102,12 +102,6 @@ def embedded_page(scenes: Sequence[Scene], *, height: int = 480) -> str:
     """The page as an element of a notebook or of another page."""
     text = html.escape(page(scenes), quote=True)
     return f'<iframe srcdoc="{text}" style="width:100%;height:{height}px;border:0" title="mesh"></iframe>'
-
-
-@cache
-def _template() -> str:
-    """Built from `web/page.html`."""
-    return (resources.files("hodgeformer.draw") / "page.html").read_text(encoding="utf-8")
 
 
 def _scene_data(scene: Scene) -> dict[str, Any]:

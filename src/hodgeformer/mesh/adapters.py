@@ -37,8 +37,6 @@ class HasPositions(Protocol):
 
     @property
     def pos(self) -> Any: ...
-    @property
-    def face(self) -> Any: ...
 
 
 class HasAttributes(Protocol):
@@ -46,8 +44,6 @@ class HasAttributes(Protocol):
 
     @property
     def vertex(self) -> Any: ...
-    @property
-    def triangle(self) -> Any: ...
 
 
 InMemory = tuple[Any, Any] | HasVertices | HasPoints | HasPositions | HasAttributes

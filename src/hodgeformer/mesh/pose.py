@@ -161,15 +161,13 @@ def up_from_shape(mesh: Mesh) -> FloatArray:
     The opposite directions are not tried: few files are upside down, but many shapes could stand upside down.
     """
     mesh = in_range(mesh)
+    axes = [np.array(UP_AXES[name], dtype=np.float64) for name in "yzx"]
     double_areas = norms(face_vectors(mesh.vertices, mesh.faces))
     if not double_areas.any():
-        return np.array(UP_AXES["y"], dtype=np.float64)
+        return axes[0]
     center = double_areas / double_areas.sum() @ face_centers(mesh.vertices, mesh.faces)
     points = mesh.vertices[np.unique(mesh.faces)] - center
-    for axis in (UP_AXES[name] for name in "yzx"):
-        if _stands(points, np.array(axis, dtype=np.float64)):
-            return np.array(axis, dtype=np.float64)
-    return np.array(UP_AXES["y"], dtype=np.float64)
+    return next((axis for axis in axes if _stands(points, axis)), axes[0])
 
 
 def part_centers(mesh: Mesh, labels: IntArray, n_classes: int) -> tuple[FloatArray, FloatArray]:

@@ -108,12 +108,9 @@ def heaviest_labels(labels: NDArray[Any], target: IntArray, weights: FloatArray,
 def _mix(weights: FloatArray, members: IntArray, values: NDArray[Any]) -> NDArray[Any]:
     """Row i is the sum of weights[i, j] values[members[i, j]]."""
     n, k = members.shape
-    rows = _rows(weights.astype(values.dtype).ravel(), members, np.arange(0, n * k + 1, k), len(values))
+    csr = weights.astype(values.dtype).ravel(), members.ravel(), np.arange(0, n * k + 1, k)
+    rows = sparse_matrix(csr, shape=(n, len(values)))
     return np.asarray(rows @ values)
-
-
-def _rows(weights: FloatArray, members: NDArray[Any], offsets: IntArray, n_columns: int) -> csr_array:
-    return sparse_matrix((weights, members.ravel(), offsets), shape=(len(offsets) - 1, n_columns))
 
 
 def _means(members: IntArray, sizes: FloatArray, n_vertices: int) -> csr_array:
@@ -121,7 +118,8 @@ def _means(members: IntArray, sizes: FloatArray, n_vertices: int) -> csr_array:
     offsets, rows = incidence_lists(members, n_vertices)
     owner = np.repeat(np.arange(n_vertices), np.diff(offsets))
     size = sizes[rows] + np.finfo(np.float64).tiny  # elements without size still need a weight
-    return _rows(size / np.bincount(owner, size, n_vertices)[owner], rows, offsets, len(members))
+    shares = size / np.bincount(owner, size, n_vertices)[owner]
+    return sparse_matrix((shares, rows, offsets), shape=(n_vertices, len(members)))
 
 
 @njit(cache=True, nogil=True)

@@ -53,9 +53,9 @@ class Checkpoint(ModelInfo):
         with torch.device("meta"):  # only shapes, so that wrong settings cost no memory
             model = HodgeFormer(self.model)
         expected, found = model.state_dict(), self.weights
-        different = sorted(set(expected) ^ set(found)) or sorted(
-            name for name, weight in expected.items() if _form(weight) != _form(found[name])
-        )
+        form = {name: (weight.shape, weight.is_floating_point()) for name, weight in found.items()}
+        wanted = {name: (weight.shape, weight.is_floating_point()) for name, weight in expected.items()}
+        different = sorted({name for name, _ in form.items() ^ wanted.items()})
         if different:
             raise CheckpointError(
                 f"{self.path or self.name}: the weights do not match the settings ({len(different)} tensors, first "
@@ -64,10 +64,6 @@ class Checkpoint(ModelInfo):
             )
         model.load_state_dict({name: weight.clone() for name, weight in found.items()}, assign=True)
         return model.eval()
-
-
-def _form(weight: Tensor) -> tuple[torch.Size, bool]:
-    return weight.shape, weight.is_floating_point()
 
 
 def versions() -> dict[str, str]:

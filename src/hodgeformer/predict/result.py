@@ -174,10 +174,9 @@ class Result:
             yield name, Mesh(self.mesh.vertices[used], faces.reshape(-1, 3), name=f"{self.mesh.name} {name}")
 
     def to_trimesh(self) -> trimesh.Trimesh:
-        """A `trimesh.Trimesh` with unchanged vertices and faces, in the colors of the answer.
+        """A `trimesh.Trimesh` in the colors of the answer, with `label` or `values` of its faces or vertices.
 
-        Its `face_attributes` or `vertex_attributes` contain `label`, or `values` of a regression. Answers for edges,
-        which trimesh cannot color, are transferred to faces.
+        Vertices and faces are unchanged. Answers for edges, which trimesh cannot color, are transferred to faces.
         """
         from hodgeformer.predict.exchange import as_trimesh
 
@@ -237,10 +236,7 @@ class Result:
             write_atomically(path, self._content(suffix))
 
     def render(self, path: str | os.PathLike[str] | None = None, **look: Any) -> Picture:
-        """A picture of the mesh in the colors of its classes; written as PNG if a path is given.
-
-        The legend has the classes that occur; `look` is passed to `hodgeformer.draw.render`.
-        """
+        """A picture with the classes that occur, written as PNG if a path is given; `look` as in `draw.render`."""
         from hodgeformer.draw.colormap import field_limits
         from hodgeformer.draw.lettering import ColorBar, Legend
         from hodgeformer.draw.render import render, save_png
@@ -262,10 +258,7 @@ class Result:
         return picture
 
     def scene(self, truth: NDArray[Any] | None = None) -> Scene:
-        """This result for the HTML page, with the true labels of its elements if they are given.
-
-        Prediction, ground truth, error and confidence are layers; for whole meshes the best classes are scores.
-        """
+        """This result for the HTML page, with its layers; `truth` are the true labels of its elements."""
         from hodgeformer.draw.page import FieldLayer, Scene, labeled_scene
 
         caption = "; ".join(filter(None, [self.resolution, *self.warnings]))
