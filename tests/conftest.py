@@ -35,8 +35,12 @@ def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     shared, compiled = tmp_path_factory.getbasetemp().parent, Dispatcher.compile
 
     def compile_once(kernel: Dispatcher, signature: Any) -> Any:
-        lock = shared / f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}.lock"
-        with global_compiler_lock, FileLock(lock):  # in this order, because threads share the first
+        function = kernel.py_func
+        if not function.__module__.startswith("hodgeformer."):  # numba's own functions are not cached
+            return compiled(kernel, signature)
+        lock = shared / f"{function.__module__}-{function.__code__.co_firstlineno}.lock"
+        # In this order, because threads share the first; a kernel may be compiled while it is compiled for other types.
+        with global_compiler_lock, FileLock(lock, is_singleton=True):
             return compiled(kernel, signature)
 
     with pytest.MonkeyPatch.context() as patch:
