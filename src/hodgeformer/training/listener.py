@@ -87,25 +87,22 @@ def _handler(callback: Callback, event: str) -> Callable[..., None] | None:
     return callback if event == "evaluated" else None
 
 
+Keep = Callable[[dict[str, float], int], None]
+"""Logs metrics by name, and their step."""
+
+
 class Tracker(Listener):
-    """Logs the metrics of steps and epochs, and passes everything on to another listener.
+    """Logs the metrics of steps and epochs."""
 
-    `keep` is called with metrics by name, and their step.
-    """
-
-    def __init__(self, keep: Callable[[dict[str, float], int], None], then: Listener) -> None:
-        self._keep, self._then = keep, then
-        for name in ("reading", "warned", "planned", "resumed", "saved"):
-            setattr(self, name, getattr(then, name))
+    def __init__(self, keep: Keep) -> None:
+        self._keep = keep
 
     def stepped(self, standing: Standing) -> None:
         self._keep({"step/loss": standing.loss, "step/rate": standing.rate}, standing.step)
-        self._then.stepped(standing)
 
     def evaluated(self, row: Row) -> None:
         values = {f"epoch/{name}": float(value) for name, value in row.items() if name not in ("epoch", "step")}
         self._keep(values, int(row["step"]))
-        self._then.evaluated(row)
 
 
 def check_track(track: Track) -> None:
@@ -118,19 +115,16 @@ def check_track(track: Track) -> None:
 
 @contextmanager
 def tracked(listener: Listener, track: Track, folder: Path, settings: dict[str, Any]) -> Iterator[Listener]:
-    """The listener, behind the tracker of the run in `folder`, if there is one."""
+    """The listener, after the tracker of the run in `folder` if there is one."""
     if track == "csv":
         yield listener
-    elif track == "tensorboard":
-        with _tensorboard(folder / "tensorboard") as keep:
-            yield Tracker(keep, listener)
-    else:
-        with _wandb(folder, settings) as keep:
-            yield Tracker(keep, listener)
+        return
+    with _tensorboard(folder / "tensorboard") if track == "tensorboard" else _wandb(folder, settings) as keep:
+        yield Listeners([Tracker(keep), listener])
 
 
 @contextmanager
-def _tensorboard(folder: Path) -> Iterator[Callable[[dict[str, float], int], None]]:
+def _tensorboard(folder: Path) -> Iterator[Keep]:
     from torch.utils.tensorboard import SummaryWriter
 
     writer = SummaryWriter(str(folder), flush_secs=30)
@@ -146,7 +140,7 @@ def _tensorboard(folder: Path) -> Iterator[Callable[[dict[str, float], int], Non
 
 
 @contextmanager
-def _wandb(folder: Path, settings: dict[str, Any]) -> Iterator[Callable[[dict[str, float], int], None]]:
+def _wandb(folder: Path, settings: dict[str, Any]) -> Iterator[Keep]:
     """A run of Weights & Biases, named like the folder; WANDB_MODE=offline keeps it there until `wandb sync`."""
     import wandb
 
