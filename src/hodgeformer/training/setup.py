@@ -189,7 +189,7 @@ def set_up(
     if source is None:
         folder.check_run()
     config = read_config(folder.config if source is None else source, settings)
-    if source is None:
+    if source is None and "D" in config.model.get("blocks", ""):  # the default has none
         config = config.replace(model={"star_bound": 0.0, **config.model})  # of runs begun before D blocks learned it
     if source is not None and start is not None:
         config = like(start, config)
