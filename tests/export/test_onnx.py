@@ -102,6 +102,31 @@ def test_graphs_compute_what_the_model_does(
             np.testing.assert_allclose(found, there, atol=max(1e-4, 2 * own))
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1e-7])
+@torch.no_grad()
+def test_parts_of_very_different_scale(scale: float) -> None:
+    """A body with copies of itself that single precision hardly tells from points.
+
+    At 1e-7 their faces are flat: differences between nearly equal values are noise, times a large over a small star.
+    PyTorch's own answers in single precision are as far off there, and those of the body are not.
+    """
+    body = figure(np.random.default_rng(0), n_faces=600)[0]
+    places = [body.vertices, *(scale * body.vertices + body.vertices[i] for i in (50, 150, 250))]
+    faces = [body.faces + i * body.n_vertices for i in range(len(places))]
+    checkpoint = Predictor.load("human").checkpoint
+    model = checkpoint.build_model()
+    network = OnnxNetwork(model.config, onnx_session(onnx_model(model).SerializeToString()))
+    view = prepare(Mesh(np.vstack(places), np.vstack(faces)), checkpoint.prepare, embedded=("v",))
+    batch = pack([view])
+    single, exact = model(batch), deepcopy(model).double()(batch.to(dtype=torch.float64))
+    found = torch.from_numpy(network.run(GraphInputs(view, model.config.d_model))[0][:, 0])
+    off, own = ((rows.double().softmax(1) - exact.softmax(1)).abs().amax(1).numpy() for rows in (found, single))
+    is_body = view.order.f < body.n_faces
+    assert off[is_body].max() < 1e-4
+    assert off.max() < max(1e-4, 3 * own.max()), f"PyTorch is off by {own.max():.1e}"
+    assert scale < 1e-6 or off.max() < 1e-4
+
+
 @torch.no_grad()
 def answers(model: HodgeFormer, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     """The rows and the means of the features."""
