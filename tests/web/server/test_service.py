@@ -92,8 +92,15 @@ def test_two_clients_with_files_of_one_name_get_each_their_own_answer(client: Te
     def ask(content: bytes) -> Any:
         return client.post("/predict", params={"name": "scan.ply"}, content=content).json() | {"mesh": "scan"}
 
+    def ask_for_several(content: bytes) -> Any:
+        files = [("mesh", ("scan.ply", content)), ("mesh", (f"{len(content)}.ply", content))]
+        return client.post("/batch", files=files).json()["results"]
+
     with ThreadPoolExecutor(2) as clients:
         assert list(clients.map(ask, contents)) == expected * 4
+        batches = list(clients.map(ask_for_several, contents))
+    assert [len(batch) for batch in batches] == [2] * 8
+    assert [batch[0]["labels"] for batch in batches] == [answer["labels"] for answer in expected] * 4
 
 
 def test_answers_come_in_every_format(client: TestClient, predictor: Predictor, files: list[Path]) -> None:
