@@ -70,7 +70,7 @@ _HOME = {
     "prepare": "mesh.prepare",
     "save_mesh": "mesh.io",
     "simplify": "mesh.simplify",
-    "train": "training.run",
+    "train": "cli.train_display",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604

@@ -70,6 +70,14 @@ def test_pairs_become_a_model_with_scores(tmp_path: Path, capsys: pytest.Capture
     assert hf.train(None, tmp_path / "tuned").epochs == tuned.epochs  # nothing is left to do
 
 
+def test_progress_is_shown_unless_there_are_callbacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hf.train(pairs(), tmp_path / "shown", **QUICK)
+    shown = capsys.readouterr()
+    assert "plan: " in shown.err and "epoch    1" in shown.err and not shown.out
+    hf.train(pairs(), tmp_path / "silent", callbacks=[], **QUICK)
+    assert capsys.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from hodgeformer.cli.results import LOG_EVERY, Pulse, duration
-from hodgeformer.training.listener import Listener, Row, Standing
+from hodgeformer.training.listener import Callback, Listener, Row, Standing
+from hodgeformer.training.run import train as train_silently
 
 EVENT_EVERY = 2.0
 """Seconds between two progress events."""
@@ -115,3 +118,12 @@ def display(*, quiet: bool = False, as_json: bool = False) -> AbstractContextMan
     if quiet:
         return nullcontext(Listener())
     return nullcontext(Events()) if as_json else closing(Display())
+
+
+@wraps(train_silently)
+def train(*arguments: Any, callbacks: Sequence[Callback] | None = None, **settings: Any) -> Any:
+    """`hf.train`: with the display of the command line, unless there are callbacks."""
+    processes = settings.get("processes")
+    is_shown = callbacks is None and (processes is None or processes.is_first)
+    with display(quiet=not is_shown) as listener:
+        return train_silently(*arguments, callbacks=[*(callbacks or ()), listener], **settings)

@@ -57,7 +57,7 @@ def train(
     start: ModelLike | None = None,
     classes: Sequence[str] = (),
     folds: None = None,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Sequence[Callback] | None = None,
     processes: Processes | None = None,
     overrides: Sequence[str] = (),
     **settings: Any,
@@ -78,25 +78,26 @@ def train(
     start: ModelLike | None = None,
     classes: Sequence[str] = (),
     folds: int | None = None,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Sequence[Callback] | None = None,
     processes: Processes | None = None,
     overrides: Sequence[str] = (),
     **settings: Any,
 ) -> Outcome | CrossValidation:
-    """Train a model into the new folder `out`; without `data` continue the run that was stopped there. Prints nothing.
+    """Train a model into the new folder `out`; without `data` continue the run that was stopped there.
 
     `data` is a data-set folder, a name, a TOML file or its tables, a data set, or pairs (mesh, labels). Settings that
     are not given are planned from it. `minutes` or `epochs` is the length of training, for each fold; `start` is a
     model to fine-tune; `classes` are the names of the labels of pairs, in order; `folds` requests a cross-validation.
     `callbacks` are functions that are called with the row of each evaluated epoch, or listeners
-    (`hodgeformer.training.listener`), which are called for every step. `settings` are those of a configuration, by name
-    (lr=3e-4) or in tables (train={"lr": 3e-4}, model={"blocks": "DD"}), `overrides` the same as on the command line
-    ("data.val_fraction=0.1"). Ctrl-C saves the run and raises `Stopped`, a KeyboardInterrupt.
+    (`hodgeformer.training.listener`), which are called for every step; by default `hf.train` shows the progress, with
+    callbacks=[] nothing. `settings` are those of a configuration, by name (lr=3e-4) or in tables (train={"lr": 3e-4},
+    model={"blocks": "DD"}), `overrides` the same as on the command line ("data.val_fraction=0.1"). Ctrl-C saves the run
+    and raises `Stopped`, a KeyboardInterrupt.
     """
     given = {"minutes": minutes, "epochs": epochs, "faces": faces}
     tables = by_name(settings | {name: value for name, value in given.items() if value is not None})
     tables = with_overrides(tables, overrides)
-    folder, listener = Path(out), Listeners(callbacks)
+    folder, listener = Path(out), Listeners(callbacks or ())
     if data is None and (tables or classes or start is not None or folds is not None):
         raise ConfigError(f"without data, the run in {folder} continues with its own settings; remove the others")
     if data is not None and classes:
