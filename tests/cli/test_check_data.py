@@ -61,3 +61,16 @@ def test_the_file_to_paste_is_printed(data: Path) -> None:
     assert "all meshes have matching labels" in run(data).stdout
     (data / "dataset.toml").write_text(text)
     assert "run the check again" not in run(data).stdout
+
+
+def test_a_guess_that_fails_does_not_stop_the_check(data: Path) -> None:
+    """Two meshes of one name, and one label file for both."""
+    (data / "dataset.toml").unlink()
+    name = mesh_of(data, "train_0000")
+    for folder in ("a", "b"):
+        (data / "meshes" / folder).mkdir()
+        shutil.copy(name, data / "meshes" / folder / "same.ply")
+    shutil.copy(data / "labels" / f"{name.stem}.txt", data / "labels" / "same.txt")
+    result = run(data)
+    assert result.exit_code == 0, result.output
+    assert "6 meshes" in result.stdout and "run the check again" not in result.stdout

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from hodgeformer.base.errors import HodgeFormerError
 from hodgeformer.base.files import place
 from hodgeformer.cli.results import (
     AddressOption,
@@ -101,9 +102,12 @@ def _proposal(path: Path, *, quiet: bool) -> str:
     from hodgeformer.data.open import benchmark_layout
     from hodgeformer.data.proposal import proposed
 
-    with bar("looking for labels", quiet=quiet) as progress:
-        has_file = (path / "dataset.toml").is_file()
-        table = proposed(path, progress) if has_file or not benchmark_layout(path) else None
+    try:
+        with bar("looking for labels", quiet=quiet) as progress:
+            has_file = (path / "dataset.toml").is_file()
+            table = proposed(path, progress) if has_file or not benchmark_layout(path) else None
+    except (HodgeFormerError, OSError):  # the check itself reports what is wrong
+        return ""
     return tomli_w.dumps(table) if table else ""
 
 

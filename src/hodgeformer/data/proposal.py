@@ -56,7 +56,11 @@ def recognized(root: Path) -> FolderSpec | None:
     except HodgeFormerError:
         return None
     folders = [".", "labels", *sorted(path.name for path in root.iterdir() if path.is_dir())]
-    n_labeled = {folder: _n_labeled(root / folder, meshes) for folder in folders}
+    names, own = {*meshes, *(Path(name).name for name in meshes)}, set(meshes.values())
+    n_labeled = {
+        folder: sum(name in names and path not in own for name, path in label_files(root / folder).items())
+        for folder in folders
+    }
     labels = max(folders, key=n_labeled.__getitem__)
     if 2 * n_labeled[labels] >= len(meshes):
         element = _element_of_file(root / labels, first_name, mesh)
@@ -85,11 +89,6 @@ def _of_table(root: Path, where: str, meshes: dict[str, Path]) -> FolderSpec | N
             if 2 * n_classes <= len(meshes):  # more are values, not classes
                 return spec
     return None
-
-
-def _n_labeled(folder: Path, meshes: dict[str, Path]) -> int:
-    found, own = label_files(folder), set(meshes.values())
-    return sum((found.get(name) or found.get(Path(name).name) or path) not in own for name, path in meshes.items())
 
 
 def _element_of_file(folder: Path, name: str, mesh: Mesh) -> Element:
