@@ -115,7 +115,7 @@ def test_the_score_without_copies_is_beside_the_score() -> None:
     assert list(found.values)[:2] == ["face_accuracy", "face_accuracy_without_copies"]
     assert found.values["face_accuracy_without_copies"] == pytest.approx(11 / 20)
     assert found.main == scores.main == pytest.approx(21 / 30)
-    assert scores.without_copies([]) is scores and scores.without_copies("abc") is scores  # nothing is left
+    assert scores.without_copies(["other"]) is scores and scores.without_copies("abc") is scores  # nothing is left
 
 
 def test_the_interval_holds_the_value_and_narrows_with_meshes() -> None:

@@ -103,7 +103,18 @@ def test_copies_between_splits_are_told(tmp_path: Path) -> None:
     write_folder(dataset.with_splits({"train": dataset.split("train"), "test": [copy]}), tmp_path / "leaky")
     listener = Interrupting()
     set_up(tmp_path / "leaky", tmp_path / "run", listener=listener)
-    assert len(listener.warnings) == 1 and "too optimistic: copy" in listener.warnings[0]
+    assert len(listener.warnings) == 1
+    assert "1 meshes of other splits are copies of training meshes" in listener.warnings[0]
+    assert "too optimistic: copy" in listener.warnings[0]
+
+
+def test_a_run_is_scored_without_copies_too(tmp_path: Path) -> None:
+    dataset = parts(n_train=3, n_test=1)
+    copy, test = replace(dataset.split("train")[0], name="copy"), dataset.split("test")
+    write_folder(dataset.with_splits({"train": dataset.split("train"), "test": [copy, *test]}), tmp_path / "leaky")
+    found = train(tmp_path / "leaky", tmp_path / "run", overrides=SETTINGS).scores
+    assert found is not None and found.per_mesh is not None
+    assert found.values["face_accuracy_without_copies"] == found.per_mesh[test[0].name]
 
 
 STANDING = Standing(step=1, epoch=0, epochs=1, share=0.5, elapsed=1.0, loss=0.1, accuracy=None, rate=1e-3)

@@ -97,6 +97,12 @@ class Census:
         return tuple(group for group in self.copies if len({mesh.split for mesh in group}) > 1)
 
     @property
+    def learned(self) -> tuple[str, ...]:
+        """The names of copies of training meshes in other splits."""
+        trained = {mesh.shape for mesh in self.training}
+        return tuple(mesh.name for mesh in self.meshes if mesh.split != "train" and mesh.shape in trained)
+
+    @property
     def ok(self) -> bool:
         return not self.problems and not self.leaks
 

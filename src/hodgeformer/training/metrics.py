@@ -92,7 +92,7 @@ class Scores:
         """The same scores, and beside the main one that of the other meshes, if these are copies of training meshes."""
         left = [counts for name, counts in (self.meshes or {}).items() if name not in names]
         hit, total = (sum(column) for column in zip(*left, strict=True)) if left else (0, 0)
-        if not names or not total:
+        if not total or len(left) == len(self.meshes or ()):
             return self
         beside = {self.main_name: self.main, f"{self.main_name}_without_copies": hit / total}
         return replace(self, values=beside | self.values)

@@ -172,7 +172,7 @@ def finish(setup: Setup, steps: Run) -> Outcome:
     answers = []
     if (split := setup.tested) is not None:
         evaluator = setup.evaluator(split, in_units=True, temperature=chosen.temperature)
-        scores = evaluator.scores(model)
+        scores = evaluator.scores(model).without_copies(setup.census.learned)
         outcome = replace(outcome, scores=scores)
         named = {f"{split}_{name}": value for name, value in scores.values.items()}
         chosen = chosen.replace(metrics={**chosen.metrics, **named})

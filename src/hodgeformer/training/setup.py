@@ -228,12 +228,10 @@ def _census(config: RunConfig, processes: Processes, listener: Listener) -> Cens
     census.usable(skip_bad=config.train.skip_bad)
     for problem in census.problems:
         listener.warned(f"skipped: {problem.message}")
-    trained = {mesh.shape for mesh in census.training}
-    copies = [mesh.name for mesh in census.meshes if mesh.split != "train" and mesh.shape in trained]
-    if copies:
+    if copies := census.learned:
         listener.warned(
-            f"{len(copies)} meshes of other splits have the same shape as a training mesh, so scores will be too "
-            f"optimistic: {', '.join(copies[:4])}"
+            f"{len(copies)} meshes of other splits are copies of training meshes, so scores will be too optimistic: "
+            f"{', '.join(copies[:4])}"
         )
     return census
 
