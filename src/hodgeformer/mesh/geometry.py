@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.topology import MeshComplex
+from hodgeformer.mesh.topology import MeshComplex, is_used
 
 LEAST_SINE = 1e-6  # of the angle of a face at its first corner: below it has no normal
 LEAST_AREA = 1e-12  # of a surface in the unit sphere: with less it is a line, and its area is no unit
@@ -110,13 +110,6 @@ def centers(kind: ElementKind, topology: MeshComplex, vertices: FloatArray) -> F
     if kind == "v":
         return vertices
     return edge_centers(vertices, topology.edges) if kind == "e" else face_centers(vertices, topology.faces)
-
-
-def is_used(faces: IntArray, n_vertices: int) -> NDArray[np.bool_]:
-    """Which vertices are a corner of some face."""
-    used = np.zeros(n_vertices, dtype=bool)
-    used[faces.ravel()] = True
-    return used
 
 
 def size_exponent(mesh: Mesh) -> int:

@@ -15,9 +15,9 @@ from hodgeformer.base.errors import HodgeFormerError, MeshError, MeshFormatError
 from hodgeformer.base.files import place, write_atomically
 from hodgeformer.mesh.adapters import InMemory, from_memory
 from hodgeformer.mesh.formats import glb, gltf, obj, off, ply, stl
-from hodgeformer.mesh.formats.content import Attributes, Content
+from hodgeformer.mesh.formats.content import Content
 from hodgeformer.mesh.formats.source import Source
-from hodgeformer.mesh.mesh import Attribute, Mesh
+from hodgeformer.mesh.mesh import Attribute, Attributes, Mesh
 
 MeshLike = Mesh | str | os.PathLike[str] | InMemory
 """Everything that is accepted as a mesh: a `Mesh`, a path, arrays, or a mesh of another package."""

@@ -19,6 +19,8 @@ Attribute = Literal[
     "face_labels", "vertex_labels", "face_colors", "vertex_colors", "face_own_colors", "vertex_own_colors"
 ]
 """Attributes of faces and vertices in a file. Own colors are the original ones of a scan, beside those of labels."""
+Attributes = dict[Attribute, NDArray[Any]]
+Colors = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
-from hodgeformer.mesh.geometry import is_used
 from hodgeformer.mesh.mesh import FloatArray, IntArray
+from hodgeformer.mesh.topology import is_used
 
 # Ear clipping costs up to the cube of the number of corners; after a few seconds per file, only fans are used.
 _MOST_EFFORT = 10**9

@@ -13,12 +13,12 @@ from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.collapse import Surface
 from hodgeformer.mesh.elements import proper_complex
-from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, is_used, norms, unit, vertex_sums
+from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms, unit, vertex_sums
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
 from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
-from hodgeformer.mesh.topology import MeshComplex, corner_fans, repeats_a_vertex, sparse_matrix
+from hodgeformer.mesh.topology import MeshComplex, corner_fans, is_used, repeats_a_vertex, sparse_matrix
 from hodgeformer.mesh.transfer import Places, heaviest_labels, locate
 
 EVENNESS = (1e-2, 1e-4)

@@ -70,6 +70,13 @@ def repeats_a_vertex(faces: IntArray) -> NDArray[np.bool_]:
     return np.asarray((a == b) | (b == c) | (c == a), np.bool_)
 
 
+def is_used(faces: IntArray, n_vertices: int) -> NDArray[np.bool_]:
+    """Which vertices are a corner of some face."""
+    used = np.zeros(n_vertices, dtype=bool)
+    used[faces.ravel()] = True
+    return used
+
+
 @njit(cache=True, nogil=True)
 def pieces(links: IntArray, n_vertices: int) -> IntArray:
     """For each vertex the number of its connected piece; faces or edges (n, k) connect their vertices."""

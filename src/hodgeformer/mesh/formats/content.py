@@ -12,13 +12,9 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshError, MeshFormatError
 from hodgeformer.mesh.formats.source import LineOf, Source
-from hodgeformer.mesh.geometry import is_used
-from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh
+from hodgeformer.mesh.mesh import Attributes, Colors, FloatArray, IntArray, Mesh
 from hodgeformer.mesh.polygons import triangulate
-from hodgeformer.mesh.topology import repeats_a_vertex
-
-Colors = NDArray[np.uint8]
-Attributes = dict[Attribute, NDArray[Any]]
+from hodgeformer.mesh.topology import is_used, repeats_a_vertex
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Attributes, Colors
 from hodgeformer.mesh.formats.source import Source
-from hodgeformer.mesh.mesh import IntArray, Mesh
+from hodgeformer.mesh.mesh import Attributes, Colors, IntArray, Mesh
 
 # Custom attributes: labels, and the vertex that a split corner belongs to.
 VERTEX, VERTEX_LABEL, FACE_LABEL, COLOR = "_VERTEX", "_VERTEX_LABEL", "_FACE_LABEL", "COLOR_0"

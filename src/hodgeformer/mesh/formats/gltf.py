@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.formats import glb
-from hodgeformer.mesh.formats.content import Attributes, Content, to_colors
+from hodgeformer.mesh.formats.content import Content, to_colors
 from hodgeformer.mesh.formats.source import Source
-from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray
+from hodgeformer.mesh.mesh import Attribute, Attributes, FloatArray, IntArray
 
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 _COMPRESSION = ("KHR_draco_mesh_compression", "EXT_meshopt_compression")

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Attributes, Content, to_colors
+from hodgeformer.mesh.formats.content import Content, to_colors
 from hodgeformer.mesh.formats.ply_tables import Columns, Element, List, Property, read_ascii, read_binary
 from hodgeformer.mesh.formats.source import LARGEST_WHOLE, Source
-from hodgeformer.mesh.mesh import Attribute, IntArray, Mesh
+from hodgeformer.mesh.mesh import Attribute, Attributes, IntArray, Mesh
 
 _TYPES = {
     "char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4",
