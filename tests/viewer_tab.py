@@ -84,4 +84,4 @@ class Tab:
 
     def close(self) -> None:
         self.context.close()
-        assert self.complaints == []
+        assert self.complaints == [], self.complaints

@@ -19,10 +19,10 @@ from hodgeformer.base.palette import UNLABELLED_COLOR, class_colors
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.web.viewer.app import Viewer, make_viewer
-from hodgeformer.web.viewer.models import OfferedModel, Shelf
+from hodgeformer.web.viewer.models import OfferedModel, Shelf, offered
 from hodgeformer.web.viewer.outbox import Outbox
 from meshes import icosphere
-from tiny_models import PARTS
+from tiny_models import PARTS, write_tiny
 from viewer_parts import COLORS, SidedModel, running
 from viewer_tab import Tab
 
@@ -236,6 +236,7 @@ def test_a_layer_that_the_new_model_lacks_gives_way_to_the_labels(browser: Any, 
     scans.mkdir()
     save_mesh(icosphere(2), scans / "egg_0.ply")
     viewer = make_viewer(model=str(model), mesh=scans, out=tmp_path / "out", faces="original", up="auto")
+    viewer.shelf.offered["spreads"] = offered(write_tiny(tmp_path, blocks="DT"), "a model without attention stars")
     with running(viewer) as port:
         tab = Tab(browser, f"http://127.0.0.1:{port}/")
         page = tab.page
@@ -247,7 +248,7 @@ def test_a_layer_that_the_new_model_lacks_gives_way_to_the_labels(browser: Any, 
         assert chosen_layers(tab) == ["labels"]
         page.mouse.click(*tab.center)
         show_layer(tab, "field:attention")
-        page.select_option("#model", "human")  # has no learned stars
+        page.select_option("#model", "spreads")
         page.click("#predict")
         page.wait_for_selector('[data-layer="field:attention"]', state="detached")
         assert chosen_layers(tab) == ["labels"]

@@ -133,7 +133,10 @@ export class Opening {
     // Where the parts lie tells more about what is up than the shape alone.
     const found = String(about.up) !== String(this.up);
     if (found && this.rememberedUp(scene) === "auto") await this.hold("auto");
+    // First which layers this model has: the one that is shown may be of blocks that it lacks.
+    const sources = await server.fields(scene.id);
     if (run !== this.predicting) return;
+    bench.sources = sources;
     const used = bench.takePrediction({
       model: about.model,
       task: about.task,
@@ -142,7 +145,6 @@ export class Opening {
       probabilities: arrays.probabilities as Float32Array,
       rows: shapes.probabilities[0],
     });
-    await this.loadSources();
     for (const warning of about.warnings as string[]) say(warning);
     if (!used) {
       say("Your own labels were kept.", { title: "Use the prediction", run: () => bench.usePrediction() });
