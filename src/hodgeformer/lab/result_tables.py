@@ -61,10 +61,10 @@ def _paired(files: list[Path]) -> str:
         means.append([statistics.mean(scores[0].values()), *map(statistics.mean, differences)])
         spread = [f" ± {statistics.stdev(each):.2f}" if len(each) > 1 else "" for each in differences]
         changes = [f"{mean:+.2f}{said}" for mean, said in zip(means[-1][1:], spread, strict=True)]
-        lines.append([path.parent.name, f"{means[-1][0]:.2f}", *changes])
+        lines.append([path.parent.name, str(min(map(len, differences))), f"{means[-1][0]:.2f}", *changes])
     first, *others = map(statistics.mean, zip(*means, strict=True))
-    lines.append(["**mean**", f"{first:.2f}", *(f"**{other:+.2f}**" for other in others)])
-    return _markdown(["data", *(row["row"] for row in rows)], lines)
+    lines.append(["**mean**", "", f"{first:.2f}", *(f"**{other:+.2f}**" for other in others)])
+    return _markdown(["data", "seeds", *(row["row"] for row in rows)], lines)
 
 
 def _markdown(titles: list[str], lines: list[list[str]]) -> str:
