@@ -211,9 +211,16 @@ def _parts(lines: Sequence[str], path: Path) -> RawLabels | None:
         return None
     if not all(is_number(row.split(maxsplit=1)[0]) for row in rows):
         return None
-    numbers = [parsed(words_of(row), path) for row in rows]
-    index = whole(np.concatenate(numbers), str(path))
-    places = np.repeat(np.arange(len(rows)), [len(part) for part in numbers])
+    lengths = [0] * len(rows)
+
+    def words() -> Iterator[list[str]]:
+        for i, row in enumerate(rows):
+            for block in words_of(row):
+                lengths[i] += len(block)
+                yield block
+
+    index = whole(parsed(words(), path), str(path))
+    places = np.repeat(np.arange(len(rows)), lengths)
     return RawLabels(places[_order(index, f"{path}: the parts")], "f", tuple(names))
 
 

@@ -175,7 +175,7 @@ def test_layers_prepare_one_view_and_only_what_they_read(tmp_path: Path, prepare
             source.field(opened, {}, click(opened.mesh, face))
         (view,) = prepared_views
         assert view["n_faces"] <= WORKING
-        assert view["patterned"] is patterned
+        assert bool(view["patterned"]) is patterned
         assert view["features"] == (CONFIG.features if patterned else ("coords",))
 
 

@@ -49,13 +49,13 @@ class Robustness:
     def row(self, original: Robustness) -> dict[str, Any]:
         """For tables, in percent."""
         accuracy, paper = 100 * self.scores.main, self.mutation.paper
-        low, high = self.scores.interval or (float("nan"), float("nan"))
+        low, high = (round(100 * end, 2) for end in self.scores.interval) if self.scores.interval else (None, None)
         return {
             "mutation": self.mutation.name,
             "mean_faces": round(self.n_faces, 1),
             "accuracy": round(accuracy, 2),
-            "interval_low": round(100 * low, 2),
-            "interval_high": round(100 * high, 2),
+            "interval_low": low,
+            "interval_high": high,
             "drop": round(100 * original.scores.main - accuracy, 2),
             "accuracy_own_labels": None if self.own_accuracy is None else round(100 * self.own_accuracy, 2),
             "paper_accuracy": paper,
