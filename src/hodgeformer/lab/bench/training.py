@@ -143,7 +143,7 @@ def _step_cost(name: str, n_meshes: int, repeat: int) -> dict[str, Any]:
 
 
 STARS: dict[str, dict[str, Any]] = {
-    "DDDD, cotangent stars": {"blocks": "DDDD"},
+    "DDDD, cotangent stars": {"blocks": "DDDD", "star_bound": 0.0},
     "DDDD, learned stars": {"blocks": "DDDD", "star_bound": 3.0},
     "DHDD, learned stars": {"blocks": "DHDD", "star_bound": 3.0},
     "DHDD, learned stars with signs": {"blocks": "DHDD", "star_bound": 3.0, "signed_stars": True},
