@@ -200,10 +200,12 @@ class OnnxNetwork:
         room = 1 if "x_e" in self._names else max(1, _MOST_AT_ONCE // (view.n.v * self.config.d_model))
         parts = [np.array_split(of_kind, -(-seen.n_frames // room)) for of_kind in signs]
         inputs = GraphInputs(view, len(parts[0][0]) * self.config.d_model)
-        passes = [
-            self.run(inputs, x_v=view.x_in.v[:, None] * of_v, x_e=view.x_in.e * of_e[0])
-            for of_v, of_e in zip(*parts, strict=True)
-        ]
+        passes = []
+        for of_v, of_e in zip(*parts, strict=True):
+            turned = {"x_v": view.x_in.v[:, None] * of_v}
+            if "x_e" in self._names:
+                turned["x_e"] = view.x_in.e * of_e[0]
+            passes.append(self.run(inputs, **turned))
         rows = np.concatenate([rows for rows, _ in passes], axis=1)
         features = np.concatenate([features for _, features in passes])
         kind = self.config.target_kind
