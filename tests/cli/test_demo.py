@@ -35,7 +35,7 @@ def test_meshes_reopen_with_the_colors_of_the_prediction(small_demo: tuple[Path,
     predictor = Predictor.load(out / "run")
     dataset = open_dataset(out / "data")
     for sample in dataset.split("test"):
-        result = predictor.predict(sample.mesh, smooth=True)
+        result = predictor.predict(sample.mesh)
         expected = np.array(result.colors)[result.labels]
         for suffix in (".ply", ".glb"):
             read = load_mesh(out / "results" / f"{sample.name}{suffix}")

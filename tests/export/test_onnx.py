@@ -33,7 +33,8 @@ from hodgeformer.predict.checkpoint import save_checkpoint
 from hodgeformer.predict.exported import GraphInputs, OnnxNetwork, load_exported, onnx_session
 from hodgeformer.predict.member import Member
 from hodgeformer.predict.predictor import Predictor
-from hodgeformer.training.evaluate import Evaluator, calibrated, evaluate
+from hodgeformer.training.calibration import calibrated
+from hodgeformer.training.evaluate import Evaluator, evaluate
 from hodgeformer.web.server.service import load_predictor
 from hodgeformer.web.viewer.models import Shelf, offered_models
 from meshes import icosphere, open_grid, two_components

@@ -20,7 +20,7 @@ from hodgeformer.lab.study.mutations import Mutation, cut_away, paired
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.patches import patches
-from hodgeformer.mesh.pose import random_turns
+from hodgeformer.mesh.pose import PoseName, random_turns
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.mesh.subdivision import subdivided
 from hodgeformer.nn.config import ModelConfig
@@ -31,7 +31,8 @@ from hodgeformer.predict.forward import Forward
 from hodgeformer.predict.inference import answers, make_views
 from hodgeformer.predict.options import FILL, FaceBudget
 from hodgeformer.predict.predictor import Predictor
-from hodgeformer.training.evaluate import Evaluator, calibrated
+from hodgeformer.training.calibration import calibrated
+from hodgeformer.training.evaluate import Evaluator
 from meshes import icosphere, open_grid
 from tiny_models import PARTS, tiny_checkpoint, write_tiny
 
@@ -207,7 +208,7 @@ def test_a_limit_on_memory_is_kept_with_blocks_that_spread(tmp_path: Path) -> No
     assert float(answer.stdout) <= 0
 
 
-def test_calibration_keeps_labels_and_strange_meshes_are_told() -> None:
+def test_a_temperature_keeps_labels_and_strange_meshes_are_told() -> None:
     rng = np.random.default_rng(0)
     known = [icosphere(2, str(i)) for i in range(8)]
     known = [ball.with_vertices(ball.vertices * rng.uniform(0.8, 1.2, 3)) for ball in known]
@@ -217,7 +218,7 @@ def test_calibration_keeps_labels_and_strange_meshes_are_told() -> None:
     evaluator = Evaluator(data, samples, plain.at())
     checkpoint = calibrated(plain, evaluator.answers(plain.build_model()))
     assert checkpoint.temperature > 1 and checkpoint.familiarity is not None and len(checkpoint.heights) == len(PARTS)
-    before, after = Predictor(plain).predict(known[0]), Predictor(checkpoint).predict(known[0])
+    before, after = (Predictor(model).predict(known[0], smooth=False) for model in (plain, checkpoint))
     np.testing.assert_array_equal(before.labels, after.labels)
     assert after.confidence.mean() < before.confidence.mean()
     assert before.familiarity is None and after.familiarity is not None and after.familiarity > 0.5
@@ -234,12 +235,11 @@ def test_calibration_keeps_labels_and_strange_meshes_are_told() -> None:
     [{"blocks": "DT"}, {"blocks": "DHT", "updates": "v", "signed_stars": True}],
     ids=["vertices", "edges with signs"],
 )
-def test_one_frame_stands_for_all_where_the_order_is_not_read(settings: dict[str, Any]) -> None:
-    """The mean over four frames that were prepared one by one, on a mesh whose patterns have no random links."""
+@pytest.mark.parametrize(("pose", "n"), [("frame_average", 4), ("upright_y", 2)])
+def test_one_frame_stands_for_all_where_the_order_is_not_read(settings: dict[str, Any], pose: PoseName, n: int) -> None:
+    """The mean over the frames that were prepared one by one, on a mesh whose patterns have no random links."""
     torch.manual_seed(0)
-    config = PrepareConfig(
-        pose="frame_average", features=("coords", "normals", "distances"), n_neighbors=12, random_share=0.0
-    )
+    config = PrepareConfig(pose=pose, features=("coords", "normals", "distances"), n_neighbors=12, random_share=0.0)
     model = ModelConfig(
         task="segmentation", n_classes=3, d_model=16, d_hidden=16, n_heads=2,
         in_features=dict(config.widths.items()), edge_reversal=config.edge_reversal, **settings,
@@ -247,7 +247,7 @@ def test_one_frame_stands_for_all_where_the_order_is_not_read(settings: dict[str
     network, mesh = Forward(HodgeFormer(model).eval()), human_sized_mesh()
     assert not model.reads_order
     apart, shared = (make_views(mesh, config, model=reader) for reader in (None, model))
-    assert (len(apart.views), len(shared.views)) == (4, 1)
+    assert (len(apart.views), len(shared.views)) == (n, 1)
     one, other = (next(answers(network, [(None, seen)], batch_faces=10**6)) for seen in (apart, shared))
     np.testing.assert_allclose(one.output, other.output, atol=2e-4)
     np.testing.assert_allclose(one.features, other.features, atol=2e-3)

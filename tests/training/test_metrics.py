@@ -7,7 +7,8 @@ import pytest
 
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.inference import tempered
-from hodgeformer.training.evaluate import Answer, calibrated
+from hodgeformer.training.calibration import calibrated
+from hodgeformer.training.evaluate import Answer
 from hodgeformer.training.metrics import Tally, regression_scores, scores_of
 from tiny_models import tiny_checkpoint
 
@@ -78,7 +79,7 @@ def test_the_temperature_of_answers_is_found(temperature: float) -> None:
     labels = (sharper.cumsum(axis=1) < rng.random((len(sharper), 1))).sum(axis=1)
     mesh = Mesh(np.eye(3), np.array([[0, 1, 2]]))
     parts = np.array_split(np.arange(len(labels)), 5)
-    answers = [Answer(mesh, labels[part], probabilities[part], None, mesh, np.zeros(16)) for part in parts]
+    answers = [Answer(mesh, None, labels[part], probabilities[part], None, mesh, np.zeros(16)) for part in parts]
     found = calibrated(tiny_checkpoint("classification"), answers)
     assert found.temperature == pytest.approx(temperature, rel=0.05)
 

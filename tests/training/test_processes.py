@@ -17,8 +17,9 @@ from command import options, run
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.folder import open_folder, write_folder
 from hodgeformer.predict.checkpoint import load_checkpoint
+from hodgeformer.training.calibration import calibrated
 from hodgeformer.training.distributed import joined
-from hodgeformer.training.evaluate import Evaluator, calibrated
+from hodgeformer.training.evaluate import Evaluator
 from hodgeformer.training.run import train
 from hodgeformer.training.run_folder import RunFolder
 from tiny_sets import TINY, shapes

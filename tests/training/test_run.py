@@ -125,6 +125,7 @@ TOLD = {
     "resumed": (0, 0),
     "stepped": (STANDING,),
     "evaluated": ({"epoch": 1, "step": 2, "train_loss": 0.5},),
+    "beside": ("calibrating", 0.5),
     "saved": (Path("best.safetensors"),),
 }
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 N_TRAIN, N_TEST, N_FACES = 80, 8, (500, 700)
 EPOCHS = 30
 SETTINGS = (
+    "prepare.pose=frame_average",
     'model.blocks="HHT"',
     "model.d_model=64",
     "model.n_heads=2",
@@ -86,7 +87,7 @@ def _predict(dataset: DataSet, model: Path, folder: Path) -> list[Result]:
     folder.mkdir(parents=True)
     files = [sample.mesh for sample in dataset.split("test") if isinstance(sample.mesh, Path)]
     with Console(stderr=True).status("predicting unseen meshes and drawing pictures"):
-        results = list(Predictor.load(model).predict_many(files, smooth=True))
+        results = list(Predictor.load(model).predict_many(files))
         for result in results:
             for suffix in (".ply", ".glb", ".png"):
                 result.save(folder / f"{result.mesh.name}{suffix}")

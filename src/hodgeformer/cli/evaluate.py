@@ -37,7 +37,7 @@ def evaluate(
     split: Annotated[str, typer.Option("--split", help="The split to score: train, val or test.")] = "test",
     faces: FacesOption = "auto",
     tta: TtaOption = 1,
-    smooth: SmoothOption = False,
+    smooth: SmoothOption = None,
     calibrate: Annotated[
         bool,
         typer.Option(
@@ -68,7 +68,8 @@ def evaluate(
     from hodgeformer.predict.checkpoint import save_checkpoint
     from hodgeformer.predict.predictor import Predictor
     from hodgeformer.predict.pretrained import bundled_models, locate_model
-    from hodgeformer.training.evaluate import Evaluator, calibrated, fitting
+    from hodgeformer.training.calibration import calibrated
+    from hodgeformer.training.evaluate import Evaluator, fitting
     from hodgeformer.training.evaluate import evaluate as scores_of
 
     path = locate_model(model, "calibrate") if calibrate else None

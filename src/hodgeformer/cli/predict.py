@@ -83,7 +83,7 @@ def predict(
             show_default=False,
         ),
     ] = None,
-    smooth: SmoothOption = False,
+    smooth: SmoothOption = None,
     tta: TtaOption = 1,
     split_parts: Annotated[
         bool, typer.Option("--split-parts", help="Also write one mesh for each predicted part.")

@@ -48,9 +48,17 @@ TtaOption = Annotated[
         "--tta", min=1, help="Average over this many rotations of each mesh in total, including the original."
     ),
 ]
-SmoothOption = Annotated[bool, typer.Option("--smooth", help="Smooth the boundaries of parts.")]
+SmoothOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--smooth/--no-smooth",
+        help="Smooth the boundaries of parts, or not; by default as was best for meshes not trained on.",
+        show_default=False,
+    ),
+]
 UpOption = Annotated[
-    Literal["auto", "x", "y", "z", "-x", "-y", "-z"], typer.Option("--up", help="The axis that points up in pictures.")
+    Literal["auto", "x", "y", "z", "-x", "-y", "-z"],
+    typer.Option("--up", help="The axis that points up in the file; for pictures, and for models of upright meshes."),
 ]
 EngineOption = Annotated[
     Literal["local", "ray"], typer.Option("--engine", help="Work in this process, or on a Ray cluster.")

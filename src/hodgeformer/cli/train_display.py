@@ -32,6 +32,7 @@ class Display(Listener):
         self._bar.start()
         self._task: TaskID | None = None
         self._reading: TaskID | None = None
+        self._beside: dict[str, TaskID] = {}
         self._pulse = Pulse(LOG_EVERY)
 
     def close(self) -> None:
@@ -62,6 +63,12 @@ class Display(Listener):
         state += "" if left is None else f", {duration(left)} left"
         self._bar.update(self._task, completed=min(standing.share, 1.0), state=state)
         self._log(f"training: {state}")
+
+    def beside(self, work: str, share: float) -> None:
+        if work not in self._beside:
+            self._beside[work] = self._bar.add_task(work, total=1.0, state="")
+        self._bar.update(self._beside[work], completed=share, state=f"{share:.0%}")
+        self._log(f"{work} with shorter runs: {share:.0%}")
 
     def evaluated(self, row: Row) -> None:
         shown = [f"epoch {row['epoch']:>4}", f"loss {float(row['train_loss']):.4f}"]
@@ -100,6 +107,10 @@ class Events(Listener):
     def stepped(self, standing: Standing) -> None:
         if self._pulse.due():
             print_event("progress", **{**vars(standing), "epoch": standing.epoch + 1})
+
+    def beside(self, work: str, share: float) -> None:
+        if self._pulse.due():
+            print_event("beside", work=work, share=share)
 
     def evaluated(self, row: Row) -> None:
         print_event("epoch", **row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -137,6 +137,16 @@ class Census:
     @property
     def unlabelled(self) -> dict[str, int]:
         return {split: sum(mesh.n_unlabelled for mesh in self.of_split(split)) for split in self.class_counts}
+
+    def without(self, names: Collection[str]) -> Census:
+        """Only the training meshes, of which those with the names are the split "unseen"."""
+        training = self.dataset.split("train")
+        splits = {
+            "train": [sample for sample in training if sample.name not in names],
+            "unseen": [sample for sample in training if sample.name in names],
+        }
+        meshes = [replace(mesh, split="unseen") if mesh.name in names else mesh for mesh in self.training]
+        return Census(self.dataset.with_splits(splits), tuple(meshes), ())
 
     def usable(self, *, skip_bad: bool) -> DataSet:
         """The data set without its bad meshes if they may be skipped; otherwise an error that names them."""

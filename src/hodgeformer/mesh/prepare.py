@@ -76,7 +76,8 @@ class PrepareConfig(Settings):
     pose: PoseName = Field(
         default="file",
         description="file keeps the pose of the file, frame aligns meshes to their principal axes, and frame_average "
-        "also averages over the four orientations of these axes.",
+        "also averages over the four orientations of these axes. upright_y keeps the axis y of the file, which points "
+        "up or down in all meshes, and turns them about it; upright_x and upright_z likewise.",
     )
     size: SizeName = Field(
         default="sphere",
@@ -185,8 +186,8 @@ def prepare(
 ) -> PreparedMesh:
     """Pose, canonical order, unit sphere, complex, input features and sparsity patterns of a mesh.
 
-    `seed` replaces the configured seed of the random connections; `frame` chooses one of the four frames of pose
-    "frame_average". `embedded` and `patterned` are the kinds that get features and patterns, if the model reads no
+    `seed` replaces the configured seed of the random connections; `frame` chooses one of the frames of a pose that has
+    several. `embedded` and `patterned` are the kinds that get features and patterns, if the model reads no
     others; `patches.patches` adds patterns itself.
     """
     mesh, config = as_mesh(mesh), PrepareConfig() if config is None else config

@@ -28,7 +28,7 @@ from hodgeformer.predict.model_info import ModelInfo
 FORMAT = 1
 _KEY = "hodgeformer"
 _KIND = "model"
-_FITTED = ("temperature", "familiarity", "heights")
+_FITTED: dict[str, Any] = {"temperature": 1.0, "smooth": 0.0, "familiarity": None, "heights": []}
 
 
 class Checkpoint(ModelInfo):
@@ -75,7 +75,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint, *, half: bool = False) -
     """Write a checkpoint; `half` stores matrices as float16, which are read back as float32."""
     # Values that are fitted later are omitted until they are.
     header = checkpoint.model_dump(mode="json")
-    header = {name: header[name] for name in header if name not in _FITTED or header[name] not in (1.0, None, [])}
+    header = {name: header[name] for name in header if name not in _FITTED or header[name] != _FITTED[name]}
     # Vectors (biases, running statistics) are small, and float16 would lose a small variance.
     weights = {
         name: tensor.half() if half and tensor.is_floating_point() and tensor.ndim > 1 else tensor

@@ -82,7 +82,9 @@ class Views:
         turned, widths = feature_widths(groups), self.config.widths  # the first columns
 
         def signs(frame: int, kind: ElementKind) -> FloatArray:
-            return np.append(np.tile(frame_signs(frame), turned[kind] // 3), np.ones(widths[kind] - turned[kind]))
+            return np.append(
+                np.tile(frame_signs(self.config.pose, frame), turned[kind] // 3), np.ones(widths[kind] - turned[kind])
+            )
 
         return [PerElement.build(partial(signs, frame)) for frame in range(self.n_frames)]
 
@@ -99,19 +101,22 @@ def make_views(
     *,
     model: ModelConfig | None = None,
     turns: Sequence[FloatArray] = (),
+    upright: FloatArray | None = None,
     room: Callable[[Mesh], int] = lambda _: UNLIMITED,
     n_threads: int | None = None,
 ) -> Views:
     """Everything that comes before the model, at the resolution of the configuration.
 
-    `turns` are rotations to use besides that of the file, `room` gives the number of faces that one pass may have.
-    Each frame has its own canonical order; if the `model` does not read it, the first frame represents all of them.
+    `turns` are rotations to use besides the pose of the file, `upright` is one that comes before them all, and `room`
+    gives the number of faces that one pass may have. Each frame has its own canonical order; if the `model` does not
+    read it, the first frame represents all of them.
     What the model does not read at all is not computed.
     """
     given, mesh = mesh, in_range(mesh)
     frames, reads_order = n_frames(config.pose), model is None or model.reads_order
     prepared_frames, shared_frames = (frames, 1) if reads_order else (1, frames)
-    sights = [(turn, frame) for turn in (None, *turns) for frame in range(prepared_frames)]
+    all_turns = (None, *turns) if upright is None else (upright, *(turn @ upright for turn in turns))
+    sights = [(turn, frame) for turn in all_turns for frame in range(prepared_frames)]
     sized: tuple[Simplified | Refined, ...] = ()
     if config.most_faces is not None and mesh.n_faces > config.most_faces:
         sized = triangulations(mesh, config.most_faces, len(sights) * shared_frames)

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeGuard, cast
 
+import numpy as np
+
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.files import place
 from hodgeformer.base.palette import class_colors
 from hodgeformer.mesh.io import MeshLike
-from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.pose import random_turns
+from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.mesh.pose import UP_AXES, random_turns, up_axis, upright
 from hodgeformer.predict.inference import Answered, Network, Report, Views, answers, make_views
 from hodgeformer.predict.model_info import ModelInfo, impression
 from hodgeformer.predict.options import FaceBudget, PredictOptions
@@ -82,10 +84,18 @@ class Member:
             mesh,
             config,
             turns=random_turns(options.tta - 1, self.info.turn_axis, seed=options.seed),
+            upright=self._upright(options),
             room=room,
             model=self.info.model,
             n_threads=n_threads,
         )
+
+    def _upright(self, options: PredictOptions) -> FloatArray | None:
+        """The rotation of a file in which another axis points up than in the training files."""
+        wanted = up_axis(self.info.prepare.pose)
+        if wanted is None or options.up == "auto":
+            return None
+        return upright(np.array(UP_AXES[options.up], dtype=np.float64), wanted)
 
     def results(
         self, meshes: Iterable[tuple[MeshLike, Views]], options: PredictOptions, report: Report

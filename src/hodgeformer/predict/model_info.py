@@ -16,6 +16,7 @@ from hodgeformer.base.settings import Settings
 from hodgeformer.mesh.elements import proper_complex, radius, unit_edge_lengths
 from hodgeformer.mesh.geometry import face_vectors, in_range, norms
 from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.mesh.pose import up_axis
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
 from hodgeformer.mesh.topology import pieces
 from hodgeformer.nn.config import ModelConfig
@@ -102,12 +103,23 @@ class Familiarity(Settings):
     )
 
     @classmethod
-    def fit(cls, impressions: Sequence[Impression]) -> Familiarity:
-        """Fit to at least two meshes that the model was not trained on."""
-        features = np.stack([impression.features for impression in impressions])
+    def fit(
+        cls,
+        impressions: Sequence[Impression],
+        *,
+        features: FloatArray | None = None,
+        distances: Sequence[float] | None = None,
+    ) -> Familiarity:
+        """Fit to at least two meshes that the model was not trained on.
+
+        If other models gave the impressions, `features` are those of this model, for meshes that it knows, and
+        `distances` are those of the unknown meshes from the ones that the other models know.
+        """
+        features = np.stack([impression.features for impression in impressions]) if features is None else features
         center, spread = _moments(features)
-        others = (np.delete(features, i, axis=0) for i in range(len(features)))
-        distances = [_distance(x, *_moments(rest)) for x, rest in zip(features, others, strict=True)]
+        if distances is None:
+            others = (np.delete(features, i, axis=0) for i in range(len(features)))
+            distances = [_distance(x, *_moments(rest)) for x, rest in zip(features, others, strict=True)]
         found: dict[Sign, FloatArray] = {"distance": np.array(distances)}
         for name in ("doubt", "pieces", "opening"):
             found[name] = np.array([getattr(impression, name) for impression in impressions])
@@ -155,6 +167,12 @@ class ModelInfo(Settings):
         le=100.0,
         description="Outputs are divided by it before they become probabilities; fitted to meshes not trained on.",
     )
+    smooth: float = Field(
+        default=0.0,
+        ge=0.0,
+        lt=1.0,
+        description="How strongly the answer for an element follows its neighbors; fitted to meshes not trained on.",
+    )
     familiarity: Familiarity | None = Field(
         default=None, description="What meshes the model is made for; fitted to meshes not trained on."
     )
@@ -186,7 +204,9 @@ class ModelInfo(Settings):
 
     @property
     def turn_axis(self) -> FloatArray | None:
-        """The axis about which training rotated meshes; None for any rotation."""
+        """The axis about which answers may be averaged over rotations; None for any rotation."""
+        if (up := up_axis(self.prepare.pose)) is not None:
+            return up
         augment = self.training.get("augment")
         if not isinstance(augment, dict) or augment.get("rotation") != "axis":
             return None
@@ -254,6 +274,11 @@ def _moments(features: FloatArray) -> tuple[FloatArray, FloatArray]:
     variance = features.var(axis=0)
     variance = (len(features) * variance + _PRIOR * variance.mean()) / (len(features) + _PRIOR)
     return features.mean(axis=0), np.sqrt(variance) + 1e-9
+
+
+def distance_from(known: FloatArray, features: FloatArray) -> float:
+    """How far the features of a mesh are from those of known meshes (n, width), in their spreads."""
+    return _distance(features, *_moments(known))
 
 
 def _distance(features: FloatArray, center: FloatArray, spread: FloatArray) -> float:

@@ -19,6 +19,7 @@ from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import UpName
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
 from hodgeformer.nn.config import ModelConfig, activation_memory, bytes_per_face
+from hodgeformer.predict.model_info import ModelInfo
 
 UNLIMITED = 10**9
 _SHARE = 0.6  # of the free memory that a prediction may use
@@ -47,11 +48,12 @@ class PredictOptions(Settings):
         "more are processed in overlapping patches, which changes the answer slightly; those that cannot be read or "
         "simplified within it are refused.",
     )
-    smooth: float = Field(
-        default=0.0,
+    smooth: float | None = Field(
+        default=None,
         ge=0.0,
         lt=1.0,
-        description="How strongly the answer for an element follows its neighbors, from 0 to below 1; true is 0.8.",
+        description="How strongly the answer for an element follows its neighbors, from 0 to below 1; true is 0.8. By "
+        "default as strongly as was best for meshes that the model was not trained on.",
     )
     tta: int = Field(
         default=1,
@@ -63,7 +65,11 @@ class PredictOptions(Settings):
         default=None,
         description="The element that a segmentation is given for; by default the one the model was trained on.",
     )
-    up: UpName = Field(default="auto", description="The axis that points up in pictures; auto guesses it.")
+    up: UpName = Field(
+        default="auto",
+        description="The axis of the file that points up. auto guesses it for pictures; for a model of upright meshes "
+        "it is the one that pointed up in those.",
+    )
     batch_faces: int = Field(
         default=40_000, ge=1, description="Meshes with up to this many faces in total go through the model at once."
     )
@@ -74,13 +80,17 @@ class PredictOptions(Settings):
     def _flag(cls, value: object) -> object:
         return _DEFAULT_SMOOTH * value if isinstance(value, bool) else value
 
+    def strength(self, info: ModelInfo) -> float:
+        """How strongly the answers of a model are smoothed."""
+        return info.smooth if self.smooth is None else self.smooth
+
 
 class PredictKeywords(TypedDict, total=False):
     """The settings of `PredictOptions`, for editors and type checkers."""
 
     faces: Faces
     memory: int | None
-    smooth: float | bool
+    smooth: float | bool | None
     tta: int
     element: PartElement | None
     up: UpName

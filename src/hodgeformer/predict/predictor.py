@@ -261,9 +261,9 @@ class Predictor:
 
     def _finished(self, result: Result, options: PredictOptions) -> Result:
         """Smoothed, on the requested element."""
-        outputs, kind = result.outputs, self.info.model.target_kind
-        if options.smooth > 0 and result.task == "segmentation" and kind is not None:
-            outputs = smoothed(outputs, result.mesh, kind=kind, strength=options.smooth)
+        outputs, kind, strength = result.outputs, self.info.model.target_kind, options.strength(self.info)
+        if strength > 0 and result.task == "segmentation" and kind is not None:
+            outputs = smoothed(outputs, result.mesh, kind=kind, strength=strength)
         result = replace(result, outputs=outputs.astype(np.float32, copy=False))
         return result if options.element is None else result.on(options.element)
 

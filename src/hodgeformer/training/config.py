@@ -28,6 +28,7 @@ Source = Path | str | Mapping[str, Table]
 Overrides = Sequence[str] | Mapping[str, Mapping[str, Any]]
 """Settings that override those of a source: as on the command line, "train.lr=3e-4", or tables of them."""
 
+_SHORTEST = 10  # epochs of a run that is worth a trial or a rehearsal
 FROM_DATA = ("task", "n_classes", "element", "in_features", "edge_reversal")
 
 
@@ -79,8 +80,13 @@ class TrainConfig(Settings):
     temperature: float | None = Field(
         default=None,
         gt=0,
-        description="Divide outputs by this number before they become probabilities; by default it is fitted to the "
-        "validation split.",
+        description="Divide outputs by this number before they become probabilities; by default it is fitted to meshes "
+        "that were not trained on.",
+    )
+    calibrate: bool = Field(
+        default=True,
+        description="Leave some training meshes out of shorter runs: before training to choose the pose, if several "
+        "may suit the meshes, and after it, without validation meshes, to fit confidence, smoothing and familiarity.",
     )
     early_stop: int | None = Field(
         default=None, ge=1, description="Stop after this many epochs without a better validation score."
@@ -129,6 +135,11 @@ class TrainConfig(Settings):
         if self.epochs is not None and self.minutes is not None:
             raise ValueError("set `epochs` or `minutes`, not both")
         return self
+
+    @property
+    def is_long(self) -> bool:
+        """Whether shorter runs beside it are worth their time."""
+        return self.minutes is not None or (self.epochs or 0) >= _SHORTEST
 
     def torch_device(self) -> torch.device:
         return find_device(self.device)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
+from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.errors import DataError, HodgeFormerError
 from hodgeformer.data.census import shape_hash
 from hodgeformer.data.dataset import DataSet, Sample
@@ -19,13 +19,12 @@ from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.draw.colormap import Bytes, label_colors
 from hodgeformer.mesh.elements import convert_labels, element_areas, smoothed
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.pose import part_centers, random_turns, up_from_shape, usual_heights
+from hodgeformer.mesh.pose import random_turns
 from hodgeformer.mesh.prepare import Faces, PrepareConfig, to_size
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.forward import Forward
-from hodgeformer.predict.inference import Network, Views, answers, make_views, tempered
-from hodgeformer.predict.model_info import Familiarity, ModelInfo, impression
+from hodgeformer.predict.inference import Network, Views, answers, make_views
+from hodgeformer.predict.model_info import ModelInfo
 from hodgeformer.predict.options import FaceBudget, PredictOptions
 from hodgeformer.predict.predictor import Models, Predictor
 from hodgeformer.training.distributed import Processes
@@ -48,6 +47,7 @@ class Answer:
     """
 
     mesh: Mesh
+    kind: ElementKind | None
     target: NDArray[Any]
     output: FloatArray
     areas: FloatArray | None
@@ -78,7 +78,8 @@ class Evaluator:
     """Scores models on samples of a data set. Prepared meshes are kept for the next model, as memory allows.
 
     `turns` are rotations to average over besides the pose of the file. `temperature` is that of the probabilities,
-    `standardized` converts the outputs of a regression during training to values.
+    `smooth` how strongly they follow those of neighbors; `standardized` converts the outputs of a regression during
+    training to values.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Evaluator:
         *,
         turns: Sequence[FloatArray] = (),
         temperature: float = 1.0,
+        smooth: float = 0.0,
         standardized: SquaredError | None = None,
         processes: Processes | None = None,
     ) -> None:
@@ -96,7 +98,7 @@ class Evaluator:
         self._processes = processes or Processes()
         self._samples = tuple(self._processes.share(samples))
         self._config = config
-        self._turns, self._temperature = turns, temperature
+        self._turns, self._temperature, self._smooth = turns, temperature, smooth
         self._standardized = standardized
         self._remembered: dict[str, tuple[NDArray[Any], Views]] = {}
         self._room = _REMEMBERED_FACES
@@ -139,7 +141,10 @@ class Evaluator:
                 raise DivergedError(f"the answer for '{mesh.name}' is not finite")
             sized = mesh.with_vertices(to_size(mesh.vertices, mesh.faces, self._config.size))
             areas = None if kind is None else element_areas(sized, kind)
-            yield Answer(mesh, answer.owner, answer.output, areas, seen.working_mesh, answer.features)
+            output = answer.output
+            if self._smooth > 0 and kind is not None and self._dataset.task == "segmentation":
+                output = smoothed(output, mesh, kind=kind, strength=self._smooth)
+            yield Answer(mesh, kind, answer.owner, output, areas, seen.working_mesh, answer.features)
 
     def _seen(self, sample: Sample, room: FaceBudget) -> tuple[NDArray[Any], Views]:
         """The target and the prepared mesh."""
@@ -160,7 +165,7 @@ def evaluate(
     split: str = "test",
     faces: Faces | str = "auto",
     tta: int = 1,
-    smooth: float | bool = False,
+    smooth: float | bool | None = None,
     device: str = "auto",
     report: Callable[[int, int], None] | None = None,
 ) -> Scores:
@@ -169,9 +174,9 @@ def evaluate(
     Scores count the elements of the original files, whatever resolution the model works at; `faces`, `tta` and `smooth`
     are as in prediction. `report` is called with the number of meshes done and the total.
     """
-    strength = PredictOptions.parse({"smooth": smooth}).smooth
     predictor = Predictor.load(model, device)
     first, members = predictor.info, predictor.members
+    strength = PredictOptions.parse({"smooth": smooth}).strength(first)
     if isinstance(data, DataSet):
         opened = data
     elif isinstance(data, DataConfig | str | Path | Mapping):
@@ -187,6 +192,7 @@ def evaluate(
             member.info.at(faces),
             turns=random_turns(tta - 1, member.info.turn_axis),
             temperature=member.info.temperature,
+            smooth=strength,
         )
         for member in members
     ]
@@ -194,62 +200,11 @@ def evaluate(
 
     def averaged() -> Iterator[Answer]:
         for done, together in enumerate(zip(*streams, strict=True), 1):
-            output = np.mean([answer.output for answer in together], axis=0)
-            if strength > 0 and dataset.task == "segmentation" and dataset.kind is not None:
-                output = smoothed(output, together[0].mesh, kind=dataset.kind, strength=strength)
-            yield replace(together[0], output=output)
+            yield replace(together[0], output=np.mean([answer.output for answer in together], axis=0))
             if report is not None:
                 report(done, len(samples))
 
     return evaluators[0].scored(averaged())
-
-
-def calibrated(
-    checkpoint: Checkpoint,
-    answers: Iterable[Answer],
-    *,
-    temperature: float | None = None,
-    processes: Processes | None = None,
-) -> Checkpoint:
-    """The model with everything that is fitted to its answers, at temperature 1, for meshes it was not trained on.
-
-    This is the temperature, unless it is given, the familiarity, and the usual height of each part. Several processes
-    pass the answers of their shares, and all of them get the same model.
-    """
-    processes = processes or Processes()
-    is_sure = checkpoint.model.task != "regression"
-    n_classes, kind = len(checkpoint.classes), checkpoint.model.target_kind
-    rows, seen, parts = [], [], []
-    for answer in answers:
-        some = slice(None, None, -(-len(answer.output) // _CALIBRATING))  # large meshes must not dominate
-        rows.append((answer.output[some], answer.target[some]))
-        seen.append((answer.working, answer.features))
-        if is_sure and kind is not None:
-            on_faces = convert_labels(answer.target, answer.mesh, source=kind, to="f")
-            parts.append((*part_centers(answer.mesh, on_faces, n_classes), up_from_shape(answer.mesh)))
-    if is_sure and temperature is None and (all_rows := processes.gathered(rows)):
-        temperature = _fitted_temperature(*(np.concatenate(column) for column in zip(*all_rows, strict=True)))
-    sure = [tempered(output, temperature or 1.0) if is_sure else None for output, _ in rows]
-    known = processes.gathered([impression(*mesh, some) for mesh, some in zip(seen, sure, strict=True)])
-    familiarity = Familiarity.fit(known) if len(known) >= _FEWEST else None
-    heights = checkpoint.heights
-    if all_parts := processes.gathered(parts):
-        columns = (np.stack(column) for column in zip(*all_parts, strict=True))
-        heights = tuple(usual_heights(*columns).round(4).tolist())
-    return checkpoint.replace(temperature=temperature or 1.0, familiarity=familiarity, heights=heights)
-
-
-def _fitted_temperature(probabilities: FloatArray, labels: NDArray[Any]) -> float:
-    """The temperature that maximizes the likelihood of the labels, for answers at temperature 1."""
-    known = labels >= 0
-    logits, true = np.log(np.maximum(probabilities[known], 1e-12)), labels[known]
-
-    def surprise(log_temperature: float) -> float:
-        scaled = logits / np.exp(log_temperature)
-        return float((np.logaddexp.reduce(scaled, axis=1) - scaled[np.arange(len(true)), true]).mean())
-
-    found = minimize_scalar(surprise, bounds=(-1.5, 1.5), method="bounded")
-    return float(f"{np.exp(found.x):.3g}")
 
 
 def learned_from(checkpoint: ModelInfo, dataset: DataSet, samples: Sequence[Sample]) -> list[str]:

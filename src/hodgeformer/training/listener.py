@@ -55,8 +55,21 @@ class Listener:
     def evaluated(self, row: Row) -> None:
         """An epoch was evaluated: its row of metrics.csv, with `epoch`, `step`, `minutes`, `train_loss` and scores."""
 
+    def beside(self, work: str, share: float) -> None:
+        """The share of the shorter runs beside the training that is done: trials before it, rehearsals after it."""
+
     def saved(self, checkpoint: Path) -> None:
         """A checkpoint was written, best.safetensors or last.safetensors; it can be used immediately."""
+
+
+class PartOf(Listener):
+    """Reports the progress of one of several shorter runs as that of all of them."""
+
+    def __init__(self, listener: Listener, work: str, number: int, total: int) -> None:
+        self._listener, self._work, self._number, self._total = listener, work, number, total
+
+    def stepped(self, standing: Standing) -> None:
+        self._listener.beside(self._work, (self._number + min(standing.share, 1.0)) / self._total)
 
 
 Callback = Listener | Callable[[Row], None]

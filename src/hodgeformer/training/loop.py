@@ -16,10 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from hodgeformer.base.memory import keep_freed_memory
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import Batch
 from hodgeformer.training.learner import DivergedError, Learner, recentered
-from hodgeformer.training.listener import Listener, Row, Standing
+from hodgeformer.training.listener import Listener, Row, Standing, tracked
 from hodgeformer.training.metrics import Scores
 from hodgeformer.training.run_folder import write_csv
 from hodgeformer.training.setup import Setup
@@ -115,12 +116,12 @@ class Run:
             self._listener.warned(f"{folder.metrics}: {damaged} rows are damaged and were removed")
         # Rows that were written after the state was saved will be written again.
         self.rows = [row for row in rows if int(row["epoch"]) <= self.position.epoch]
-        if began and self.position.finished:
+        if began and self.position.finished and folder.report.is_file():
             self._listener.warned(
                 f"the run is finished; to train its model further, start a new run from it: hodgeformer train DATA "
                 f"--from {folder.root} --out NEW --set train.epochs=20"
             )
-        elif began:
+        elif began and not self.position.finished:
             self._listener.resumed(self.position.epoch, self.position.batch)
 
     def train(self) -> None:
@@ -267,6 +268,23 @@ class Run:
         save_state(
             setup.folder.state, self.position, self._learner, processes=setup.processes, data=setup.census.fingerprint
         )
+
+
+def learn(setup: Setup) -> Run:
+    """All remaining steps of a run. An interrupt (Ctrl-C, SIGTERM) saves its state and raises `Stopped`.
+
+    A run with `train.epochs` that was stopped and resumed ends with the same weights as without the stop.
+    """
+    keep_freed_memory()
+    config = setup.config
+    # Only one of several processes logs metrics.
+    track = config.train.track if setup.processes.is_first else "csv"
+    settings = config.model_dump(mode="json")
+    with tracked(setup.listener, track, setup.folder.root, settings) as listener, interrupts() as interrupted:
+        steps = Run(setup, setup.learner(), listener=listener, should_stop=interrupted)
+        steps.resume()
+        steps.train()
+    return steps
 
 
 @contextmanager

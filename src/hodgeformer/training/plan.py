@@ -16,6 +16,7 @@ from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.census import Census
 from hodgeformer.kernels.rows import threads_for
 from hodgeformer.mesh.features import GROUPS
+from hodgeformer.mesh.pose import PoseName, up_axis
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.predict.checkpoint import Checkpoint
@@ -94,9 +95,9 @@ def reasons(config: RunConfig, census: Census) -> tuple[str, ...]:
         length = f"{_counted(train.epochs or 1, 'epoch')}, about {_counted(minutes, 'minute')}"
     found.append(f"model {model.blocks}, width {model.d_model}: {model.description}")
     found.append(f"{length} on {_counted(thread_count(), 'core')}")
-    if prepare.pose == "frame_average":
-        found.append("meshes are aligned to their principal axes, so rotation does not change the answer")
-    if config.augment.mirror or prepare.pose == "frame_average":
+    if about := _about_pose(prepare.pose):
+        found.append(about)
+    if config.augment.mirror or prepare.pose != "file":
         found += _about_mirror_images(config.augment, census)
     if dataset.task == "segmentation" and not train.class_weights:
         found.append(
@@ -104,6 +105,18 @@ def reasons(config: RunConfig, census: Census) -> tuple[str, ...]:
             "for rare classes set train.class_weights=0.5"
         )
     return tuple(found)
+
+
+def _about_pose(pose: PoseName) -> str:
+    """What the pose means for answers."""
+    if pose == "frame_average":
+        return "meshes are aligned to their principal axes, so rotation does not change the answer"
+    if (up := up_axis(pose)) is None:
+        return "answers depend on the pose of the file" if pose == "file" else ""
+    return (
+        f"meshes are only turned about the axis {'xyz'[int(up.argmax())]} of their files, along which they all stand: "
+        "answers depend on which way is up; for a file that lies, use `predict --up`"
+    )
 
 
 def _counted(number: float, unit: str) -> str:

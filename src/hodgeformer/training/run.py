@@ -17,7 +17,6 @@ from typing import Any, TypeVar, overload
 import tomli_w
 
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.base.memory import keep_freed_memory
 from hodgeformer.base.settings import Table, read_toml
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import write_folder
@@ -28,12 +27,13 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.predict.predictor import ModelLike, Predictor
 from hodgeformer.predict.pretrained import FOLD, locate_model
+from hodgeformer.training.calibration import calibrated, rehearsed
 from hodgeformer.training.config import Overrides, RunConfig, Source, by_name, given_tables, with_overrides
 from hodgeformer.training.distributed import Processes, restarted
-from hodgeformer.training.evaluate import calibrated
-from hodgeformer.training.listener import Callback, Listener, Listeners, tracked
-from hodgeformer.training.loop import Run, interrupts
+from hodgeformer.training.listener import Callback, Listener, Listeners
+from hodgeformer.training.loop import Run, learn
 from hodgeformer.training.outcome import CrossValidation, Outcome
+from hodgeformer.training.pose_choice import with_pose
 from hodgeformer.training.report import write_report
 from hodgeformer.training.run_folder import RunFolder, write_csv
 from hodgeformer.training.setup import Setup, set_up
@@ -128,30 +128,16 @@ def run(
         source, settings = None, ()
     with folder.owned(new=source is not None) if processes.is_first and not trial else nullcontext():
         kept = _kept(source, out, processes)
-        setup = set_up(kept, out, settings, start=first, processes=processes, listener=listener, create=not trial)
+        setup = set_up(kept, out, settings, start=first, processes=processes, listener=listener)
+        if not trial:
+            setup = with_pose(setup)
+            setup.begin(new=kept is not None)
         return act(setup)
 
 
 def trained(setup: Setup) -> Outcome:
     """The act of most runs: train to the end, score and report."""
     return finish(setup, learn(setup))
-
-
-def learn(setup: Setup) -> Run:
-    """All remaining steps of a run. An interrupt (Ctrl-C, SIGTERM) saves its state and raises `Stopped`.
-
-    A run with `train.epochs` that was stopped and resumed ends with the same weights as without the stop.
-    """
-    keep_freed_memory()
-    config = setup.config
-    # Only one of several processes logs metrics.
-    track = config.train.track if setup.processes.is_first else "csv"
-    settings = config.model_dump(mode="json")
-    with tracked(setup.listener, track, setup.folder.root, settings) as listener, interrupts() as interrupted:
-        steps = Run(setup, setup.learner(), listener=listener, should_stop=interrupted)
-        steps.resume()
-        steps.train()
-    return steps
 
 
 def finish(setup: Setup, steps: Run) -> Outcome:
@@ -171,7 +157,7 @@ def finish(setup: Setup, steps: Run) -> Outcome:
     )
     answers = []
     if (split := setup.tested) is not None:
-        evaluator = setup.evaluator(split, in_units=True, temperature=chosen.temperature)
+        evaluator = setup.evaluator(split, in_units=True, temperature=chosen.temperature, smooth=chosen.smooth)
         scores = evaluator.scores(model).without_copies(setup.census.learned)
         outcome = replace(outcome, scores=scores)
         named = {f"{split}_{name}": value for name, value in scores.values.items()}
@@ -184,8 +170,10 @@ def finish(setup: Setup, steps: Run) -> Outcome:
 
 
 def _calibrated(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoint:
-    """With what is fitted to the validation split; the temperature may be set by the configuration."""
+    """With what is fitted to meshes that were not trained on; the temperature may be set by the configuration."""
     given = setup.config.train.temperature
+    if setup.is_rehearsed:
+        return rehearsed(setup, chosen, model)
     if "val" not in setup.dataset.splits:
         return chosen.replace(temperature=given or 1.0)
     answers = setup.evaluator("val", in_units=True).answers(model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from hodgeformer.base.containers import KINDS
 from hodgeformer.base.errors import ConfigError, DataError
 from hodgeformer.base.memory import GIGABYTE, free_memory
 from hodgeformer.data.census import Census, take_census
-from hodgeformer.data.dataset import CountedMesh, DataSet
+from hodgeformer.data.dataset import CountedMesh, DataSet, Sample
 from hodgeformer.data.loader import Loader
 from hodgeformer.data.open import open_dataset
 from hodgeformer.mesh.prepare import PrepareConfig
@@ -36,7 +36,7 @@ _BYTES_PER_PARAMETER = 16  # the weight, its gradient, and two averages of that,
 @dataclass(frozen=True, eq=False)
 class Setup:
     """A run before its first step. The configuration is complete and the data was checked. `start` is a model to
-    fine-tune."""
+    fine-tune; `is_pose_open` if nothing but the meshes decides their pose."""
 
     config: RunConfig
     census: Census
@@ -44,6 +44,7 @@ class Setup:
     processes: Processes
     start: Checkpoint | None = None
     listener: Listener = field(default_factory=Listener)
+    is_pose_open: bool = False
 
     def __post_init__(self) -> None:
         check_track(self.config.train.track)
@@ -73,12 +74,29 @@ class Setup:
         names = ("val",) if self.config.data.hold_out else ("test", "val")
         return next((name for name in names if name in self.dataset.splits), None)
 
+    @property
+    def is_rehearsed(self) -> bool:
+        """Whether a run without validation meshes is worth rehearsing, to calibrate it."""
+        train = self.config.train
+        return train.calibrate and train.is_long and "val" not in self.dataset.splits
+
+    def begin(self, *, new: bool) -> None:
+        """Write the configuration of a new run to its folder, which the caller has locked, and report the plan."""
+        if self.processes.is_first:
+            if new:
+                self.folder.create(self.config.toml())
+            for reason in self.reasons():
+                self.listener.planned(reason)
+
     def reasons(self) -> tuple[str, ...]:
         """The plan of the run and its reasons, one sentence each."""
         dataset = self.dataset
         splits = ", ".join(f"{len(samples)} {name}" for name, samples in dataset.splits.items())
         about = f"{dataset.name}: {dataset.task}, one target per {dataset.element}; meshes: {splits}"
         found = (about, *reasons(self.config, self.census))
+        if self.is_rehearsed:
+            why = "no validation meshes: after training, shorter runs that leave some training meshes out show"
+            found = (*found, f"{why} how sure answers may be; train.calibrate=false skips them")
         return found if self.start is None else (*found, self._kept(self.start))
 
     def _kept(self, start: Checkpoint) -> str:
@@ -135,7 +153,21 @@ class Setup:
             world_size=self.processes.count,
         )
 
-    def evaluator(self, split: str, *, in_units: bool = False, temperature: float = 1.0) -> Evaluator:
+    def rehearsal_folder(self, number: int) -> Path:
+        return self.folder.root / f"rehearsal-{number}"
+
+    def rehearsal(self, number: int, held: Sequence[Sample], length: float, listener: Listener) -> Setup:
+        """A shorter run that leaves some training meshes out, which become the split "unseen"."""
+        train, names = self.config.train, {sample.name for sample in held}
+        epochs = None if train.epochs is None else max(1, round(length * train.epochs))
+        minutes = None if train.minutes is None else length * train.minutes
+        config = self.config.replace(train=train.replace(epochs=epochs, minutes=minutes, track="csv"))
+        folder = RunFolder(self.rehearsal_folder(number))
+        return replace(self, config=config, census=self.census.without(names), folder=folder, listener=listener)
+
+    def evaluator(
+        self, split: str, *, in_units: bool = False, temperature: float = 1.0, smooth: float = 0.0
+    ) -> Evaluator:
         """An evaluator of a split; `in_units` for models from a checkpoint, whose values are in units of the data."""
         loss = self.loss()
         return Evaluator(
@@ -143,6 +175,7 @@ class Setup:
             self.dataset.split(split),
             self.config.prepare,
             temperature=temperature,
+            smooth=smooth,
             standardized=loss if isinstance(loss, SquaredError) and not in_units else None,
             processes=self.processes,
         )
@@ -178,12 +211,10 @@ def set_up(
     start: Checkpoint | None = None,
     processes: Processes | None = None,
     listener: Listener | None = None,
-    create: bool = False,
 ) -> Setup:
     """The complete setup of a run: the data is checked, and settings that are not given are planned.
 
-    Without a source, it is that of the run which was stopped in the folder `out`. Only with `create` is the plan
-    reported and the run written to the folder, which the caller has locked.
+    Without a source, it is that of the run which was stopped in the folder `out`.
     """
     folder, processes, listener = RunFolder(Path(out)), processes or Processes(), listener or Listener()
     if source is None:
@@ -194,15 +225,11 @@ def set_up(
     if source is not None and start is not None:
         config = like(start, config)
     census = _census(config, processes, listener)
+    is_pose_open = source is not None and start is None and "pose" not in config.prepare.model_fields_set
     if source is not None:
         config = planned(config, census, start)
-    setup = Setup(config, census, folder, processes, start, listener)
-    if create and processes.is_first:
-        if source is not None:
-            folder.create(setup.config.toml())
-        for reason in setup.reasons():
-            listener.planned(reason)
-    return setup
+    is_pose_open &= config.train.calibrate and config.train.is_long
+    return Setup(config, census, folder, processes, start, listener, is_pose_open)
 
 
 def take_over(model: HodgeFormer, start: Checkpoint) -> None:

@@ -6,6 +6,7 @@ import difflib
 import json
 import re
 import statistics
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -18,10 +19,11 @@ from pydantic import Field
 from hodgeformer.base.errors import ConfigError, DataError
 from hodgeformer.base.files import write_atomically
 from hodgeformer.base.settings import Settings, Table, read_toml
-from hodgeformer.predict.checkpoint import load_checkpoint
+from hodgeformer.predict.checkpoint import load_checkpoint, save_checkpoint
+from hodgeformer.training.calibration import rehearsed
 from hodgeformer.training.config import TABLES, with_overrides
 from hodgeformer.training.listener import Listener
-from hodgeformer.training.run import learn
+from hodgeformer.training.loop import learn
 from hodgeformer.training.run import run as take_road
 from hodgeformer.training.run_folder import InUseError, RunFolder, write_csv
 from hodgeformer.training.setup import Setup
@@ -175,8 +177,10 @@ def carry_out(run: PlannedRun, listener: Listener) -> RunResult | None:
     run.config.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(run.config, tomli_w.dumps(run.tables).encode())
     begun = RunFolder(run.folder).config.is_file()
+    # A row chooses its pose and smooths its answers only if it says so: rows differ in what they say and no more.
+    tables = _merged({"train": {"calibrate": False}}, run.tables)
     try:
-        return take_road(None if begun else run.tables, run.folder, partial(_train, run), listener=listener)
+        return take_road(None if begun else tables, run.folder, partial(_train, run), listener=listener)
     except InUseError:
         return None
 
@@ -263,13 +267,18 @@ def _train(run: PlannedRun, setup: Setup) -> RunResult:
 def _scored(setup: Setup, end: Position) -> RunResult:
     """Score the last weights, not the best: where validation data also scores, choosing by it would be optimistic."""
     assert setup.tested is not None
-    model = load_checkpoint(setup.folder.last).build_model()
-    scores = setup.evaluator(setup.tested, in_units=True).scores(model)
+    chosen, began = load_checkpoint(setup.folder.last), time.process_time()
+    model = chosen.build_model()
+    if setup.is_rehearsed:
+        chosen = rehearsed(setup, chosen, model)
+        save_checkpoint(setup.folder.last, chosen)
+    calibrating = time.process_time() - began
+    scores = setup.evaluator(setup.tested, in_units=True, smooth=chosen.smooth).scores(model)
     return RunResult(
         score=scores.main,
         score_name=scores.main_name,
         split=setup.tested,
-        cpu_minutes=end.cpu / 60,
+        cpu_minutes=(end.cpu + calibrating) / 60,
         minutes=end.elapsed / 60,
         epochs=end.epoch,
         n_parameters=model.n_parameters,

@@ -1,0 +1,88 @@
+"""Which pose suits the data: what the meshes have in common, and where that leaves several, short trials.
+
+Aligned to its principal axes, a mesh gets the same answer however its file is turned. Two kinds of shapes lose by that:
+those without such axes, like cubes, and those that stand upright in all files, where up tells a seat from a back.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+
+from hodgeformer.data.census import Census
+from hodgeformer.data.splits import in_folds
+from hodgeformer.mesh.elements import convert_labels
+from hodgeformer.mesh.pose import PoseName, part_centers, roundness, shared_axes
+from hodgeformer.predict.checkpoint import load_checkpoint
+from hodgeformer.training.listener import PartOf
+from hodgeformer.training.loop import learn
+from hodgeformer.training.setup import Setup
+
+_LOOKED_AT = 24  # meshes
+_ROUND = 0.93  # the roundness of a mesh without principal axes
+_LEFT_OUT = 4  # every so many-th source is left out of a trial and scored
+_LENGTH, _LEAST = 0.15, 5  # of a trial, relative to the run, and in epochs
+_GAIN, _DOUBT = 0.005, 0.03  # the gain in accuracy that is worth depending on the file; more, by one over the meshes
+
+
+def with_pose(setup: Setup) -> Setup:
+    """The setup with the pose that answers best for meshes left out, unless the configuration has one."""
+    poses = possible_poses(setup.census) if setup.is_pose_open else ()
+    n_sources = len({sample.source for sample in setup.dataset.split("train")})
+    if len(poses) < 2 or n_sources < 2:
+        return setup
+    held = in_folds(setup.dataset.split("train"), min(_LEFT_OUT, n_sources), setup.config.train.seed)[0]
+    scores = {}
+    for number, pose in enumerate(poses):
+        length = _LENGTH if setup.config.train.epochs is None else max(_LENGTH, _LEAST / setup.config.train.epochs)
+        listener = PartOf(setup.listener, "trying poses", number, len(poses))
+        trial = _posed(setup, pose).rehearsal(number + 1, held, min(1.0, length), listener)
+        if setup.processes.is_first:
+            trial.folder.root.mkdir(exist_ok=True)
+        learn(trial)
+        model = load_checkpoint(trial.folder.last).build_model().to(setup.config.train.torch_device())
+        scores[pose] = trial.evaluator("unseen", in_units=True).scores(model).main
+        setup.processes.from_first([0.0])  # all have read it
+        if setup.processes.is_first:
+            shutil.rmtree(trial.folder.root)
+    best, usual = max(scores, key=lambda pose: scores[pose]), poses[0]
+    chosen = best if scores[best] > scores[usual] + _GAIN + _DOUBT / len(held) else usual
+    found = ", ".join(f"{_TITLES.get(pose, 'upright')} {100 * score:.1f} %" for pose, score in scores.items())
+    setup.listener.planned(f"short trials of the pose: {found}")
+    return _posed(setup, chosen)
+
+
+_TITLES = {"frame_average": "principal axes", "file": "as in the file"}
+
+
+def possible_poses(census: Census) -> tuple[PoseName, ...]:
+    """The poses that may suit the training meshes, the one that does not depend on the file first."""
+    dataset = census.dataset
+    samples = dataset.split("train")
+    some = [samples[i] for i in np.unique(np.linspace(0, len(samples) - 1, _LOOKED_AT).round().astype(int))]
+    round_ones, centers, shares = 0, [], []
+    for sample in some:
+        mesh, target = dataset.load(sample)
+        round_ones += roundness(mesh.vertices, mesh.faces) > _ROUND
+        if dataset.task == "segmentation" and dataset.kind is not None:
+            on_faces = convert_labels(target, mesh, source=dataset.kind, to="f")
+            of_parts = part_centers(mesh, on_faces, len(dataset.classes))
+            centers.append(of_parts[0])
+            shares.append(of_parts[1])
+    poses: list[PoseName] = ["frame_average"]
+    axes = shared_axes(np.stack(centers), np.stack(shares)) if centers and len(samples) > 2 else ""
+    if axes:
+        upright: dict[str, PoseName] = {"x": "upright_x", "y": "upright_y", "z": "upright_z"}
+        poses.append(upright[axes[0]])
+    if len(axes) > 1 or 2 * round_ones > len(some):
+        poses.append("file")
+    return tuple(poses)
+
+
+def _posed(setup: Setup, pose: PoseName) -> Setup:
+    config = setup.config
+    # In the pose of the file, a mirror image would face another way.
+    augment = config.augment.replace(mirror=0.0) if pose == "file" else config.augment
+    return replace(setup, config=config.replace(prepare=config.prepare.replace(pose=pose), augment=augment))
