@@ -9,18 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hodgeformer.base.containers import PerElement
+from hodgeformer.base.containers import KIND_OF, Element, PerElement
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.census import Census, take_census
-from hodgeformer.data.dataset import DataSet
+from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.data.labels import Values
 from hodgeformer.data.open import DataConfig
+from hodgeformer.mesh.elements import element_centers
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.training.config import RunConfig, TrainConfig, read_config
 from hodgeformer.training.distributed import Processes
 from hodgeformer.training.plan import learning_rate, planned, reasons, working_faces
 from hodgeformer.training.run_folder import RunFolder
 from hodgeformer.training.setup import Setup, set_up
+from meshes import icosphere
 from tiny_models import tiny_checkpoint
 from tiny_sets import bodies, parts, shapes
 
@@ -133,6 +136,32 @@ def scans(n: int, n_faces: int, shares: tuple[float, ...] = (0.2, 0.3, 0.5)) -> 
 
 
 OPEN = read_config({"data": {"name": "figures"}})
+
+
+def seams(width: float, element: Element = "face") -> Census:
+    """Fine balls with a thin belt of its own class."""
+    ball = icosphere(5)
+    height = element_centers(ball, KIND_OF[element])[:, 2]
+    labels = (np.abs(height - 0.3) < width).astype(np.int64)
+    samples = tuple(Sample(f"ball{i}", replace(ball, name=f"ball{i}"), Values(labels)) for i in range(3))
+    return take_census(DataSet("balls", "segmentation", element, {"train": samples}, ("ball", "belt")))
+
+
+def test_a_thin_class_gets_more_faces_and_a_warning_where_they_are_too_few() -> None:
+    clear, thin, edges = seams(0.2), seams(0.02), seams(0.02, "edge")
+    assert planned(OPEN, clear).prepare.faces == 2000
+    assert planned(OPEN, thin).prepare.faces == 4000  # at 2,000 two thirds of the belt would be lost
+    for census, faces, is_warned in (
+        (clear, 2000, False),
+        (thin, 4000, False),
+        (thin, 2000, True),
+        (edges, 1000, True),
+    ):
+        config = planned(OPEN.replace(prepare={"faces": faces}), census)
+        warned = [reason for reason in reasons(config, census) if "hardly there" in reason]
+        assert bool(warned) is is_warned
+        assert all("belt (1." in reason for reason in warned)
+        assert not any("class_weights" in reason for reason in reasons(config, census))
 
 
 def test_large_meshes_get_a_working_resolution_that_keeps_small_parts() -> None:

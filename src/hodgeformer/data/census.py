@@ -21,11 +21,13 @@ from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.order import canonical_faces
 from hodgeformer.mesh.pose import asymmetry
+from hodgeformer.mesh.simplify import simplify
 from hodgeformer.mesh.topology import repeats_a_vertex
 
 Place = tuple[str, Sample]
 """A sample and the split it is in, which comes first."""
 
+_SIMPLIFIED = 6  # meshes, to see which classes simplification keeps
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -74,6 +76,26 @@ class Census:
         if dataset.task != "segmentation":
             return mirrored_by_name(dataset.classes)
         return mirrored_by_place(mirrored_overlaps(dataset, self.training), dataset.classes)
+
+    def shares_at(self, n_faces: int) -> NDArray[np.float64]:
+        """(2, classes): the share of each class among the elements of a few training meshes, and after simplification.
+
+        A thin class may vanish: every element gets the label that most of it had.
+        """
+        if n_faces not in self._shares:
+            counts = np.zeros((2, len(self.dataset.classes)))
+            for sample in self.dataset.split("train")[:: -(-len(self.training) // _SIMPLIFIED)]:
+                mesh, target = self.dataset.load(sample)
+                small = simplify(mesh, n_faces)
+                assert self.dataset.kind is not None
+                for row, labels in enumerate((target, small.labels_over(target, self.dataset.kind))):
+                    counts[row] += np.bincount(labels[labels >= 0], minlength=counts.shape[1])
+            self._shares[n_faces] = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        return self._shares[n_faces]
+
+    @cached_property
+    def _shares(self) -> dict[int, NDArray[np.float64]]:
+        return {}
 
     @property
     def fingerprint(self) -> str:

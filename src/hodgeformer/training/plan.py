@@ -25,6 +25,7 @@ from hodgeformer.training.config import FROM_DATA, RunConfig, TrainConfig
 _SMALL_FACES = 3000  # meshes up to this size are not simplified
 _PART_FACES, _WHOLE_FACES, _MOST_FACES = 2000, 1500, 10_000
 _FACES_OF_A_PART = 25
+_KEPT = 0.5  # of the share of a class, at the working resolution
 _RESOLUTIONS = 1.3
 _SYMMETRIC = 0.08  # shapes up to this asymmetry are nearly their own mirror image
 _MIRROR = 0.5
@@ -63,7 +64,9 @@ def planned(config: RunConfig, census: Census, start: Checkpoint | None = None) 
     """
     given = {name: getattr(config.prepare, name) for name in config.prepare.model_fields_set}
     faces = given.pop("faces", "auto")
-    faces = working_faces(census, start) if faces == "auto" else faces
+    if faces == "auto":
+        faces = working_faces(census, start)
+        faces = faces if start is not None else _clear_faces(census, faces)
     vertices = float(np.median([PrepareConfig(faces=faces).working(mesh.n).v for mesh in census.training]))
     model = _model(config, census, vertices)
     # D blocks and normals depend on the winding, which differs between files.
@@ -99,12 +102,37 @@ def reasons(config: RunConfig, census: Census) -> tuple[str, ...]:
         found.append(about)
     if config.augment.mirror or prepare.pose != "file":
         found += _about_mirror_images(config.augment, census)
-    if dataset.task == "segmentation" and not train.class_weights:
-        found.append(
-            "classes are not weighted: accuracy over faces is higher without; "
-            "for rare classes set train.class_weights=0.5"
-        )
+    if dataset.task == "segmentation" and prepare.most_faces is not None:
+        found += _about_thin_classes(census, prepare.most_faces)
     return tuple(found)
+
+
+def _clear_faces(census: Census, faces: Faces) -> Faces:
+    """More faces, where simplification would lose most of a class."""
+    while isinstance(faces, int) and faces < _MOST_FACES and _thinned(census, faces):
+        faces = min(2 * faces, _MOST_FACES)
+    return faces if isinstance(faces, str) or max(mesh.n.f for mesh in census.training) > faces else "original"
+
+
+def _thinned(census: Census, faces: int) -> list[int]:
+    """The classes that have less than half of their share after simplification."""
+    if census.dataset.task != "segmentation":
+        return []
+    before, after = census.shares_at(faces)
+    return np.flatnonzero(after < _KEPT * before).tolist()
+
+
+def _about_thin_classes(census: Census, faces: int) -> list[str]:
+    """A warning about classes that simplification nearly removes."""
+    thinned, (before, after) = _thinned(census, faces), census.shares_at(faces)
+    listed = [f"{census.dataset.classes[i]} ({before[i]:.2%}, simplified {after[i]:.2%})" for i in thinned[:_LISTED]]
+    more = f" and {len(thinned) - _LISTED} more" if len(thinned) > _LISTED else ""
+    if not listed:
+        return []
+    return [
+        f"classes that are hardly there at {faces:,} faces, so they may never be predicted: {', '.join(listed)}{more}; "
+        "more faces keep more of them: prepare.faces"
+    ]
 
 
 def _about_pose(pose: PoseName) -> str:
