@@ -6,7 +6,7 @@ import pytest
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.augment import AugmentConfig, augmented, deformed
-from hodgeformer.mesh.elements import convert_labels, file_edges
+from hodgeformer.mesh.elements import convert_labels, element_centers, file_edges
 from hodgeformer.mesh.geometry import face_centers, face_vectors
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import random_rotation, rotation_about
@@ -144,3 +144,15 @@ def test_a_cut_takes_faces_away_and_keeps_every_target_with_its_element(kind: El
     assert mesh.n_faces / 2 <= cut.n_faces < mesh.n_faces
     assert len(np.unique(cut.faces)) == cut.n_vertices
     np.testing.assert_allclose(target, places(cut))
+
+
+@pytest.mark.parametrize("settings", [{"cut": 0.5, "cut_chance": 1.0}, {"mirror": 1.0}], ids=["cut", "mirror"])
+def test_columns_stay_with_their_elements_and_are_not_mirrored(settings: dict[str, float]) -> None:
+    mesh, kinds = icosphere(2), {"vertex": "v", "edge": "e", "face": "f"}
+    mesh = mesh.with_columns({f"at_{name}": (name, element_centers(mesh, kind)) for name, kind in kinds.items()})
+    other = changed(mesh, **settings)
+    assert (other.n_faces < mesh.n_faces) == ("cut" in settings)
+    signs = [-1.0 if "mirror" in settings else 1.0, 1.0, 1.0]
+    for name, kind in kinds.items():
+        found = np.stack([other.columns[f"at_{name}_{i}"].values for i in range(3)], axis=1)
+        np.testing.assert_allclose(found, signs * element_centers(other, kind), atol=1e-12)

@@ -13,7 +13,8 @@ from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.check import check_mesh
 from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.simplify import Simplified, refine, simplify, triangulations
+from hodgeformer.mesh.resized import Simplified
+from hodgeformer.mesh.simplify import refine, simplify, triangulations
 from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance
 from soups import renumbered, soups
 

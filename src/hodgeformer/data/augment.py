@@ -13,7 +13,7 @@ from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.settings import Settings
-from hodgeformer.mesh.elements import file_edges, mirrored_edge_order
+from hodgeformer.mesh.elements import edge_rows, file_edges, mirrored_edge_order, selected
 from hodgeformer.mesh.features import EdgeGraph
 from hodgeformer.mesh.geometry import around_vertices, face_centers, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
@@ -166,13 +166,9 @@ def _cut(
     used = np.unique(faces)
     number = np.full(mesh.n_vertices, -1)
     number[used] = np.arange(len(used))
-    left = Mesh(mesh.vertices[used], number[faces], name=mesh.name)
+    left = selected(mesh, used, number[faces], np.flatnonzero(~removed))
     if kind == "e":
-        old, new = (
-            np.sort(edges, axis=1) @ [mesh.n_vertices, 1] for edges in (file_edges(mesh), used[file_edges(left)])
-        )
-        order = np.argsort(old)
-        return left, target[order[np.searchsorted(old, new, sorter=order)]]
+        return left, target[edge_rows(mesh, used[file_edges(left)])]
     return left, target if kind is None else target[used if kind == "v" else ~removed]
 
 
@@ -196,6 +192,7 @@ def augmented(
         faces = faces[:, [0, 2, 1]]
         target = target if swapped is None else swapped[target]
         target = target[mirrored_edge_order(mesh)] if kind == "e" else target
+        mesh = selected(mesh, np.arange(mesh.n_vertices), faces, np.arange(mesh.n_faces))
     vertices = vertices @ _rotation(config, stream(turns)).T
     return replace(mesh, vertices=vertices, faces=faces), target
 

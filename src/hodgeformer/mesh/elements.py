@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind, PerElement
 from hodgeformer.base.errors import DataError, MeshError
+from hodgeformer.mesh.columns import Column
 from hodgeformer.mesh.geometry import (
     edge_centers,
     face_centers,
@@ -53,6 +54,28 @@ def element_counts(mesh: Mesh) -> PerElement[int]:
 def file_edges(mesh: Mesh) -> IntArray:
     """(n_e, 2) the vertices of the edges, in the order of the file."""
     return proper_complex(mesh)[1].edges
+
+
+def edge_rows(mesh: Mesh, ends: IntArray) -> IntArray:
+    """The numbers in the file of the edges with these ends (n, 2), in any direction; -1 for those that it lacks."""
+    keys, wanted = (np.sort(pairs, axis=1) @ [mesh.n_vertices, 1] for pairs in (file_edges(mesh), ends))
+    order = np.argsort(keys)
+    rows = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+    return np.where(keys[rows] == wanted, rows, -1)
+
+
+def selected(mesh: Mesh, vertices: IntArray, faces: IntArray, rows: IntArray) -> Mesh:
+    """Some vertices of a mesh and `faces` between them, which are its faces `rows`; with its columns."""
+    part = replace(
+        mesh, vertices=mesh.vertices[vertices], faces=faces, polygons=None, attributes={}, columns={}, notes=()
+    )
+    if not mesh.columns:
+        return part
+    numbers = {"vertex": vertices, "face": rows}
+    if any(element == "edge" for element, _ in mesh.columns.values()):
+        numbers["edge"] = edge_rows(mesh, vertices[file_edges(part)])
+    columns = {name: Column(element, values[numbers[element]]) for name, (element, values) in mesh.columns.items()}
+    return replace(part, columns=columns)
 
 
 def mirrored_edge_order(mesh: Mesh) -> IntArray:

@@ -1,12 +1,13 @@
-"""Input features x_in of vertices, edges and faces: those of the paper, and distances along the surface.
+"""Input features x_in of vertices, edges and faces: those of the paper, distances along the surface, own columns.
 
 Distances along the edges of a surface hardly change when a body changes its pose.
 """
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,17 @@ from numpy.typing import NDArray
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import KINDS, ElementKind, PerElement
 from hodgeformer.base.threads import for_row_ranges, thread_count
+from hodgeformer.mesh.columns import COLOR, exact_parts, is_column_name
 from hodgeformer.mesh.geometry import LEAST_AREA, around_vertices, edge_quads, face_centers, face_vectors, norms, unit
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex, neighbor_lists
 
-FeatureGroup = Literal["coords", "normals", "areas", "distances"]
-GROUPS: tuple[FeatureGroup, ...] = ("coords", "normals", "areas", "distances")
-PAPER_GROUPS: tuple[FeatureGroup, ...] = ("coords", "normals", "areas")
+GROUPS = ("coords", "normals", "areas", "distances")
+PAPER_GROUPS = ("coords", "normals", "areas")
+OWN = "ply:"
+"""Before the name of a column of the mesh, as opposed to a group of features that follow from its shape."""
+OnElements = tuple[ElementKind, FloatArray]
+"""(n,) values in the order of the complex, and the kind of element that they belong to."""
 
 N_POINTS = 48
 RADII = (0.15, 0.25, 0.4, 0.6)
@@ -33,7 +38,7 @@ a network would learn slowly beside coordinates of size one."""
 
 _WORTH_THREADS = 10_000  # vertices
 
-_WIDTHS: dict[FeatureGroup, PerElement[int]] = {
+_WIDTHS = {
     "coords": PerElement(3, 12, 9),
     "normals": PerElement(3, 3, 3),
     "areas": PerElement(1, 6, 1),
@@ -41,12 +46,39 @@ _WIDTHS: dict[FeatureGroup, PerElement[int]] = {
 }
 
 
-def feature_widths(groups: tuple[FeatureGroup, ...]) -> PerElement[int]:
-    """Columns of x_in for the chosen groups."""
-    return PerElement.build(lambda kind: sum(_WIDTHS[group][kind] for group in groups))
+def canonical_features(features: tuple[str, ...]) -> tuple[str, ...]:
+    """The groups in their order, then `color` and `ply:NAME`, whose prefix may be omitted."""
+    known = f"{', '.join(GROUPS)}, {COLOR} and {OWN}NAME, a column of the mesh"
+    if not features:
+        raise ValueError(f"set at least one of {known}")
+    own = dict.fromkeys(
+        name if name == COLOR else OWN + name.removeprefix(OWN) for name in features if name not in GROUPS
+    )
+    for name in features:
+        # A prefix tells a column from a group that is spelled wrong.
+        close = [] if name.startswith(OWN) else difflib.get_close_matches(name, (*GROUPS, COLOR), 1, 0.75)
+        if close not in ([], [name]) or not is_column_name(name.removeprefix(OWN)):
+            raise ValueError(f"unknown feature '{name[:80]}'; use {close[0] if close else f'one of {known}'}")
+    return (*(group for group in GROUPS if group in features), *own)
 
 
-def reversed_edge_columns(groups: tuple[FeatureGroup, ...]) -> list[int]:
+def feature_widths(groups: tuple[str, ...]) -> PerElement[int]:
+    """Columns of x_in for the chosen groups and own columns."""
+    own = len(own_parts(groups))
+    return PerElement.build(lambda kind: own + sum(_WIDTHS[group][kind] for group in groups if group in GROUPS))
+
+
+def own_names(groups: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of the columns of the mesh among the features."""
+    return tuple(group.removeprefix(OWN) for group in groups if group not in GROUPS)
+
+
+def own_parts(groups: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, with the three parts of a color."""
+    return tuple(part for name in own_names(groups) for part in exact_parts(name))
+
+
+def reversed_edge_columns(groups: tuple[str, ...]) -> list[int]:
     """The columns of x_in of an edge in the order that they have once its direction is reversed.
 
     Tail and head change places, and so do left and right, in the coordinates and in the distances between them.
@@ -57,32 +89,34 @@ def reversed_edge_columns(groups: tuple[FeatureGroup, ...]) -> list[int]:
         if group in groups:
             first = len(columns)
             columns += [first + at for at in ends.get(group, range(_WIDTHS[group].e))]
-    return columns
+    return [*columns, *range(len(columns), feature_widths(groups).e)]
 
 
 def input_features(
     vertices: FloatArray,
     topology: MeshComplex,
-    groups: tuple[FeatureGroup, ...] = PAPER_GROUPS,
+    groups: tuple[str, ...] = PAPER_GROUPS,
     kinds: tuple[ElementKind, ...] = KINDS,
+    own: Sequence[OnElements] = (),
 ) -> PerElement[NDArray[np.float32]]:
-    """x_in, with the columns of the groups in the order coords, normals, areas, distances.
+    """x_in, with the columns of the groups in the order coords, normals, areas, distances, then the own ones.
 
     vertex: position, unit normal, a third of its faces' area. edge: tail, head, left and right opposite vertex; mean
     of the two vertex normals; the six distances between those four points. face: its corners in winding order, unit
     normal, area. Beyond the paper: distances along the surface of a vertex, and their means over the corners of an edge
-    or face. Kinds not in `kinds` get rows of NaN that use no memory.
+    or face. Own columns become means over the elements in it or around it. Kinds not in `kinds` get rows of NaN that
+    use no memory.
     """
     faces, (tails, heads) = topology.faces, topology.edges.T
     double_areas, vertex_areas, normals = around_vertices(vertices, faces)
     within = distance_features(vertices, topology.edges, faces) if "distances" in groups else np.empty((0, 0))
 
-    def columns(kind: ElementKind) -> dict[FeatureGroup, FloatArray]:
+    def columns(kind: ElementKind) -> dict[str, FloatArray]:
         if kind == "v":
             return {"coords": vertices, "normals": normals, "areas": vertex_areas[:, None], "distances": within}
         if kind == "e":
             points, lengths = edge_quads(vertices, topology, double_areas)
-            found: dict[FeatureGroup, FloatArray] = {"coords": points.reshape(-1, 12), "areas": lengths}
+            found: dict[str, FloatArray] = {"coords": points.reshape(-1, 12), "areas": lengths}
             found["normals"] = unit(normals[tails] + normals[heads])
             return found if not within.size else found | {"distances": (within[tails] + within[heads]) / 2}
         found = {"coords": vertices[faces].reshape(-1, 9), "areas": double_areas[:, None] / 2}
@@ -93,9 +127,23 @@ def input_features(
         if kind not in kinds:
             return np.broadcast_to(np.float32(np.nan), (topology.n[kind], feature_widths(groups)[kind]))
         found = columns(kind)
-        return np.concatenate([found[group] for group in GROUPS if group in groups], axis=1, dtype=np.float32)
+        stacked = [found[group] for group in GROUPS if group in groups]
+        stacked += [_carried(values, source, kind, topology)[:, None] for source, values in own]
+        return np.concatenate(stacked, axis=1, dtype=np.float32)
 
     return PerElement.build(features)
+
+
+def _carried(values: FloatArray, source: ElementKind, to: ElementKind, topology: MeshComplex) -> FloatArray:
+    """The means over the elements of kind `source` that an element contains or is contained in; 0 if there are none."""
+    if source == to:
+        return values
+    members = {("v", "e"): topology.edges, ("v", "f"): topology.faces, ("e", "f"): topology.face_edges}
+    if (source, to) in members:
+        return np.asarray(values[members[source, to]].mean(axis=1))
+    of = members[to, source]
+    sums = np.bincount(of.ravel(), np.repeat(values, of.shape[1]), topology.n[to])
+    return np.asarray(sums / np.maximum(np.bincount(of.ravel(), minlength=topology.n[to]), 1))
 
 
 @dataclass(frozen=True, eq=False)

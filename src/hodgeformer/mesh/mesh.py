@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, Self
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hodgeformer.base.errors import MeshError
+from hodgeformer.mesh.columns import COLOR_PARTS, Column, ColumnLike, as_columns, exact_parts, listed
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -31,7 +32,9 @@ class Mesh:
     degenerate faces. Not allowed: no faces, coordinates that are not finite, indices out of range.
 
     `polygons[i]` is the polygon of the file that triangle i was cut from (None if every face was a triangle).
-    `notes` lists what was done while reading. `attributes` contains labels and colors found in the file.
+    `notes` lists what was done while reading. `attributes` contains labels and colors found in the file, `columns`
+    other numbers of its vertices, edges or faces by name. Columns may be passed as arrays, (n,) or (n, k), or as
+    ("face", array) if their length fits several elements.
     """
 
     vertices: FloatArray
@@ -40,6 +43,7 @@ class Mesh:
     polygons: IntArray | None = None
     notes: tuple[str, ...] = ()
     attributes: Mapping[Attribute, NDArray[Any]] = field(default_factory=dict)
+    columns: Mapping[str, Column] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         vertices = _array(self.vertices, np.float64, "vertices", self.name)
@@ -63,6 +67,8 @@ class Mesh:
         object.__setattr__(self, "vertices", vertices)
         object.__setattr__(self, "faces", faces)
         object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))
+        columns = as_columns(self.columns, faces, len(vertices), self.name)
+        object.__setattr__(self, "columns", MappingProxyType(columns))
 
     @property
     def n_vertices(self) -> int:
@@ -83,13 +89,42 @@ class Mesh:
         """The same connectivity at other positions."""
         return replace(self, vertices=np.asarray(vertices, dtype=np.float64))
 
+    @property
+    def found_columns(self) -> dict[str, Column]:
+        """All columns; the original colors of the surface are color_0, color_1 and color_2."""
+        found = dict(self.columns)
+        for kind, colors in self.own_colors.items() if COLOR_PARTS[0] not in found else ():
+            element: Any = kind.partition("_")[0]
+            found |= {part: Column(element, colors[:, i]) for i, part in enumerate(COLOR_PARTS)}
+        return found
+
+    def with_columns(self, columns: Mapping[str, ColumnLike]) -> Self:
+        """The mesh with these columns besides its own; a name that it has already is replaced."""
+        return replace(self, columns={**self.columns, **as_columns(columns, self.faces, self.n_vertices, self.name)})
+
+    def with_only_columns(self, names: Iterable[str]) -> Self:
+        """The mesh with the columns that a model reads, "color" among them, and no others."""
+        found, chosen = self.found_columns, dict[str, Column]()
+        for name in names:
+            for part in exact_parts(name):
+                if part not in found:
+                    raise MeshError(f"{self.name}: the column '{name}' is missing; found: {listed(found)}")
+                element, values = chosen[part] = found[part]
+                bad = np.flatnonzero(~np.isfinite(values))
+                if bad.size:
+                    raise MeshError(
+                        f"{self.name}: column '{name}' is {values[bad[0]]} at {element} {bad[0]} ({bad.size} such "
+                        "values); replace them with numbers"
+                    )
+        return replace(self, columns=chosen) if chosen or self.columns else self
+
     def __repr__(self) -> str:
         return f"Mesh({self.name!r}, {self.n_vertices} vertices, {self.n_faces} faces)"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy cannot be pickled; worker processes receive meshes.
-        values = (self.vertices, self.faces, self.name, self.polygons, self.notes, dict(self.attributes))
-        return type(self), values
+        plain = dict(self.attributes), dict(self.columns)
+        return type(self), (self.vertices, self.faces, self.name, self.polygons, self.notes, *plain)
 
 
 def _array(values: ArrayLike, dtype: type, what: str, name: str) -> NDArray[Any]:

@@ -141,6 +141,30 @@ def _dense_rank(first: IntArray, second: NDArray[np.int64] | NDArray[np.uint64])
     return rank
 
 
+@njit(cache=True, nogil=True)
+def file_edge_order(
+    faces: IntArray, face_edges: IntArray, n_edges: int, file_faces: IntArray, order_v: IntArray, order_f: IntArray
+) -> IntArray:
+    """The number in the file, by first appearance, of each prepared edge."""
+    here = np.full(len(file_faces), -1)
+    here[order_f] = np.arange(len(order_f))
+    numbers, n_met = np.full(n_edges, -1), 0
+    for f in here:
+        if f < 0:
+            continue
+        corners, turn = file_faces[order_f[f]], 0
+        # In the file its sides start at another corner, and if it was flipped outward they are in reverse order.
+        while corners[turn] != order_v[faces[f, 0]]:
+            turn += 1
+        ahead = corners[(turn + 1) % 3] == order_v[faces[f, 1]]
+        for step in range(3):
+            edge = face_edges[f, (step - turn if ahead else turn - 1 - step) % 3]
+            if numbers[edge] < 0:
+                numbers[edge] = n_met
+                n_met += 1
+    return numbers
+
+
 def outward(vertices: FloatArray, faces: IntArray) -> IntArray:
     """Faces flipped so that neighbors agree and normals point outward, piece by piece, across edges with two faces.
 

@@ -7,24 +7,26 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, FiniteFloat, PositiveFloat, field_validator, model_validator
 
 from hodgeformer.base.compiled import njit
-from hodgeformer.base.containers import KINDS, ElementKind, PerElement
+from hodgeformer.base.containers import KIND_OF, KINDS, ElementKind, PerElement
 from hodgeformer.base.errors import BatchError, MeshError
 from hodgeformer.base.settings import Settings
 from hodgeformer.mesh.features import (
-    GROUPS,
     PAPER_GROUPS,
-    FeatureGroup,
+    OnElements,
+    canonical_features,
     feature_widths,
     input_features,
+    own_names,
+    own_parts,
     reversed_edge_columns,
 )
 from hodgeformer.mesh.geometry import face_centers, to_disk_area, to_unit_sphere
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse, outward
+from hodgeformer.mesh.order import canonical_faces, canonical_order, file_edge_order, inverse, outward
 from hodgeformer.mesh.patterns import Patterns, pattern_sizes, patterns_of
 from hodgeformer.mesh.pose import PoseName, posed
 from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
@@ -68,10 +70,15 @@ class PrepareConfig(Settings):
         lt=1.0,
         description="The share of each row that connects to random elements instead of near ones.",
     )
-    features: tuple[FeatureGroup, ...] = Field(
+    features: tuple[str, ...] = Field(
         default=PAPER_GROUPS,
         description="The input features. coords, normals and areas are those of the paper; add distances along the "
-        "surface if the same shape occurs in different poses.",
+        "surface if the same shape occurs in different poses, color for the colors of the mesh, and ply:NAME for a "
+        "column of the mesh, such as a property of a PLY file.",
+    )
+    column_scales: dict[str, tuple[FiniteFloat, PositiveFloat]] = Field(
+        default_factory=dict,
+        description="Mean and standard deviation of each own column; measured on the training meshes.",
     )
     pose: PoseName = Field(
         default="file",
@@ -101,10 +108,8 @@ class PrepareConfig(Settings):
 
     @field_validator("features")
     @classmethod
-    def _canonical_groups(cls, groups: tuple[FeatureGroup, ...]) -> tuple[FeatureGroup, ...]:
-        if not groups:
-            raise ValueError(f"set at least one of {', '.join(GROUPS)}")
-        return tuple(group for group in GROUPS if group in groups)
+    def _canonical_features(cls, features: tuple[str, ...]) -> tuple[str, ...]:
+        return canonical_features(features)
 
     @property
     def most_faces(self) -> int | None:
@@ -120,6 +125,11 @@ class PrepareConfig(Settings):
     def widths(self) -> PerElement[int]:
         """Columns of x_in."""
         return feature_widths(self.features)
+
+    @property
+    def own_columns(self) -> tuple[str, ...]:
+        """The names of the columns of a mesh that are read."""
+        return own_names(self.features)
 
     @property
     def edge_reversal(self) -> tuple[int, ...]:
@@ -190,7 +200,8 @@ def prepare(
     several. `embedded` and `patterned` are the kinds that get features and patterns, if the model reads no
     others; `patches.patches` adds patterns itself.
     """
-    mesh, config = as_mesh(mesh), PrepareConfig() if config is None else config
+    config = PrepareConfig() if config is None else config
+    mesh = as_mesh(mesh).with_only_columns(config.own_columns)
     seed = config.seed if seed is None else seed
     kinds = (KINDS if patterned else ()) if isinstance(patterned, bool) else patterned
     kept = np.flatnonzero(~repeats_a_vertex(mesh.faces))
@@ -204,17 +215,26 @@ def prepare(
     vertices = to_size(vertices, faces, config.size)
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
     order_f = kept[face_order]
-    order_e = _edge_order(faces, topology.face_edges, topology.n.e, mesh.faces, order_v, order_f)
+    order_e = file_edge_order(faces, topology.face_edges, topology.n.e, mesh.faces, order_v, order_f)
     order = PerElement(order_v, order_e, order_f)
     return PreparedMesh(
         topology=topology,
-        x_in=input_features(vertices, topology, config.features, embedded),
+        x_in=input_features(vertices, topology, config.features, embedded, _standardized(mesh, config, order)),
         patterns=patterns_of(topology, vertices, config.row_sizes(topology.n), seed, n_threads, kinds),
         positions=vertices,
         order=order,
         face_source=_face_source(topology, vertices, mesh, order),
         name=mesh.name,
     )
+
+
+def _standardized(mesh: Mesh, config: PrepareConfig, order: PerElement[IntArray]) -> list[OnElements]:
+    """The columns that the model reads, in canonical order, with a mean of zero and a deviation of one in training."""
+    found = []
+    for name in own_parts(config.features):
+        (element, values), (mean, scale) = mesh.columns[name], config.column_scales.get(name, (0.0, 1.0))
+        found.append((KIND_OF[element], (values[order[KIND_OF[element]]].astype(np.float64) - mean) / scale))
+    return found
 
 
 def to_size(vertices: FloatArray, faces: IntArray, size: SizeName) -> FloatArray:
@@ -259,30 +279,6 @@ def _largest(vertices: FloatArray, faces: IntArray) -> float:
             for axis in range(3):
                 largest = max(largest, abs(vertices[corner, axis]))
     return largest
-
-
-@njit(cache=True, nogil=True)
-def _edge_order(
-    faces: IntArray, face_edges: IntArray, n_edges: int, file_faces: IntArray, order_v: IntArray, order_f: IntArray
-) -> IntArray:
-    """The number in the file, by first appearance, of each prepared edge."""
-    here = np.full(len(file_faces), -1)
-    here[order_f] = np.arange(len(order_f))
-    numbers, n_met = np.full(n_edges, -1), 0
-    for f in here:
-        if f < 0:
-            continue
-        corners, turn = file_faces[order_f[f]], 0
-        # In the file its sides start at another corner, and if it was flipped outward they are in reverse order.
-        while corners[turn] != order_v[faces[f, 0]]:
-            turn += 1
-        ahead = corners[(turn + 1) % 3] == order_v[faces[f, 1]]
-        for step in range(3):
-            edge = face_edges[f, (step - turn if ahead else turn - 1 - step) % 3]
-            if numbers[edge] < 0:
-                numbers[edge] = n_met
-                n_met += 1
-    return numbers
 
 
 def _face_source(topology: MeshComplex, vertices: FloatArray, mesh: Mesh, order: PerElement[IntArray]) -> IntArray:

@@ -26,8 +26,8 @@ class Traced:
 
 
 def rebuilt(mesh: Mesh, vertices: NDArray[np.float64], faces: IntArray) -> Mesh:
-    """Another surface with the same name, without the attributes of the old faces and vertices."""
-    return replace(mesh, vertices=vertices, faces=faces, polygons=None, attributes={})
+    """Another surface with the same name, without the attributes and columns of the old elements."""
+    return replace(mesh, vertices=vertices, faces=faces, polygons=None, attributes={}, columns={})
 
 
 def subdivided(mesh: Mesh, chosen: NDArray[np.bool_] | None = None) -> Traced:

@@ -105,6 +105,13 @@ def heaviest_labels(labels: NDArray[Any], target: IntArray, weights: FloatArray,
     return np.asarray(values[winner].astype(np.int64))
 
 
+def mean_votes(values: NDArray[Any], source: IntArray, target: IntArray, weights: FloatArray, n: int) -> NDArray[Any]:
+    """For each of n targets the weighted mean of the rows that vote for it; values that are not fractions become so."""
+    shares = weights / np.bincount(target, weights, n)[target]
+    mean = sparse_matrix((shares, (target, source)), shape=(n, len(values))) @ values
+    return np.asarray(mean, dtype=values.dtype if values.dtype.kind == "f" else np.float64)
+
+
 def _mix(weights: FloatArray, members: IntArray, values: NDArray[Any]) -> NDArray[Any]:
     """Row i is the sum of weights[i, j] values[members[i, j]]."""
     n, k = members.shape

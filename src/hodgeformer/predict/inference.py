@@ -22,7 +22,8 @@ from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.patches import patches
 from hodgeformer.mesh.pose import frame_signs, n_frames
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
-from hodgeformer.mesh.simplify import Refined, Simplified, refine, triangulations
+from hodgeformer.mesh.resized import Refined, Simplified
+from hodgeformer.mesh.simplify import refine, triangulations
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.predict.options import UNLIMITED
 
@@ -112,7 +113,7 @@ def make_views(
     read it, the first frame represents all of them.
     What the model does not read at all is not computed.
     """
-    given, mesh = mesh, in_range(mesh)
+    given, mesh = mesh, in_range(mesh.with_only_columns(config.own_columns))
     frames, reads_order = n_frames(config.pose), model is None or model.reads_order
     prepared_frames, shared_frames = (frames, 1) if reads_order else (1, frames)
     all_turns = (None, *turns) if upright is None else (upright, *(turn @ upright for turn in turns))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshError, MeshFormatError
+from hodgeformer.mesh.columns import Column
+from hodgeformer.mesh.elements import edge_rows, file_edges
 from hodgeformer.mesh.formats.source import LineOf, Source
-from hodgeformer.mesh.mesh import Attributes, Colors, FloatArray, IntArray, Mesh
+from hodgeformer.mesh.mesh import Attributes, FloatArray, IntArray, Mesh
 from hodgeformer.mesh.polygons import triangulate
 from hodgeformer.mesh.topology import is_used, repeats_a_vertex
 
@@ -21,8 +21,8 @@ from hodgeformer.mesh.topology import is_used, repeats_a_vertex
 class Content:
     """Vertices, and polygons as one array of corners with the number of corners of each.
 
-    Face attributes belong to polygons here. `vertex_line` and `face_line` give the line of an element in the file; a
-    binary file has none.
+    Attributes and columns of faces belong to polygons here. `vertex_line` and `face_line` give the line of an element
+    in the file; a binary file has none. `edges` (n, 2) are the ends of the edges that columns of edges belong to.
     """
 
     vertices: FloatArray
@@ -32,6 +32,8 @@ class Content:
     notes: tuple[str, ...] = ()
     vertex_line: LineOf | None = None
     face_line: LineOf | None = None
+    columns: dict[str, Column] = field(default_factory=dict)
+    edges: IntArray | None = None
 
     def to_mesh(self, path: Path, source: Source | None = None) -> Mesh:
         """Check every number, cut the polygons into triangles, and copy face attributes to the triangles.
@@ -42,7 +44,7 @@ class Content:
         if source is not None:
             self._count(source)
         notes = list(self.notes)
-        attributes = dict(self.attributes)
+        attributes, columns = dict(self.attributes), dict(self.columns)
         polygons: IntArray | None = None
         if (self.n_corners == 3).all():
             faces = self.corners.reshape(-1, 3)
@@ -51,10 +53,14 @@ class Content:
             notes.extend(cut)
             for kind in [kind for kind in attributes if kind.startswith("face")]:
                 attributes[kind] = attributes[kind][polygons]
+            for column, (element, values) in columns.items():
+                columns[column] = Column(element, values[polygons] if element == "face" else values)
         notes.extend(_notes_on(faces, len(self.vertices)))
         # The name of a file need not be valid text; that of a mesh is written to pages and files.
         name = os.fsencode(path.stem).decode("utf-8", "replace")
-        return Mesh(self.vertices, faces, name, polygons, tuple(notes), attributes)
+        of_edges = {column: columns.pop(column) for column in list(columns) if columns[column].element == "edge"}
+        mesh = Mesh(self.vertices, faces, name, polygons, tuple(notes), attributes, columns)
+        return mesh if self.edges is None or not of_edges else _with_edges(mesh, of_edges, self.edges)
 
     def _count(self, source: Source) -> None:
         """Count the arrays of the mesh; polygons also become triangles, with the attributes of their polygon."""
@@ -64,6 +70,7 @@ class Content:
         )
         if n_triangles != len(self.n_corners):
             carried = sum(values[:1].nbytes for kind, values in self.attributes.items() if kind.startswith("face"))
+            carried += sum(values.itemsize for element, values in self.columns.values() if element == "face")
             source.reserve((32 + carried) * n_triangles, f"{n_triangles:,} triangles, which its polygons are cut into,")
 
     def _check(self, path: Path) -> None:
@@ -97,13 +104,16 @@ def where(path: Path, line_of: LineOf | None, element: int) -> str:
     return str(path) if line_of is None else f"{path}:{line_of(int(element))}"
 
 
-def to_colors(values: NDArray[Any]) -> Colors:
-    """Color columns of a file as uint8: integers are 0..255, fractions are 0..1."""
-    if np.issubdtype(values.dtype, np.integer):
-        return np.asarray(np.clip(values, 0, 255), np.uint8)
-    values = np.clip(np.nan_to_num(values.astype(np.float64)), 0.0, 255.0)
-    scale = 255.0 if values.size == 0 or values.max() <= 1.0 else 1.0
-    return np.rint(values * scale).astype(np.uint8)
+def _with_edges(mesh: Mesh, columns: dict[str, Column], ends: IntArray) -> Mesh:
+    """The mesh with columns of the edges between these ends, which are in any order."""
+    if not repeats_a_vertex(mesh.faces).all() and ends.min() >= 0 and ends.max() < mesh.n_vertices:
+        number = edge_rows(mesh, ends)
+        rows = np.full(len(file_edges(mesh)), -1)
+        rows[number[number >= 0]] = np.flatnonzero(number >= 0)
+        if (rows >= 0).all():
+            return mesh.with_columns({name: ("edge", values[rows]) for name, (_, values) in columns.items()})
+    ignored = "columns of edges ignored: the file does not list every edge of its faces"
+    return replace(mesh, notes=(*mesh.notes, ignored))
 
 
 def _notes_on(faces: IntArray, n_vertices: int) -> list[str]:

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
+from hodgeformer.mesh.columns import to_colors
 from hodgeformer.mesh.formats import glb
-from hodgeformer.mesh.formats.content import Content, to_colors
+from hodgeformer.mesh.formats.content import Content
 from hodgeformer.mesh.formats.source import Source
 from hodgeformer.mesh.mesh import Attribute, Attributes, FloatArray, IntArray
 

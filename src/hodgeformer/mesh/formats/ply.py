@@ -1,4 +1,4 @@
-"""PLY, ASCII and binary of both byte orders, with colors and integer labels of faces and vertices."""
+"""PLY, ASCII and binary of both byte orders, with colors, integer labels and columns of vertices, edges and faces."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Content, to_colors
+from hodgeformer.base.errors import MeshError, MeshFormatError
+from hodgeformer.mesh.columns import Column, is_column_name, to_colors
+from hodgeformer.mesh.elements import file_edges
+from hodgeformer.mesh.formats.content import Content
 from hodgeformer.mesh.formats.ply_tables import Columns, Element, List, Property, read_ascii, read_binary
 from hodgeformer.mesh.formats.source import LARGEST_WHOLE, Source
 from hodgeformer.mesh.mesh import Attribute, Attributes, IntArray, Mesh
@@ -26,12 +28,17 @@ _CORNER_LISTS = ("vertex_indices", "vertex_index")
 _CHANNELS = ("red", "green", "blue", "alpha")
 _OWN = "own_"  # prefix of the original colors of a scan, which viewers ignore
 _LABEL_NAMES = ("label", "labels", "scalar_label", "face_label", "vertex_label")
-_USED = {"x", "y", "z", *_CORNER_LISTS, *_CHANNELS, *(_OWN + name for name in _CHANNELS), *_LABEL_NAMES}
+_ENDS = ("vertex1", "vertex2")  # of an edge
+_USED = {"x", "y", "z", *_CORNER_LISTS, *_CHANNELS, *(_OWN + name for name in _CHANNELS), *_LABEL_NAMES, *_ENDS}
+_WRITTEN_AS = {"f4": "float", "u1": "uchar", "i1": "char", "u2": "ushort", "i2": "short", "u4": "uint", "i4": "int"}
 _Written = tuple[str, str, NDArray[Any]]  # the header line, type of the bytes, values
 
 
 def read_ply(source: Source) -> Content:
-    """Colors are the properties red, green, blue, alpha; labels are label (or labels, scalar_Label)."""
+    """Colors are the properties red, green, blue, alpha; labels are label (or labels, scalar_Label).
+
+    Other numbers are columns; those of edges need an element `edge` with vertex1 and vertex2.
+    """
     path = source.path
     is_text, elements, body = _header(source.data, path)
     if is_text:
@@ -43,6 +50,9 @@ def read_ply(source: Source) -> Content:
             raise MeshFormatError(f"{path}: the file has no '{needed}' element; a surface needs vertices and faces")
     vertex, face = tables["vertex"], tables["face"]
     corners, n_corners = _corners(face, path)
+    columns, notes = _columns(tables)
+    ends = [tables.get("edge", {}).get(name) for name in _ENDS]
+    has_edges = all(isinstance(each, np.ndarray) and len(each) for each in ends)
     attributes = _attributes(vertex, "vertex_colors", "vertex_own_colors", "vertex_labels")
     return Content(
         vertices=_vertices(vertex, path),
@@ -51,6 +61,9 @@ def read_ply(source: Source) -> Content:
         attributes=attributes | _attributes(face, "face_colors", "face_own_colors", "face_labels"),
         vertex_line=lines.get("vertex"),
         face_line=lines.get("face"),
+        notes=notes,
+        columns=columns,
+        edges=np.stack(cast(Any, ends), axis=1).astype(np.int64) if has_edges else None,
     )
 
 
@@ -90,7 +103,8 @@ def _header(data: bytes, path: Path) -> tuple[bool, list[Element], int]:
 
 
 def _property(element: Element, name: str, dtype: np.dtype[Any], length: np.dtype[Any] | None) -> Property:
-    return Property(name, dtype, length, element.name in ("vertex", "face") and name.lower() in _USED)
+    is_read = is_column_name(name) if length is None else name.lower() in _USED
+    return Property(name, dtype, length, element.name in ("vertex", "face", "edge") and is_read)
 
 
 def _vertices(vertex: Columns, path: Path) -> NDArray[np.float64]:
@@ -126,11 +140,30 @@ def _attributes(columns: Columns, colors_name: Attribute, own_name: Attribute, l
     return found
 
 
+def _columns(tables: dict[str, Columns]) -> tuple[dict[str, Column], tuple[str, ...]]:
+    """All other numbers of vertices, faces and edges, and notes."""
+    columns: dict[str, Column] = {}
+    notes = []
+    for element in ("vertex", "face", "edge"):
+        for name, values in tables.get(element, {}).items():
+            if not isinstance(values, np.ndarray) or name.lower() in _USED or not len(values):
+                continue
+            if name in columns:
+                notes.append(f"property '{name}' of each {element} ignored: each {columns[name].element} has it too")
+                continue
+            values.setflags(write=False)
+            columns[name] = Column(cast(Any, element), values)
+    return columns, tuple(notes)
+
+
 def ply_bytes(mesh: Mesh, attributes: Attributes) -> bytes:
-    """Binary, little endian; coordinates as double, labels as the int property `label`."""
+    """Binary, little endian; coordinates as double, labels as the int property `label`, columns under their names."""
     vertex: list[_Written] = [(f"double {name}", "<f8", mesh.vertices[:, i]) for i, name in enumerate("xyz")]
     # The count of a list and its entries are one property to PLY and two columns of bytes.
     face: list[_Written] = [("list uchar int vertex_indices", "u1", np.full(mesh.n_faces, 3)), ("", "<i4", mesh.faces)]
+    tables = {"vertex": vertex, "face": face}
+    if any(element == "edge" for element, _ in mesh.columns.values()):
+        tables["edge"] = [(f"int {name}", "<i4", ends) for name, ends in zip(_ENDS, file_edges(mesh).T, strict=True)]
     for kind, values in sorted(attributes.items()):  # colors before labels and own colors
         rows = vertex if kind.startswith("vertex") else face
         if kind.endswith("labels"):
@@ -138,8 +171,14 @@ def ply_bytes(mesh: Mesh, attributes: Attributes) -> bytes:
             continue
         for name, column in zip(_CHANNELS, values.T, strict=False):
             rows.append((f"uchar {_OWN if kind.endswith('own_colors') else ''}{name}", "u1", column))
+    for name, (element, values) in mesh.columns.items():
+        if name.lower() in _USED:
+            raise MeshError(f"{mesh.name}: PLY needs the name '{name}' for itself; rename the column")
+        code = values.dtype.str[1:]
+        word, code = (_WRITTEN_AS[code], code) if code in _WRITTEN_AS else ("double", "f8")
+        tables[element].append((f"{word} {name}", f"<{code}", values))
     head, body = ["ply", "format binary_little_endian 1.0", "comment written by hodgeformer"], b""
-    for name, rows in (("vertex", vertex), ("face", face)):
+    for name, rows in tables.items():
         count = len(rows[0][2])
         head += [f"element {name} {count}", *(f"property {line}" for line, _, _ in rows if line)]
         table = np.empty(count, [(f"c{i}", dtype, values.shape[1:]) for i, (_, dtype, values) in enumerate(rows)])

@@ -12,7 +12,7 @@ from hodgeformer.base.containers import ElementKind
 from hodgeformer.mesh.geometry import edge_centers, face_centers
 from hodgeformer.mesh.mesh import IntArray
 from hodgeformer.mesh.prepare import PreparedMesh
-from hodgeformer.mesh.simplify import Refined
+from hodgeformer.mesh.resized import Refined
 from hodgeformer.mesh.topology import repeats_a_vertex
 from hodgeformer.predict.inference import Views
 from hodgeformer.web.viewer.fields import Pick
