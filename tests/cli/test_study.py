@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from command import options
 from hodgeformer.cli import app
-from hodgeformer.data.census import shape_hash
+from hodgeformer.data.measured import shape_hash
 from hodgeformer.data.open import open_dataset
 from hodgeformer.lab.study import efficiency, mutations
 from hodgeformer.mesh.io import load_mesh, save_mesh

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from hodgeformer.base.errors import DataError
-from hodgeformer.data.census import shape_hash, take_census
+from hodgeformer.data.census import take_census
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.folder import open_folder
 from hodgeformer.data.labels import Values
+from hodgeformer.data.measured import shape_hash
 from hodgeformer.mesh.mesh import Mesh
 
 

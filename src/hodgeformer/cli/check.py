@@ -135,6 +135,9 @@ def _print_census(census: Census) -> None:
     console.print(f"{dataset.name}: {dataset.task}, one label per {dataset.element}; meshes: {splits}")
     if dataset.classes:
         console.print(_balance(census))
+    if columns := census.to_dict()["columns"]:
+        counted = ", ".join(f"{name} ({n})" for name, n in columns.items())
+        console.print(f"columns to use as features, and how many meshes have them: {counted}")
     for warning in census.warnings:
         console.print(f"note: {warning}")
     if census.training and census.ok:
@@ -235,6 +238,7 @@ def _mesh_table(report: MeshReport, path: Path) -> Table:
         "size": _size(report),
         "area": f"{report.area:.6g}",
         "problems": ", ".join(report.oddities) or "none",
+        "columns": ", ".join(f"{name} ({element})" for name, element in report.columns.items()) or "none",
         "notes": ", ".join(report.notes) or "none",
     }
     for row, value in rows.items():

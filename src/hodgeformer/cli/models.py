@@ -84,6 +84,8 @@ def _facts(member: Member) -> dict[str, Any]:
         "metrics": dict(info.metrics),
         "versions": dict(info.versions),
     }
+    if prepare.scales:
+        facts["columns"] = {name: {"mean": mean, "deviation": d} for name, (mean, d) in prepare.scales.items()}
     if statistics is not None:
         faces = {"minimum": statistics.n["f"][0], "median": statistics.n["f"][1], "maximum": statistics.n["f"][2]}
         facts["training_meshes"] = statistics.n_meshes
@@ -93,10 +95,15 @@ def _facts(member: Member) -> dict[str, Any]:
 
 def _lines(value: Any) -> list[str]:
     if isinstance(value, dict):
-        return [f"{name.replace('_', ' ')}: {_number(part)}" for name, part in value.items()] or ["none"]
+        return [f"{name.replace('_', ' ')}: {_words(part)}" for name, part in value.items()] or ["none"]
     if isinstance(value, list):
         return [", ".join(map(str, value)) or "none"]
     return [_number(value)]
+
+
+def _words(value: Any) -> str:
+    parts = value.items() if isinstance(value, dict) else ()
+    return ", ".join(f"{name} {_number(part)}" for name, part in parts) or _number(value)
 
 
 def _number(value: Any) -> str:

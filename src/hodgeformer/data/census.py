@@ -15,14 +15,13 @@ from hodgeformer.base.containers import PerElement
 from hodgeformer.base.errors import DataError, HodgeFormerError
 from hodgeformer.data.dataset import CountedMesh, DataSet, Sample
 from hodgeformer.data.labels import n_stray_colors
+from hodgeformer.data.measured import column_counts, measured_columns, shape_hash, unfit
 from hodgeformer.data.mirror import Mirrored, mirrored_by_name, mirrored_by_place, mirrored_overlaps
 from hodgeformer.mesh.elements import element_areas, radius, unit_edge_lengths
 from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.order import canonical_faces
 from hodgeformer.mesh.pose import asymmetry
 from hodgeformer.mesh.simplify import simplify
-from hodgeformer.mesh.topology import repeats_a_vertex
 
 Place = tuple[str, Sample]
 """A sample and the split it is in, which comes first."""
@@ -50,11 +49,15 @@ Over = Callable[[Look, Sequence[Place]], Iterable[tuple[Place, CountedMesh | Pro
 
 @dataclass(frozen=True, eq=False)
 class Census:
-    """The findings, in the order of the data set; `dataset` contains only the usable meshes."""
+    """The findings, in the order of the data set; `dataset` contains only the usable meshes.
+
+    `reads` are the names of the columns that a model reads: meshes that differ in them are not copies.
+    """
 
     dataset: DataSet
     meshes: tuple[CountedMesh, ...]
     problems: tuple[Problem, ...]
+    reads: tuple[str, ...] = ()
 
     @property
     def training(self) -> tuple[CountedMesh, ...]:
@@ -102,7 +105,8 @@ class Census:
         """Changes with the shapes, labels, names or order of the training meshes."""
         digest = hashlib.sha256()
         for mesh in self.training:
-            digest.update(f"{mesh.name} {mesh.shape} ".encode() + np.ascontiguousarray(mesh.labels).tobytes())
+            digest.update(f"{mesh.name} {mesh.identity(self.reads)} ".encode())
+            digest.update(np.ascontiguousarray(mesh.labels).tobytes())
         return digest.hexdigest()
 
     @property
@@ -110,7 +114,7 @@ class Census:
         """Groups of meshes of the same shape."""
         groups: dict[str, list[CountedMesh]] = {}
         for mesh in self.meshes:
-            groups.setdefault(mesh.shape, []).append(mesh)
+            groups.setdefault(mesh.identity(self.reads), []).append(mesh)
         return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
     @property
@@ -121,8 +125,9 @@ class Census:
     @property
     def learned(self) -> tuple[str, ...]:
         """The names of copies of training meshes in other splits."""
-        trained = {mesh.shape for mesh in self.training}
-        return tuple(mesh.name for mesh in self.meshes if mesh.split != "train" and mesh.shape in trained)
+        trained = {mesh.identity(self.reads) for mesh in self.training}
+        others = (mesh for mesh in self.meshes if mesh.split != "train")
+        return tuple(mesh.name for mesh in others if mesh.identity(self.reads) in trained)
 
     @property
     def ok(self) -> bool:
@@ -195,6 +200,7 @@ class Census:
             "splits": {split: len(samples) for split, samples in dataset.splits.items()},
             "class_counts": self.class_counts,
             "unlabelled": self.unlabelled,
+            "columns": column_counts(mesh.columns for mesh in self.meshes),
             "problems": [vars(problem) for problem in self.problems],
             "leaks": [[[mesh.split, mesh.name] for mesh in group] for group in self.leaks],
             "warnings": list(self.warnings),
@@ -211,12 +217,14 @@ def take_census(
     seen: Callable[[Sample, Mesh, NDArray[Any]], None] | None = None,
     over: Over | None = None,
     again: bool = False,
+    reads: Sequence[str] = (),
 ) -> Census:
     """Read every mesh and its target once, except those that the data set has counted already.
 
     `progress(done, total)` is called after each mesh, `seen` with every usable one. With several processes, `share`
     returns the part of this one, and `collect` the findings of all. `over` processes the meshes elsewhere, in any
-    order. `again` also reads meshes that are counted already, and compares.
+    order. `again` also reads meshes that are counted already, and compares. A mesh without one of the columns `reads`
+    cannot be used.
     """
     places = [(split, sample) for split, samples in dataset.splits.items() for sample in samples]
     known: Found = {
@@ -231,10 +239,17 @@ def take_census(
         found[place[1].name] = _problem(place, one) if isinstance(one, Exception) else one
         progress(done, len(mine))
     everything = known | {name: one for part in collect(found) for name, one in part.items()}
-    ordered = [everything[sample.name] for _, sample in places]
+    ordered = [_with_columns(place, everything[place[1].name], reads) for place in places]
     meshes = tuple(one for one in ordered if isinstance(one, CountedMesh))
     problems = tuple(one for one in ordered if isinstance(one, Problem))
-    return Census(dataset.keep([mesh.name for mesh in meshes]) if problems else dataset, meshes, problems)
+    kept = dataset.keep([mesh.name for mesh in meshes]) if problems else dataset
+    return Census(kept, meshes, problems, tuple(reads))
+
+
+def _with_columns(place: Place, found: CountedMesh | Problem, reads: Sequence[str]) -> CountedMesh | Problem:
+    """The same, or a problem if one of the columns is missing or has values that are not numbers."""
+    wrong = "" if isinstance(found, Problem) else unfit(found.columns, reads)
+    return Problem(place[1].name, place[0], f"{place[1].where}: {wrong}") if wrong else found
 
 
 def _looked_at(
@@ -254,9 +269,9 @@ def _looked_at(
 
 def _compare(found: CountedMesh, stated: CountedMesh | None) -> None:
     """Where an index states what is in a mesh, it has to be true."""
-    for key in ("n", "labels", "n_unlabelled", "shape") if stated else ():
+    for key in ("n", "labels", "n_unlabelled", "shape", "columns") if stated else ():
         one, other = getattr(found, key), getattr(stated, key)
-        if not np.array_equal(np.asarray(one), np.asarray(other)):
+        if not (one == other if key == "columns" else np.array_equal(np.asarray(one), np.asarray(other))):
             what = {"n": "vertices, edges and faces", "n_unlabelled": "unlabelled elements"}.get(key, key)
             raise DataError(
                 f"{found.name}: the index of the shards states other {what} than the archive has ({other}, not {one}); "
@@ -274,21 +289,6 @@ def _problem(place: Place, error: Exception) -> Problem:
     return Problem(sample.name, split, message)
 
 
-def shape_hash(mesh: Mesh) -> str:
-    """Equal for copies of a mesh that are renumbered, moved or scaled (but not rotated)."""
-    faces = mesh.faces[~repeats_a_vertex(mesh.faces)]
-    used, corners = np.unique(faces, return_inverse=True)
-    points = mesh.vertices[used]
-    low = points.min(axis=0) if len(points) else np.zeros(3)
-    extent = float((points - low).max()) if len(points) else 0.0
-    grid = np.rint((points - low) / (extent or 1.0) * 1e5).astype(np.int64)
-    places, number = np.unique(grid, axis=0, return_inverse=True)
-    digest = hashlib.sha256(places.tobytes())
-    if len(faces):
-        digest.update(canonical_faces(number.reshape(-1)[corners.reshape(-1, 3)])[0].tobytes())
-    return digest.hexdigest()
-
-
 def _counted(dataset: DataSet, sample: Sample, split: str, mesh: Mesh, target: NDArray[Any]) -> CountedMesh:
     lengths = unit_edge_lengths(mesh)
     return CountedMesh(
@@ -302,6 +302,7 @@ def _counted(dataset: DataSet, sample: Sample, split: str, mesh: Mesh, target: N
         edge_lengths=np.quantile(lengths, QUANTILES),
         asymmetry=asymmetry(mesh.vertices, mesh.faces),
         shape=shape_hash(mesh),
+        columns=measured_columns(mesh),
         n_stray=n_stray_colors(sample.target, mesh),
     )
 

@@ -14,6 +14,7 @@ from hodgeformer.base.containers import KIND_OF, Element, ElementKind, PerElemen
 from hodgeformer.base.errors import DataError, MeshError
 from hodgeformer.base.palette import RGB, class_colors
 from hodgeformer.data.labels import Target, check_count
+from hodgeformer.data.measured import MeasuredColumns, identity
 from hodgeformer.mesh.elements import UNLABELLED
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
@@ -28,7 +29,7 @@ class CountedMesh:
     `labels` are its labeled elements per class, or for a regression the rows (count, sum, sum of squares) of its
     values. `shares` are the area shares of the classes, in a segmentation. `radius` is in the units of the file,
     `edge_lengths` are quantiles at unit size, `asymmetry` is the distance to its mirror image, `shape` is a hash.
-    `n_stray` labels are colors of no class, which count as the nearest.
+    `n_stray` labels are colors of no class, which count as the nearest. `columns` are all that the mesh has.
     """
 
     name: str
@@ -42,6 +43,11 @@ class CountedMesh:
     asymmetry: float
     shape: str
     n_stray: int = 0
+    columns: MeasuredColumns = field(default_factory=dict)
+
+    def identity(self, reads: Iterable[str]) -> str:
+        """Equal for copies in the eyes of a model that reads these columns."""
+        return identity(self.shape, self.columns, reads)
 
 
 @dataclass(frozen=True, eq=False)

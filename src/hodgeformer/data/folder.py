@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tomli_w
@@ -22,7 +23,7 @@ from hodgeformer.data.label_files import COUNTED, LABEL_SUFFIXES, label_files, r
 from hodgeformer.data.labels import Codes, FileAttribute, LabelFile, Target, ValueFile, WholeMesh
 from hodgeformer.data.shards import open_shards
 from hodgeformer.data.splits import by_rules, with_validation
-from hodgeformer.mesh.io import MESH_SUFFIXES, save_mesh
+from hodgeformer.mesh.io import MESH_SUFFIXES, WRITTEN, save_mesh
 
 OBJ_KEYWORDS = {"obj:material": "usemtl", "obj:group": "g", "obj:object": "o"}
 _LONGEST = 1000  # letters of an error: names may be of any length
@@ -242,7 +243,9 @@ def write_folder(dataset: DataSet, root: Path, *, suffix: str = ".ply") -> None:
         mesh, target = dataset.load(sample)
         path = root / "meshes" / f"{sample.name}{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_mesh(mesh, path)
+        # A model may read the colors.
+        colors: dict[str, Any] = {kind: c for kind, c in mesh.own_colors.items() if kind in WRITTEN[suffix]}
+        save_mesh(mesh, path, **colors)
         if dataset.kind is None:
             values = [dataset.classes[int(target[0])]] if dataset.classes else [repr(float(x)) for x in target[0]]
             rows.append(",".join([sample.name, *values]))

@@ -25,6 +25,7 @@ from hodgeformer.data.dataset import SPLITS, CountedMesh, DataSet, Sample
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, described
 from hodgeformer.data.label_files import check_unpacked
 from hodgeformer.data.labels import WholeMesh
+from hodgeformer.data.measured import from_bytes, to_bytes
 from hodgeformer.mesh.elements import UNLABELLED
 from hodgeformer.mesh.formats.ply import ply_bytes
 from hodgeformer.mesh.mesh import Mesh
@@ -32,6 +33,7 @@ from hodgeformer.mesh.mesh import Mesh
 _INDEX = "index.npz"
 _MOST_UNPACKED = 4 << 20  # bytes, and some for each byte on disk: numbers of meshes hardly shrink
 _COUNTED = ("n", "labels", "n_unlabelled", "shares", "radius", "edge_lengths", "asymmetry", "shape")
+_OPTIONAL = ("group", "columns")
 _FARTHEST = 1 << 48  # bytes in an archive, or elements of a mesh
 _HEADER = (slice(0, 100), slice(124, 136), slice(345, 500))  # of a tar file: name, size, and the name's first part
 _NO_GROUPS = (
@@ -107,7 +109,7 @@ class _Writer:
     def add(self, sample: Sample, mesh: Mesh, target: NDArray[Any]) -> None:
         array = io.BytesIO()
         np.save(array, target, allow_pickle=False)
-        mesh_place = self._write(f"{sample.name}.ply", ply_bytes(mesh, {}))
+        mesh_place = self._write(f"{sample.name}.ply", ply_bytes(mesh, mesh.own_colors))
         target_place = self._write(f"{sample.name}.npy", array.getvalue())
         self.places[sample.name] = (self._number, *mesh_place, *target_place)
         if self._archive.offset >= self._most_bytes:
@@ -163,6 +165,8 @@ def write_shards(
     columns["name"] = _joined(mesh.name for mesh in census.meshes)
     groups = {sample.name: sample.group for sample in dataset.samples}
     columns["group"] = _joined(groups[mesh.name] for mesh in census.meshes)
+    if any(mesh.columns for mesh in census.meshes):
+        columns["columns"] = to_bytes(mesh.columns for mesh in census.meshes)
     index = io.BytesIO()
     np.savez_compressed(index, **columns)
     write_atomically(root / _INDEX, index.getvalue(), DataError)
@@ -189,6 +193,7 @@ def open_shards(root: Path, spec: FolderSpec, *, allow_remote: bool = False) -> 
     counted: dict[str, CountedMesh] = {}
     names = _divided(columns["name"])
     groups = _divided(columns["group"]) if "group" in columns else [""] * len(names)
+    measured = from_bytes(columns["columns"], len(names)) if "columns" in columns else [{}] * len(names)
     for i, (name, group) in enumerate(zip(names, groups, strict=True)):
         number, *places = columns["place"][i].tolist()
         mesh = cast(Path, Part(paths[number], f"{name}.ply", *places[:2]))
@@ -209,6 +214,7 @@ def open_shards(root: Path, spec: FolderSpec, *, allow_remote: bool = False) -> 
             edge_lengths=columns["edge_lengths"][i],
             asymmetry=float(columns["asymmetry"][i]),
             shape=columns["shape"][i].decode(),
+            columns=measured[i],
         )
     n_values = 1 if spec.task != "regression" else columns["labels"].shape[-1]
     return DataSet(
@@ -228,7 +234,7 @@ def _read_index(path: Path, spec: FolderSpec) -> dict[str, NDArray[Any]]:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             check_unpacked(stored.zip.infolist(), path, most=_MOST_UNPACKED)
-            needed = (*_COUNTED, "split", "place", "name", *(key for key in stored if key == "group"))
+            needed = (*_COUNTED, "split", "place", "name", *(key for key in stored if key in _OPTIONAL))
             columns = {key: stored[key] for key in needed}
         _check_index(columns, spec)
     except Exception as error:  # NumPy answers damaged files with errors of many kinds
@@ -247,6 +253,9 @@ def _check_index(columns: Mapping[str, NDArray[Any]], spec: FolderSpec) -> None:
     shapes["shares"] = (n_classes,) if spec.task == "segmentation" else (1,)
     for key, column in columns.items():
         kinds, is_signed = "f", key == "labels" and is_regression
+        if key == "columns":
+            from_bytes(column, n)
+            continue
         if key in ("name", "group"):
             if column.dtype != np.uint8 or column.ndim != 1 or np.count_nonzero(column == 0) != n - 1:
                 raise DataError(f"'{key}' does not name {n} meshes")

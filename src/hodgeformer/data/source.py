@@ -117,11 +117,14 @@ class BatchSource:
         known = next((key for key in ((position, None), (position, number)) if key in self._memory), None)
         if known is not None:
             return self._memory[known]
-        loaded = self._dataset.load(self.samples[position])
-        mesh, target = working = self._simplified(*loaded, stream_seed("triangulation", self._seed, position, number))
+        loaded, target = self._dataset.load(self.samples[position])
+        loaded = loaded.with_only_columns(self._prepare.own_columns)
+        seed = stream_seed("triangulation", self._seed, position, number)
+        mesh, target = working = self._simplified(loaded, target, seed)
         size = mesh.vertices.nbytes + mesh.faces.nbytes + target.nbytes
+        size += sum(values.nbytes for _, values in mesh.columns.values())
         if size <= self._memory_left:
-            self._memory[position, None if mesh is loaded[0] else number] = working
+            self._memory[position, None if mesh is loaded else number] = working
             self._memory_left -= size
         return working
 

@@ -89,7 +89,9 @@ def _settings(checkpoint: Checkpoint) -> str:
 def _views(checkpoint: Checkpoint) -> Iterator[PreparedMesh]:
     """Views of synthetic bodies of three sizes."""
     for number, n_faces in enumerate(_SIZES):
-        mesh, _ = figure(np.random.default_rng(number), n_faces=n_faces)
+        rng = np.random.default_rng(number)
+        mesh, _ = figure(rng, n_faces=n_faces)
+        mesh = mesh.with_columns(checkpoint.prepare.typical_columns(mesh.n_vertices, rng))
         yield make_views(mesh, checkpoint.at("original"), model=checkpoint.model).views[0]
 
 

@@ -26,7 +26,7 @@ class MeshReport:
 
     `n_boundary_edges` have one face, `n_nonmanifold_edges` three or more, `n_flipped_edges` two that disagree
     in winding. `euler_characteristic` is v - e + f without unreferenced vertices and repeating faces.
-    `size` is the bounding box of the vertices that faces use.
+    `size` is the bounding box of the vertices that faces use. `columns` are those of the mesh, with their element.
     """
 
     name: str
@@ -46,6 +46,7 @@ class MeshReport:
     size: tuple[float, float, float]
     center: tuple[float, float, float]
     notes: tuple[str, ...]
+    columns: dict[str, str]
 
     @property
     def winding_consistent(self) -> bool:
@@ -117,6 +118,7 @@ def check_mesh(mesh: MeshLike) -> MeshReport:
         size=_triple(high - low),
         center=_triple(low / 2 + high / 2),
         notes=mesh.notes,
+        columns={name: element for name, (element, _) in mesh.found_columns.items()},
     )
 
 

@@ -66,7 +66,7 @@ def exact_parts(name: str) -> tuple[str, ...]:
     return COLOR_PARTS if name == COLOR else (name,)
 
 
-def listed(columns: Mapping[str, Column]) -> str:
+def listed(columns: Mapping[str, Any]) -> str:
     """The columns in words: `curvature (vertex), color (face)`."""
     names = dict.fromkeys((COLOR if name in COLOR_PARTS else name, column.element) for name, column in columns.items())
     words = [f"{name} ({element})" for name, element in names]

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat, PositiveFloat, field_validator, model_validator
 
-from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import KIND_OF, KINDS, ElementKind, PerElement
 from hodgeformer.base.errors import BatchError, MeshError
 from hodgeformer.base.settings import Settings
+from hodgeformer.mesh.columns import Column
 from hodgeformer.mesh.features import (
     PAPER_GROUPS,
     OnElements,
@@ -23,7 +23,7 @@ from hodgeformer.mesh.features import (
     own_parts,
     reversed_edge_columns,
 )
-from hodgeformer.mesh.geometry import face_centers, to_disk_area, to_unit_sphere
+from hodgeformer.mesh.geometry import face_centers, moderate, to_disk_area, to_unit_sphere
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, file_edge_order, inverse, outward
@@ -37,7 +37,6 @@ SizeName = Literal["sphere", "area"]
 WindingName = Literal["file", "outward"]
 Faces = Annotated[int, Field(ge=4)] | Literal["auto", "original"]
 """The working resolution: meshes with more faces are simplified to this number; "auto" lets the plan decide."""
-_REACH = 40  # powers of two: how far outside the surface unused vertices may be
 DEFAULT_CAPS: Counts = {"v": 64, "e": 96, "f": 96}
 
 
@@ -132,6 +131,15 @@ class PrepareConfig(Settings):
         return own_names(self.features)
 
     @property
+    def scales(self) -> dict[str, tuple[float, float]]:
+        """Mean and deviation of all columns that are read; a color has three."""
+        return {part: self.column_scales.get(part, (0.0, 1.0)) for part in own_parts(self.features)}
+
+    def typical_columns(self, n: int, rng: np.random.Generator) -> dict[str, Column]:
+        """Random columns of n vertices, as in the training meshes, to try a model on a mesh that has none."""
+        return {part: Column("vertex", rng.normal(*scale, n)) for part, scale in self.scales.items()}
+
+    @property
     def edge_reversal(self) -> tuple[int, ...]:
         """The order of the columns of an edge once its direction is reversed."""
         return tuple(reversed_edge_columns(self.features))
@@ -208,7 +216,7 @@ def prepare(
     if not kept.size:
         raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; repair the mesh")
     faces = mesh.faces[kept]
-    vertices = _moderate(mesh.vertices, faces)
+    vertices = moderate(mesh.vertices, faces)
     if config.winding == "outward":
         faces = outward(vertices, faces)
     vertices, faces, order_v, face_order = _canonical(vertices, faces, config, frame)
@@ -231,8 +239,8 @@ def prepare(
 def _standardized(mesh: Mesh, config: PrepareConfig, order: PerElement[IntArray]) -> list[OnElements]:
     """The columns that the model reads, in canonical order, with a mean of zero and a deviation of one in training."""
     found = []
-    for name in own_parts(config.features):
-        (element, values), (mean, scale) = mesh.columns[name], config.column_scales.get(name, (0.0, 1.0))
+    for name, (mean, scale) in config.scales.items():
+        element, values = mesh.columns[name]
         found.append((KIND_OF[element], (values[order[KIND_OF[element]]].astype(np.float64) - mean) / scale))
     return found
 
@@ -259,26 +267,6 @@ def _canonical(
         faces, face_step = canonical_faces(inverse(step)[faces])
         vertices, order_v, face_order = vertices[step], order_v[step], face_order[face_step]
     return vertices, faces, order_v, face_order
-
-
-def _moderate(vertices: FloatArray, faces: IntArray) -> FloatArray:
-    """Scale by a power of two, which is exact, so that squares of any finite coordinates are finite.
-
-    The surface determines the scale; a vertex that no face uses may be anywhere and is moved near.
-    """
-    _, exponent = np.frexp(_largest(vertices, faces))
-    reach = np.ldexp(1.0, min(int(exponent) + _REACH, 1023))
-    return np.ldexp(np.clip(vertices, -reach, reach), -int(exponent))
-
-
-@njit(cache=True, nogil=True)
-def _largest(vertices: FloatArray, faces: IntArray) -> float:
-    largest = 0.0
-    for f in range(len(faces)):
-        for corner in faces[f]:
-            for axis in range(3):
-                largest = max(largest, abs(vertices[corner, axis]))
-    return largest
 
 
 def _face_source(topology: MeshComplex, vertices: FloatArray, mesh: Mesh, order: PerElement[IntArray]) -> IntArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeGuard, cast
 
@@ -135,3 +135,16 @@ class Member:
         is_sure = self.info.model.task != "regression"
         score, reasons = known.judge(impression(working, answer.features, answer.output if is_sure else None))
         return score, unlike + reasons
+
+
+def together(results: tuple[Result, ...]) -> Result:
+    """The mean of the answers of all members for a mesh."""
+    if len(results) == 1:
+        return results[0]
+    known = [result.familiarity for result in results if result.familiarity is not None]
+    return replace(
+        results[0],
+        outputs=cast(Any, sum(result.outputs for result in results) / len(results)),
+        familiarity=float(np.mean(known)) if known else None,
+        warnings=tuple(dict.fromkeys(warning for result in results for warning in result.warnings)),
+    )

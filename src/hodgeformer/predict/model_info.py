@@ -238,6 +238,8 @@ class ModelInfo(Settings):
         ]
         if self.classes:
             lines.append(f"Classes: {', '.join(self.classes)}.")
+        if columns := self.prepare.own_columns:
+            lines.append(f"Besides the shape it reads these columns of a mesh: {', '.join(columns)}.")
         if statistics is not None:
             low, middle, high = statistics.n["f"]
             lines.append(

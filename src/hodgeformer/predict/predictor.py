@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any, Union, Unpack, cast
 import numpy as np
 
 from hodgeformer.base.containers import Element
-from hodgeformer.base.errors import CheckpointError, ConfigError
+from hodgeformer.base.errors import CheckpointError, ConfigError, MeshError
 from hodgeformer.base.files import place, write_atomically
 from hodgeformer.base.memory import return_freed_memory
 from hodgeformer.base.threads import thread_count
+from hodgeformer.mesh.columns import ColumnLike
 from hodgeformer.mesh.elements import smoothed
 from hodgeformer.mesh.io import MeshLike, as_mesh, load_mesh
 from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
 from hodgeformer.predict.inference import Report, Views, answers, make_views
-from hodgeformer.predict.member import Member, is_file
+from hodgeformer.predict.member import Member, is_file, together
 from hodgeformer.predict.model_info import ModelInfo
 from hodgeformer.predict.options import FaceBudget, PredictKeywords, PredictOptions
 from hodgeformer.predict.pretrained import PRETRAINED, locate_models
@@ -154,12 +155,21 @@ class Predictor:
         answer = next(answers(network, [(mesh, seen)], batch_faces=PredictOptions().batch_faces))
         return answer.output.astype(np.float32, copy=False)
 
-    def predict(self, mesh: MeshLike, *, report: Report | None = None, **options: Unpack[PredictKeywords]) -> Result:
+    def predict(
+        self,
+        mesh: MeshLike,
+        *,
+        features: Mapping[str, ColumnLike] | None = None,
+        report: Report | None = None,
+        **options: Unpack[PredictKeywords],
+    ) -> Result:
         """Predict one mesh or file; options are those of `PredictOptions`.
 
-        `report` is called with the share of the work that is done.
+        `features` are columns that the model reads, by name, if the mesh does not have them: one number, or several,
+        per vertex, edge or face. `report` is called with the share of the work that is done.
         """
         chosen = self._checked(PredictOptions(**options))
+        mesh = as_mesh(mesh).with_columns(features) if features else mesh
         return self._results([(mesh, self._seen(mesh, chosen, self._rooms(chosen)))], chosen, report)[0]
 
     def predict_many(
@@ -196,7 +206,12 @@ class Predictor:
             rooms[0].check_reading(place(given))
         mesh = load_mesh(given) if is_file(given) else as_mesh(given)
         looks = zip(self.members, rooms, strict=True)
-        return tuple(member.views(mesh, options, room, n_threads) for member, room in looks)
+        try:
+            return tuple(member.views(mesh, options, room, n_threads) for member, room in looks)
+        except MeshError as error:
+            if not is_file(given):
+                raise
+            raise type(error)(str(error).replace(f"{mesh.name}: ", f"{given}: ", 1)) from None
 
     def _seen_ahead(
         self, meshes: Iterable[MeshLike], options: PredictOptions, on_error: OnError | None
@@ -257,7 +272,7 @@ class Predictor:
             return member.results([(given, seen[number]) for given, seen in meshes], options, report_part)
 
         each = [results(number, member) for number, member in enumerate(self.members)]
-        return [self._finished(_together(found), options) for found in zip(*each, strict=True)]
+        return [self._finished(together(found), options) for found in zip(*each, strict=True)]
 
     def _finished(self, result: Result, options: PredictOptions) -> Result:
         """Smoothed, on the requested element."""
@@ -283,16 +298,3 @@ def _groups(meshes: Iterable[_Seen], batch_faces: int) -> Iterator[list[_Seen]]:
         group.append((given, seen))
     if group:
         yield group
-
-
-def _together(results: tuple[Result, ...]) -> Result:
-    """The mean of the answers of all members for a mesh."""
-    if len(results) == 1:
-        return results[0]
-    known = [result.familiarity for result in results if result.familiarity is not None]
-    return replace(
-        results[0],
-        outputs=cast(Any, sum(result.outputs for result in results) / len(results)),
-        familiarity=float(np.mean(known)) if known else None,
-        warnings=tuple(dict.fromkeys(warning for result in results for warning in result.warnings)),
-    )

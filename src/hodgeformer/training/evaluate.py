@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.errors import DataError, HodgeFormerError
-from hodgeformer.data.census import shape_hash
 from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.data.measured import identity, measured_columns, shape_hash
 from hodgeformer.data.memory import Pairs
 from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.draw.colormap import Bytes, label_colors
@@ -214,7 +214,10 @@ def learned_from(checkpoint: ModelInfo, dataset: DataSet, samples: Sequence[Samp
     """
     known = set(checkpoint.statistics.shapes) if checkpoint.statistics else set()
     if known:
-        return [s.name for s in samples if shape_hash(dataset.load(s)[0])[:HASH_DIGITS] in known]
+        reads = checkpoint.prepare.own_columns
+        loaded = ((sample.name, dataset.load(sample)[0]) for sample in samples)
+        hashed = ((n, identity(shape_hash(m), measured_columns(m) if reads else {}, reads)) for n, m in loaded)
+        return [name for name, found in hashed if found[:HASH_DIGITS] in known]
     try:
         trained = open_dataset(DataConfig.parse(checkpoint.training["data"])).split("train")
     except (KeyError, HodgeFormerError):

@@ -14,6 +14,7 @@ from hodgeformer.base.settings import Table
 from hodgeformer.base.threads import thread_count
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.census import Census
+from hodgeformer.data.measured import scaled
 from hodgeformer.kernels.rows import threads_for
 from hodgeformer.mesh.features import GROUPS
 from hodgeformer.mesh.pose import PoseName, up_axis
@@ -73,7 +74,8 @@ def planned(config: RunConfig, census: Census, start: Checkpoint | None = None) 
     usual = {"pose": "frame_average", "winding": "outward", **_measured(vertices)}
     if {"D", "H"} <= set(model["blocks"]):
         usual["n_neighbors"] = _NEIGHBORS
-    config = config.replace(prepare=PrepareConfig(faces=faces, **{**usual, **given}), model=model)
+    prepare = scaled(PrepareConfig(faces=faces, **{**usual, **given}), [mesh.columns for mesh in census.training])
+    config = config.replace(prepare=prepare, model=model)
     config = config.replace(augment=_augment(config, census))
     return config.replace(train=_train(config, census, vertices, tuning=start is not None))
 
@@ -98,6 +100,8 @@ def reasons(config: RunConfig, census: Census) -> tuple[str, ...]:
         length = f"{_counted(train.epochs or 1, 'epoch')}, about {_counted(minutes, 'minute')}"
     found.append(f"model {model.blocks}, width {model.d_model}: {model.description}")
     found.append(f"{length} on {_counted(thread_count(), 'core')}")
+    if prepare.own_columns:
+        found.append(f"besides its shape, the model reads these columns of a mesh: {', '.join(prepare.own_columns)}")
     if about := _about_pose(prepare.pose):
         found.append(about)
     if config.augment.mirror or prepare.pose != "file":

@@ -251,7 +251,13 @@ def _census(config: RunConfig, processes: Processes, listener: Listener) -> Cens
     dataset = open_dataset(config.data)
     if "train" not in dataset.splits:
         raise DataError(f"{dataset.name}: the split 'train' is missing; found {', '.join(dataset.splits)}")
-    census = take_census(dataset, progress=listener.reading, share=processes.share, collect=processes.collect)
+    census = take_census(
+        dataset,
+        progress=listener.reading,
+        share=processes.share,
+        collect=processes.collect,
+        reads=config.prepare.own_columns,
+    )
     census.usable(skip_bad=config.train.skip_bad)
     for problem in census.problems:
         listener.warned(f"skipped: {problem.message}")
@@ -278,7 +284,7 @@ def _statistics(meshes: Sequence[CountedMesh], prepare: PrepareConfig) -> DataSt
         n={kind: spread([n[kind] for n in sizes]) for kind in KINDS},
         size=spread([mesh.radius for mesh in meshes]),
         edge_length=(q5, q25, q50, q75, q95),
-        shapes=tuple(sorted({mesh.shape[:HASH_DIGITS] for mesh in meshes})),
+        shapes=tuple(sorted({mesh.identity(prepare.own_columns)[:HASH_DIGITS] for mesh in meshes})),
     )
 
 

@@ -13,7 +13,7 @@ DESCRIPTION = f"""hodgeformer {__version__}: a model for triangle meshes
 
 POST /predict       one mesh, as the body or as a file of a form: its answer
 POST /batch         several meshes, as files of a form: JSON with "results" and "failed", or a zip archive
-GET  /model         task, element, classes and colors
+GET  /model         task, element, classes and colors, and the columns of a mesh that the model reads
 GET  /health        200 while the server answers; needs no token
 GET  /metrics       numbers for Prometheus
 GET  /openapi.json  the same for programs
@@ -57,7 +57,7 @@ def openapi() -> dict[str, Any]:
         "paths": {
             "/predict": post("One mesh.", bodies, list(MEDIA_TYPES.values())),
             "/batch": post("Several meshes.", bodies, ["application/json", "application/zip"]),
-            "/model": get("Task, element, classes and colors.", "application/json"),
+            "/model": get("Task, element, classes and colors, and the columns it reads.", "application/json"),
             "/health": get("The server answers.", "application/json"),
             "/metrics": get("Numbers for Prometheus.", "text/plain"),
         },

@@ -88,6 +88,7 @@ class Service:
             "element": info.model.element,
             "classes": list(info.classes),
             "colors": [list(color) for color in info.colors],
+            "columns": list(info.prepare.own_columns),
         })  # fmt: skip
 
     async def numbers(self, request: Request) -> Response:
@@ -193,7 +194,10 @@ class Door:
 def load_predictor(model: str, device: str = "auto") -> Predictor:
     """What `Predictor.load` takes, run once so that the first request does not wait."""
     predictor = Predictor.load(model, device)
-    predictor.predict(figure(np.random.default_rng(0), n_faces=500)[0])
+    mesh, _ = figure(rng := np.random.default_rng(0), n_faces=500)
+    for member in predictor.members:
+        mesh = mesh.with_columns(member.info.prepare.typical_columns(mesh.n_vertices, rng))
+    predictor.predict(mesh)
     return predictor
 
 
