@@ -157,3 +157,58 @@ def test_wherever_a_mesh_is_taken(tmp_path: Path) -> None:
     assert hf.prepare(held).n.f == 4
     hf.save_mesh(held, tmp_path / "pyramid.ply")
     assert np.array_equal(hf.as_mesh(tmp_path / "pyramid.ply").faces, TRIANGLES)
+
+
+HEAT, PATCH = np.arange(5.0), np.arange(4)
+
+
+def heated_trimesh() -> Any:
+    trimesh = pytest.importorskip("trimesh")
+    given = trimesh.Trimesh(VERTICES, TRIANGLES, process=False)
+    given.vertex_attributes["heat"], given.face_attributes["patch"] = HEAT, PATCH
+    given.face_attributes["label"] = PATCH  # as results have it, which are not input
+    return given
+
+
+def heated_meshio() -> Any:
+    meshio = pytest.importorskip("meshio")
+    cells = [("line", [[0, 1]]), ("triangle", TRIANGLES)]
+    return meshio.Mesh(VERTICES, cells, point_data={"heat": HEAT}, cell_data={"patch": [np.zeros(1), PATCH]})
+
+
+def heated_like_pyvista() -> Any:
+    faces = np.insert(TRIANGLES, 0, 3, axis=1).ravel()
+    names = np.array(list("abcd"))
+    return SimpleNamespace(
+        points=VERTICES, faces=faces, point_data={"heat": HEAT}, cell_data={"patch": PATCH, "n": names}
+    )
+
+
+@pytest.mark.parametrize("held", [heated_trimesh, heated_meshio, heated_like_pyvista])
+def test_numbers_of_other_packages_are_columns(held: Any) -> None:
+    columns = as_mesh(held()).columns
+    assert {name: element for name, (element, _) in columns.items()} == {"heat": "vertex", "patch": "face"}
+    np.testing.assert_array_equal(columns["heat"].values, HEAT)
+    np.testing.assert_array_equal(columns["patch"].values, PATCH)
+
+
+def test_the_features_of_pyg_are_columns() -> None:
+    data = pytest.importorskip("torch_geometric.data")
+    x = torch.arange(10.0).reshape(5, 2)
+    given = data.Data(pos=torch.tensor(VERTICES), face=torch.tensor(TRIANGLES).T, x=x)
+    mesh = as_mesh(given)
+    np.testing.assert_array_equal([mesh.columns[name].values for name in ("x_0", "x_1")], x.T)
+
+
+def test_the_colors_of_trimesh_are_a_column() -> None:
+    trimesh = pytest.importorskip("trimesh")
+    colors = np.arange(12).reshape(4, 3).astype(np.uint8)
+    mesh = as_mesh(trimesh.Trimesh(VERTICES, TRIANGLES, process=False, face_colors=colors))
+    assert list(mesh.columns) == ["color_0", "color_1", "color_2"]
+    np.testing.assert_array_equal([values for _, values in mesh.columns.values()], colors.T)
+
+
+def test_a_polygon_gives_its_numbers_to_its_triangles() -> None:
+    cells = [SimpleNamespace(type="triangle", data=TRIANGLES), SimpleNamespace(type="quad", data=QUAD)]
+    given = SimpleNamespace(points=VERTICES, cells=cells, cell_data={"patch": [PATCH, np.array([7])]})
+    np.testing.assert_array_equal(as_mesh(given).columns["patch"].values, [0, 1, 2, 3, 7, 7])

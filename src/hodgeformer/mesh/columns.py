@@ -15,7 +15,16 @@ from hodgeformer.base.errors import MeshError
 
 COLOR = "color"
 COLOR_PARTS = tuple(f"{COLOR}_{i}" for i in range(3))
-_NAME = re.compile(r"[!-~]{1,80}")  # what the header of a PLY file can store
+CHANNELS = ("red", "green", "blue", "alpha")
+OWN_COLOR = "own_"
+"""Before the channels of the original colors of a scan, which viewers ignore."""
+LABELS = ("label", "labels", "scalar_label", "face_label", "vertex_label")
+ENDS = ("vertex1", "vertex2")
+"""Of an edge in a PLY file."""
+_COLORS = {prefix + name for prefix in ("", OWN_COLOR) for name in CHANNELS}
+RESERVED = {"x", "y", "z", "vertex_indices", "vertex_index", *_COLORS, *LABELS, *ENDS}
+"""Names that mean something else in a PLY file, in any case."""
+_WORD = re.compile(r"[!-~]{1,80}")  # what the header of a PLY file can store
 _LISTED = 12
 
 
@@ -30,16 +39,18 @@ ColumnLike = ArrayLike | tuple[PartElement, ArrayLike]
 """(n,) or (n, k) numbers; with the element that they belong to where their length does not tell."""
 
 
+def is_word(name: str) -> bool:
+    return _WORD.fullmatch(name) is not None
+
+
 def is_column_name(name: str) -> bool:
-    return _NAME.fullmatch(name) is not None
+    return is_word(name) and name.lower() not in RESERVED
 
 
 def as_columns(given: Mapping[str, Any], faces: NDArray[np.int64], n_vertices: int, mesh: str) -> dict[str, Column]:
     """The columns of a mesh, checked; NAME with k values per element becomes NAME_0, ..., NAME_(k-1)."""
     columns: dict[str, Column] = {}
     for name, one in given.items():
-        if not is_column_name(name):
-            raise MeshError(f"{mesh}: invalid name {name[:80]!r} of a column; use ASCII letters without spaces")
         element, values = one if _has_element(one) else (None, one)
         array = np.asarray(values)
         if array.dtype.kind not in "iufb" or array.ndim not in (1, 2) or not array.size:
@@ -50,6 +61,9 @@ def as_columns(given: Mapping[str, Any], faces: NDArray[np.int64], n_vertices: i
                 raise MeshError(f"{mesh}: column 'color' must have shape (n, 3) or (n, 4), got {array.shape}")
             array = to_colors(array)[:, :3]
         parts = {name: array} if array.ndim == 1 else {f"{name}_{i}": column for i, column in enumerate(array.T)}
+        if wrong := next((part for part in parts if not is_column_name(part)), None):
+            reason = "it has another meaning in files" if is_word(wrong) else "use ASCII without spaces"
+            raise MeshError(f"{mesh}: invalid name {wrong[:80]!r} of a column: {reason}; rename it")
         columns |= {part: Column(element, _frozen(column)) for part, column in parts.items()}
     return columns
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import KINDS, ElementKind, PerElement
 from hodgeformer.base.threads import for_row_ranges, thread_count
-from hodgeformer.mesh.columns import COLOR, exact_parts, is_column_name
+from hodgeformer.mesh.columns import COLOR, exact_parts, is_word
 from hodgeformer.mesh.geometry import LEAST_AREA, around_vertices, edge_quads, face_centers, face_vectors, norms, unit
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex, neighbor_lists
@@ -57,7 +57,7 @@ def canonical_features(features: tuple[str, ...]) -> tuple[str, ...]:
     for name in features:
         # A prefix tells a column from a group that is spelled wrong.
         close = [] if name.startswith(OWN) else difflib.get_close_matches(name, (*GROUPS, COLOR), 1, 0.75)
-        if close not in ([], [name]) or not is_column_name(name.removeprefix(OWN)):
+        if close not in ([], [name]) or not is_word(name.removeprefix(OWN)):
             raise ValueError(f"unknown feature '{name[:80]}'; use {close[0] if close else f'one of {known}'}")
     return (*(group for group in GROUPS if group in features), *own)
 

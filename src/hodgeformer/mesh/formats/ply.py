@@ -8,8 +8,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.base.errors import MeshError, MeshFormatError
-from hodgeformer.mesh.columns import Column, is_column_name, to_colors
+from hodgeformer.base.errors import MeshFormatError
+from hodgeformer.mesh.columns import CHANNELS, ENDS, LABELS, OWN_COLOR, Column, is_column_name, to_colors
 from hodgeformer.mesh.elements import file_edges
 from hodgeformer.mesh.formats.content import Content
 from hodgeformer.mesh.formats.ply_tables import Columns, Element, List, Property, read_ascii, read_binary
@@ -25,11 +25,6 @@ _TYPES = {
 _LENGTHS = {name: code for name, code in _TYPES.items() if code[0] != "f"}
 _ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 _CORNER_LISTS = ("vertex_indices", "vertex_index")
-_CHANNELS = ("red", "green", "blue", "alpha")
-_OWN = "own_"  # prefix of the original colors of a scan, which viewers ignore
-_LABEL_NAMES = ("label", "labels", "scalar_label", "face_label", "vertex_label")
-_ENDS = ("vertex1", "vertex2")  # of an edge
-_USED = {"x", "y", "z", *_CORNER_LISTS, *_CHANNELS, *(_OWN + name for name in _CHANNELS), *_LABEL_NAMES, *_ENDS}
 _WRITTEN_AS = {"f4": "float", "u1": "uchar", "i1": "char", "u2": "ushort", "i2": "short", "u4": "uint", "i4": "int"}
 _Written = tuple[str, str, NDArray[Any]]  # the header line, type of the bytes, values
 
@@ -51,7 +46,7 @@ def read_ply(source: Source) -> Content:
     vertex, face = tables["vertex"], tables["face"]
     corners, n_corners = _corners(face, path)
     columns, notes = _columns(tables)
-    ends = [tables.get("edge", {}).get(name) for name in _ENDS]
+    ends = [tables.get("edge", {}).get(name) for name in ENDS]
     has_edges = all(isinstance(each, np.ndarray) and len(each) for each in ends)
     attributes = _attributes(vertex, "vertex_colors", "vertex_own_colors", "vertex_labels")
     return Content(
@@ -103,7 +98,7 @@ def _header(data: bytes, path: Path) -> tuple[bool, list[Element], int]:
 
 
 def _property(element: Element, name: str, dtype: np.dtype[Any], length: np.dtype[Any] | None) -> Property:
-    is_read = is_column_name(name) if length is None else name.lower() in _USED
+    is_read = length is None or name in _CORNER_LISTS
     return Property(name, dtype, length, element.name in ("vertex", "face", "edge") and is_read)
 
 
@@ -130,11 +125,11 @@ def _corners(face: Columns, path: Path) -> tuple[IntArray, IntArray]:
 def _attributes(columns: Columns, colors_name: Attribute, own_name: Attribute, labels_name: Attribute) -> Attributes:
     scalars = {name.lower(): value for name, value in columns.items() if isinstance(value, np.ndarray)}
     found: Attributes = {}
-    for kind, prefix in ((colors_name, ""), (own_name, _OWN)):
-        channels = [scalars[prefix + name] for name in _CHANNELS if prefix + name in scalars]
-        if all(prefix + name in scalars for name in _CHANNELS[:3]):
+    for kind, prefix in ((colors_name, ""), (own_name, OWN_COLOR)):
+        channels = [scalars[prefix + name] for name in CHANNELS if prefix + name in scalars]
+        if all(prefix + name in scalars for name in CHANNELS[:3]):
             found[kind] = to_colors(np.stack(channels, axis=1))
-    labels = next((scalars[name] for name in _LABEL_NAMES if name in scalars), None)
+    labels = next((scalars[name] for name in LABELS if name in scalars), None)
     if labels is not None and bool(((labels == np.rint(labels)) & (np.abs(labels) < LARGEST_WHOLE)).all()):
         found[labels_name] = labels.astype(np.int64)
     return found
@@ -146,7 +141,7 @@ def _columns(tables: dict[str, Columns]) -> tuple[dict[str, Column], tuple[str, 
     notes = []
     for element in ("vertex", "face", "edge"):
         for name, values in tables.get(element, {}).items():
-            if not isinstance(values, np.ndarray) or name.lower() in _USED or not len(values):
+            if not isinstance(values, np.ndarray) or not is_column_name(name) or not len(values):
                 continue
             if name in columns:
                 notes.append(f"property '{name}' of each {element} ignored: each {columns[name].element} has it too")
@@ -163,17 +158,15 @@ def ply_bytes(mesh: Mesh, attributes: Attributes) -> bytes:
     face: list[_Written] = [("list uchar int vertex_indices", "u1", np.full(mesh.n_faces, 3)), ("", "<i4", mesh.faces)]
     tables = {"vertex": vertex, "face": face}
     if any(element == "edge" for element, _ in mesh.columns.values()):
-        tables["edge"] = [(f"int {name}", "<i4", ends) for name, ends in zip(_ENDS, file_edges(mesh).T, strict=True)]
+        tables["edge"] = [(f"int {name}", "<i4", ends) for name, ends in zip(ENDS, file_edges(mesh).T, strict=True)]
     for kind, values in sorted(attributes.items()):  # colors before labels and own colors
         rows = vertex if kind.startswith("vertex") else face
         if kind.endswith("labels"):
             rows.append(("int label", "<i4", values))
             continue
-        for name, column in zip(_CHANNELS, values.T, strict=False):
-            rows.append((f"uchar {_OWN if kind.endswith('own_colors') else ''}{name}", "u1", column))
+        for name, column in zip(CHANNELS, values.T, strict=False):
+            rows.append((f"uchar {OWN_COLOR if kind.endswith('own_colors') else ''}{name}", "u1", column))
     for name, (element, values) in mesh.columns.items():
-        if name.lower() in _USED:
-            raise MeshError(f"{mesh.name}: PLY needs the name '{name}' for itself; rename the column")
         code = values.dtype.str[1:]
         word, code = (_WRITTEN_AS[code], code) if code in _WRITTEN_AS else ("double", "f8")
         tables[element].append((f"{word} {name}", f"<{code}", values))
