@@ -108,6 +108,8 @@ def test_from_folder_to_model_as_the_page_says(desk: Path, monkeypatch: pytest.M
     assert run_commands("docs/own-data.md", desk, monkeypatch) == 5
     assert all((desk / "out" / f"new.{suffix}").is_file() for suffix in ("ply", "json", "png", "html"))
     code = "\n".join(blocks("docs/own-data.md", "python"))
+    assert "minutes=10" in code
+    code = code.replace("minutes=10", "epochs=1, blocks='D', d_model=16, workers=0")
     run_here(f"{code}\nassert len(result.labels) > 200", desk, monkeypatch)
 
 

@@ -208,3 +208,12 @@ def test_fine_tuning_keeps_columns_and_scales(trained: Outcome, data: Path, tmp_
     tuned = hf.train(data, tmp_path / "run", start=trained.chosen, epochs=1, workers=0, callbacks=[])
     before, after = (hf.Predictor.load(run.chosen).info.prepare for run in (trained, tuned))
     assert (after.features, after.column_scales) == (before.features, before.column_scales)
+
+
+def test_a_result_keeps_the_columns_and_can_be_predicted_again(trained: Outcome, tmp_path: Path) -> None:
+    mesh, _ = marked(53)
+    result = hf.Predictor.load(trained.chosen).predict(mesh)
+    result.save(tmp_path / "answer.ply")
+    again = hf.load_mesh(tmp_path / "answer.ply")
+    np.testing.assert_array_equal(again.columns["mark"].values, mesh.columns["mark"].values)
+    np.testing.assert_array_equal(answer_of(trained.chosen, tmp_path / "answer.ply"), result.probabilities)

@@ -1,8 +1,8 @@
 """Meshes of other packages: arrays, tensors, trimesh, meshio, Open3D, PyVista, PyTorch Geometric.
 
 They are recognized by their attributes, so that none of these packages is required or imported. Their numbers per
-vertex or face become columns: `vertex_attributes`, `face_attributes` and colors of trimesh, `point_data` and `cell_data`
-of meshio and PyVista, `x` of PyTorch Geometric.
+vertex or face become columns: `vertex_attributes`, `face_attributes` and colors of trimesh, `point_data` and
+`cell_data` of meshio and PyVista, `x` of PyTorch Geometric.
 """
 
 from __future__ import annotations
