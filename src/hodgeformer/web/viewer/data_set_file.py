@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -51,6 +52,12 @@ def with_member(
     return None
 
 
+def natural(name: str) -> tuple[list[str | int], str]:
+    """The key that sorts names by the numbers in them: scan_2 before scan_12."""
+    parts = re.split(r"(\d+)", name.casefold())
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)], name
+
+
 def held_out(names: Sequence[str]) -> frozenset[str]:
     """About a quarter of the meshes of a series, for the test.
 
@@ -79,7 +86,7 @@ def _divided(rules: Mapping[str, Any], stem: str, held_out: bool | None) -> dict
     if held_out is None:
         held_out = _TESTED * (tested + 1) <= sum(map(len, lists.values())) + 1
     split = "test" if held_out else "train"
-    return {**lists, split: sorted([*lists.get(split, ()), stem])}
+    return {**lists, split: sorted([*lists.get(split, ()), stem], key=natural)}
 
 
 def _is_listed(stem: str, lists: Any) -> bool:

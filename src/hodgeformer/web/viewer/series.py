@@ -16,14 +16,14 @@ from hodgeformer.data.labels import Codes, LabelFile
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.web.server.intake import Refusal, safe_file_name
-from hodgeformer.web.viewer.data_set_file import held_out
+from hodgeformer.web.viewer.data_set_file import held_out, natural
 from hodgeformer.web.viewer.open_meshes import OpenMesh, OpenMeshes
 from hodgeformer.web.viewer.outbox import numbered
 
 
 @dataclass(eq=False)
 class Series:
-    """The meshes of a folder by the names that they have in the data set, in order. Only these can be opened."""
+    """The meshes of a folder by the names they have in the data set, in natural order. Only these can be opened."""
 
     name: str
     files: dict[str, Path]
@@ -92,7 +92,7 @@ def _by_own_names(found: Mapping[str, Path]) -> dict[str, Path]:
         own[name] = next(one for one in numbered(clean[name]) if one not in taken or one in free & {clean[name]})
         free.discard(own[name])
         taken.add(own[name])
-    return {own[name]: path for name, path in found.items()}
+    return {own[name]: found[name] for name in sorted(found, key=lambda name: natural(own[name]))}
 
 
 def _is_below(path: Path, folder: Path) -> bool:
