@@ -1,4 +1,4 @@
-"""Lists of the page, in a real browser."""
+"""Lists, percentages and dialogs of the page, in a real browser."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("playwright", reason="needs a browser driver: pip install playwright")
 pytest.importorskip("starlette", reason="needs the viewer's server: pip install 'hodgeformer[view]'")
 
 from hodgeformer.mesh.io import save_mesh
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.predict.predictor import Predictor
 from hodgeformer.web.viewer.app import make_viewer
 from meshes import icosphere
 from viewer_parts import running
@@ -37,3 +40,25 @@ def test_meshes_are_listed_by_the_numbers_in_their_names(browser: Any, tmp_path:
         listed = tab.page.locator("#member option").all_inner_texts()
         assert [text.split()[0] for text in listed] == ["arm", "Scan_1", "scan_2", "scan_2b", "scan_12"]
         tab.close()
+
+
+def test_classes_have_the_percentages_of_the_command_line(tab: Tab, folder: Path, model: Path) -> None:
+    """By area: the faces of one half of this egg are much smaller."""
+    ball = icosphere(2)
+    uneven = ball.with_vertices(ball.vertices * np.where(ball.vertices[:, :1] > 0, 3, 0.4))
+    save_mesh(uneven, folder / "uneven.ply")
+    tab.open(folder / "uneven.ply")
+    tab.predict()
+    result = Predictor.load(model).predict(folder / "uneven.ply", faces="original")
+    by_count = result.counts / result.counts.sum()
+    assert np.abs(by_count - result.shares).max() > 0.02  # otherwise this shows nothing
+    for label, share in enumerate(result.shares):
+        shown = tab.page.locator(f"#legend [data-label='{label}'] .share").inner_text()
+        assert shown == (f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %")
+
+
+def test_a_surface_without_area_counts_faces(tab: Tab, folder: Path) -> None:
+    flat = Mesh(np.array([[0.0, 0, 0], [1, 0, 0], [2, 0, 0], [3, 0, 0]]), np.array([[0, 1, 2], [1, 2, 3]]))
+    save_mesh(flat, folder / "flat.ply")
+    tab.open(folder / "flat.ply")
+    assert tab.page.locator("#legend [data-label='-1'] .share").inner_text() == "100 %"

@@ -1,4 +1,4 @@
-/** The list of classes: color, name, share of the faces, and whether it is seen. One of them is painted with. */
+/** The list of classes: color, name, share of the surface, and whether it is seen. One of them is painted with. */
 
 import { byId, el, icon, percent, swatch } from "../shared/dom";
 import { GRAY, parseHex, toHex } from "../shared/colors";
@@ -14,28 +14,28 @@ export interface LegendEvents {
 
 export function drawLegend(
   classes: ClassEntry[],
-  counts: Uint32Array,
+  shares: Float64Array,
   active: number,
   editable: boolean,
   events: LegendEvents,
 ): void {
-  const total = counts.reduce((sum, n) => sum + n, 0) || 1;
   const rows = classes.map((entry, label) =>
-    row(entry, label, percent(counts[label + 1] / total), label === active, editable, events),
+    row(entry, label, percent(shares[label + 1]), label === active, editable, events),
   );
-  if (editable || counts[0]) {
+  if (editable || shares[0]) {
     const bare: ClassEntry = { name: "unlabelled", color: GRAY, hidden: false };
-    rows.push(row(bare, UNLABELLED, percent(counts[0] / total), active === UNLABELLED, editable, events));
+    rows.push(row(bare, UNLABELLED, percent(shares[0]), active === UNLABELLED, editable, events));
   }
   byId("legend").replaceChildren(...rows);
   byId("add-class").hidden = !editable;
 }
 
-/** How many faces have each label, unlabelled first. */
-export function countLabels(labels: Int32Array, nClasses: number): Uint32Array {
-  const counts = new Uint32Array(nClasses + 1);
-  for (const label of labels) counts[label >= 0 && label < nClasses ? label + 1 : 0]++;
-  return counts;
+/** The share of the surface that each label covers, unlabelled first. */
+export function sharesOf(labels: Int32Array, areas: Float32Array, nClasses: number): Float64Array {
+  const covered = new Float64Array(nClasses + 1);
+  labels.forEach((label, face) => (covered[label >= 0 && label < nClasses ? label + 1 : 0] += areas[face]));
+  const total = covered.reduce((sum, area) => sum + area, 0);
+  return covered.map((area) => area / total);
 }
 
 function row(

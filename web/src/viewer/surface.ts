@@ -2,7 +2,7 @@
 
 import * as THREE from "three";
 import { MeshBVH } from "three-mesh-bvh";
-import { cornerNormals, cornerPositions, faceVectors, normalized } from "../shared/geometry";
+import { cornerNormals, cornerPositions, faceVectors, lengths, normalized } from "../shared/geometry";
 import type { Message } from "./tensors";
 
 export class Surface {
@@ -12,6 +12,8 @@ export class Surface {
   readonly neighbors: Int32Array;
   readonly geometry = new THREE.BufferGeometry();
   readonly bvh: MeshBVH;
+  /** Twice the areas of the faces; all one where no face has any. */
+  readonly areas: Float32Array;
   /** Unit normals of the faces. */
   readonly normals: Float32Array;
   /** RGBA of every corner; alpha 0 hides a face. */
@@ -27,6 +29,8 @@ export class Surface {
     const corners = cornerPositions(positions, this.faces);
     const vectors = faceVectors(corners);
     const shown = cornerNormals(this.faces, this.nVertices, vectors);
+    this.areas = lengths(vectors);
+    if (!this.areas.some((area) => area > 0)) this.areas.fill(1);
     this.normals = normalized(vectors);
     this.colors = new Uint8Array(this.nFaces * 12).fill(255);
     this.colorAttribute = new THREE.BufferAttribute(this.colors, 4, true);

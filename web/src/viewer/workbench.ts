@@ -7,7 +7,7 @@ import { Labels, UNLABELLED } from "./labels";
 import { Answers, drawLayers, drawQuestions, drawScale, type LayerItem, type Question } from "./layer-panel";
 import * as layers from "./layers";
 import type { ClassEntry, Field, Prediction } from "./layers";
-import { countLabels, drawLegend } from "./legend";
+import { drawLegend, sharesOf } from "./legend";
 import { connectedPart, underBrush } from "./reach";
 import { server, type FieldSource, type MeshInfo } from "./server";
 import { Stage, type Gestures, type Hit, type Tool } from "./stage";
@@ -304,7 +304,7 @@ export class Workbench implements Gestures {
     if (!this.surface) return;
     const editable = this.layer === "labels";
     const { labels, classes } = this.shown;
-    drawLegend(classes, countLabels(labels, classes.length), editable ? this.active : -2, editable, {
+    drawLegend(classes, sharesOf(labels, this.surface.areas, classes.length), editable ? this.active : -2, editable, {
       activate: (label) => this.activate(label),
       recolor: () => this.refreshColors(),
       rename: () => this.drawLegend(),
