@@ -62,3 +62,18 @@ def test_a_surface_without_area_counts_faces(tab: Tab, folder: Path) -> None:
     save_mesh(flat, folder / "flat.ply")
     tab.open(folder / "flat.ply")
     assert tab.page.locator("#legend [data-label='-1'] .share").inner_text() == "100 %"
+
+
+def test_escape_closes_every_dialog(tab: Tab, ball: Path) -> None:
+    page = tab.page
+    tab.open(ball)
+    page.keyboard.press("b")
+    for name in ("help", "save", "learn"):
+        page.evaluate("name => document.getElementById(`${name}-dialog`).showModal()", name)
+        if name == "save":  # the button is off meanwhile, and loses the focus
+            page.click("#save-files")
+            page.wait_for_selector("#saved code")
+        page.keyboard.press("f")
+        page.keyboard.press("Escape")
+        assert page.is_hidden(f"#{name}-dialog")
+        assert page.get_attribute("#tools [data-tool=brush]", "aria-pressed") == "true"  # the keys were the dialog's

@@ -48,7 +48,8 @@ export function listenToKeys(bench: Workbench, commands: Commands): void {
   };
   window.addEventListener("keydown", (event) => {
     const target = event.target as HTMLElement;
-    if (target.closest("dialog, input:not([type=range]), select")) return;
+    // An open dialog has all keys, wherever the focus is: Escape closes it.
+    if (document.querySelector("dialog[open]") || target.closest("input:not([type=range]), select")) return;
     const key = event.key.toLowerCase();
     let run: (() => void) | undefined;
     if (event.ctrlKey || event.metaKey) run = withControl[key] && (() => withControl[key](event));
