@@ -1,7 +1,7 @@
 /** The keyboard. Keys go to the view unless a field for text or a list has them. */
 
 import { byId } from "../shared/dom";
-import type { Tool } from "./stage";
+import type { Tool } from "./pointer";
 import type { Workbench } from "./workbench";
 
 const TOOLS: Record<string, Tool> = { v: "look", b: "brush", f: "fill", i: "sample" };
@@ -17,7 +17,7 @@ export interface Commands {
 }
 
 export function listenToKeys(bench: Workbench, commands: Commands): void {
-  const { stage } = bench;
+  const { stage, painting } = bench;
   const plain: Record<string, () => void> = {
     arrowleft: () => stage.turn(-TURN, 0),
     arrowright: () => stage.turn(TURN, 0),
@@ -38,11 +38,11 @@ export function listenToKeys(bench: Workbench, commands: Commands): void {
     k: () => byId("keep").click(),
     p: () => commands.predict(),
     "?": () => commands.help(),
-    escape: () => bench.setTool("look"),
+    escape: () => painting.take("look"),
   };
   const withControl: Record<string, (event: KeyboardEvent) => void> = {
-    z: (event) => (event.shiftKey ? bench.redo() : bench.undo()),
-    y: () => bench.redo(),
+    z: (event) => (event.shiftKey ? painting.redo() : painting.undo()),
+    y: () => painting.redo(),
     s: () => commands.save(),
     o: () => commands.open(),
   };
@@ -55,8 +55,8 @@ export function listenToKeys(bench: Workbench, commands: Commands): void {
     if (event.ctrlKey || event.metaKey) run = withControl[key] && (() => withControl[key](event));
     else if (target.closest("input") && key.startsWith("arrow")) return;
     else if (/^[0-9]$/.test(key)) run = () => bench.activate(Number(key) - 1);
-    else if (key === "enter") run = target === stage.canvas ? () => bench.actAtCenter() : undefined;
-    else run = key in TOOLS ? () => bench.setTool(TOOLS[key]) : plain[key];
+    else if (key === "enter") run = target === stage.canvas ? () => painting.actAtCenter() : undefined;
+    else run = key in TOOLS ? () => painting.take(TOOLS[key]) : plain[key];
     if (!run) return;
     event.preventDefault();
     run();

@@ -9,7 +9,7 @@ import { Opening } from "./opening";
 import { prepareSaving } from "./saving";
 import { SeriesBar } from "./series";
 import { server, type Session } from "./server";
-import type { Tool } from "./stage";
+import type { Tool } from "./pointer";
 import { followTheme } from "./theme";
 import { connectSettings, resizeBrush } from "./toolbar";
 import { Workbench } from "./workbench";
@@ -89,10 +89,10 @@ function resolutions(asked: string): [string, string][] {
 function connectTools(): void {
   connectSettings(bench.stage);
   for (const button of document.querySelectorAll<HTMLElement>("#tools [data-tool]")) {
-    button.onclick = () => bench.setTool(button.dataset.tool as Tool);
+    button.onclick = () => bench.painting.take(button.dataset.tool as Tool);
   }
-  byId("undo").onclick = bench.undo;
-  byId("redo").onclick = bench.redo;
+  byId("undo").onclick = bench.painting.undo;
+  byId("redo").onclick = bench.painting.redo;
   byId("add-class").onclick = () => bench.addClass();
   const tip = byId("tip");
   byId("stage").addEventListener("pointermove", ({ clientX, clientY }) => {

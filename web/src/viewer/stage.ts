@@ -1,51 +1,32 @@
-/** The 3D view: camera, drawing on demand, finding the face under a pointer, and the gestures of the tools. */
+/** The 3D view: camera, drawing on demand, and finding the face under a pointer. */
 
 import * as THREE from "three";
 import { OrbitControls } from "three/examples/jsm/controls/OrbitControls.js";
 import { surfaceMaterial } from "./material";
 import type { Surface } from "./surface";
 
-export type Tool = "look" | "brush" | "fill" | "sample";
-
 export interface Hit {
   face: number;
   point: THREE.Vector3;
 }
 
-export interface Gestures {
-  /** A click, with any tool but the brush. */
-  pick(hit: Hit | null): void;
-  /** The brush touches down, moves, is lifted (`end`) or is taken back by a second finger (`cancel`). */
-  stroke(phase: "start" | "move" | "end" | "cancel", hit: Hit | null): void;
-  hover(hit: Hit | null): void;
-}
-
-const CLICK_SLACK = 5;
 /** The part of the picture that the whole mesh fills. */
 const MARGIN = 0.84;
-const NONE = -1 as unknown as THREE.TOUCH;
 
 export class Stage {
-  tool: Tool = "look";
   brushRadius = 0.06;
   readonly canvas: HTMLCanvasElement;
   private readonly renderer: THREE.WebGLRenderer;
   private readonly scene = new THREE.Scene();
   private readonly camera = new THREE.PerspectiveCamera(32, 1, 0.01, 50);
-  private readonly controls: OrbitControls;
+  readonly controls: OrbitControls;
   private readonly material = surfaceMaterial();
   private readonly caster = new THREE.Raycaster();
   private mesh: THREE.Mesh | null = null;
   private surface: Surface | null = null;
   private pending = false;
-  private stroking: number | null = null;
-  private down: { x: number; y: number; moved: boolean } | null = null;
-  private fingers = new Set<number>();
 
-  constructor(
-    private readonly box: HTMLElement,
-    private readonly gestures: Gestures,
-  ) {
+  constructor(private readonly box: HTMLElement) {
     this.renderer = new THREE.WebGLRenderer({ antialias: true, alpha: true, powerPreference: "high-performance" });
     this.renderer.setPixelRatio(Math.min(2, window.devicePixelRatio));
     this.canvas = this.renderer.domElement;
@@ -57,7 +38,6 @@ export class Stage {
     this.controls.dampingFactor = 0.18;
     this.controls.zoomToCursor = true;
     this.controls.addEventListener("change", () => this.invalidate());
-    this.listen();
     new ResizeObserver(() => this.resize()).observe(box);
     this.fit();
   }
@@ -193,59 +173,5 @@ export class Stage {
     // Turning a phone must not cut the mesh off.
     if (Math.min(1, was) !== Math.min(1, this.camera.aspect)) this.zoom(Math.min(1, this.camera.aspect) / Math.min(1, was));
     this.invalidate();
-  }
-
-  private listen(): void {
-    // Captured on the box, so that the tools decide before the camera does.
-    this.box.addEventListener("pointerdown", (event) => this.onDown(event), { capture: true });
-    this.box.addEventListener("pointermove", (event) => this.onMove(event), { capture: true });
-    window.addEventListener("pointerup", (event) => this.onUp(event));
-    window.addEventListener("pointercancel", (event) => this.onUp(event));
-    this.canvas.addEventListener("pointerleave", () => this.gestures.hover(null));
-    this.canvas.addEventListener("contextmenu", (event) => event.preventDefault());
-  }
-
-  private onDown(event: PointerEvent): void {
-    if (event.target !== this.canvas) return;
-    if (event.pointerType === "touch") this.fingers.add(event.pointerId);
-    if (this.fingers.size > 1) {
-      this.down = null;
-      if (this.stroking !== null) this.gestures.stroke("cancel", null);
-      this.stroking = null;
-      return;
-    }
-    this.down = event.button === 0 ? { x: event.clientX, y: event.clientY, moved: false } : null;
-    const hit = event.button === 0 && this.tool === "brush" && !event.altKey ? this.find(event.clientX, event.clientY) : null;
-    // The brush takes the pointer on the mesh; beside it the camera turns, as with every other tool.
-    this.controls.mouseButtons.LEFT = hit ? null : THREE.MOUSE.ROTATE;
-    this.controls.touches.ONE = hit ? NONE : THREE.TOUCH.ROTATE;
-    this.controls.touches.TWO = this.tool === "brush" ? THREE.TOUCH.DOLLY_ROTATE : THREE.TOUCH.DOLLY_PAN;
-    if (!hit) return;
-    this.stroking = event.pointerId;
-    this.gestures.stroke("start", hit);
-  }
-
-  private onMove(event: PointerEvent): void {
-    if (this.down && Math.hypot(event.clientX - this.down.x, event.clientY - this.down.y) > CLICK_SLACK) {
-      this.down.moved = true;
-    }
-    if (event.pointerId === this.stroking) {
-      this.gestures.stroke("move", this.find(event.clientX, event.clientY));
-    } else if (!this.down && event.target === this.canvas && event.pointerType !== "touch") {
-      this.gestures.hover(this.find(event.clientX, event.clientY));
-    }
-  }
-
-  private onUp(event: PointerEvent): void {
-    this.fingers.delete(event.pointerId);
-    if (event.pointerId === this.stroking) {
-      this.stroking = null;
-      this.down = null;
-      this.gestures.stroke("end", null);
-      return;
-    }
-    const wasClick = this.down && !this.down.moved && event.type === "pointerup";
-    this.down = null;
-    if (wasClick && event.target === this.canvas) this.gestures.pick(this.find(event.clientX, event.clientY));
   }
 }

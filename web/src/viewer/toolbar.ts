@@ -2,7 +2,8 @@
 
 import { byId } from "../shared/dom";
 import type { Labels } from "./labels";
-import type { Stage, Tool } from "./stage";
+import type { Tool } from "./pointer";
+import type { Stage } from "./stage";
 
 export function showTool(tool: Tool): void {
   byId("stage").dataset.tool = tool;

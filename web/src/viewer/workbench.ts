@@ -2,20 +2,22 @@
 
 import { GRAY, type RGB } from "../shared/colors";
 import { complain } from "./notices";
-import { inspect, showTip } from "./inspector";
+import { inspect } from "./inspector";
 import { Labels, UNLABELLED } from "./labels";
 import { Answers, drawLayers, drawQuestions, drawScale, type LayerItem, type Question } from "./layer-panel";
 import * as layers from "./layers";
 import type { ClassEntry, Field, Prediction } from "./layers";
 import { drawLegend, sharesOf } from "./legend";
-import { connectedPart, underBrush } from "./reach";
+import { Painting } from "./painting";
+import { Pointer } from "./pointer";
 import { server, type FieldSource, type MeshInfo } from "./server";
-import { Stage, type Gestures, type Hit, type Tool } from "./stage";
+import { Stage, type Hit } from "./stage";
 import type { Surface } from "./surface";
-import { chosenCrease, showHistory, showTool } from "./toolbar";
+import { showHistory } from "./toolbar";
 
-export class Workbench implements Gestures {
+export class Workbench {
   readonly stage: Stage;
+  readonly painting = new Painting(this);
   scene: MeshInfo | null = null;
   surface: Surface | null = null;
   labels = new Labels(0);
@@ -29,7 +31,7 @@ export class Workbench implements Gestures {
   prediction: Prediction | null = null;
   sources: FieldSource[] = [];
   private layer = "labels";
-  private active = 0;
+  active = 0;
   /** The names of a model whose numbers the classes have, whatever they were renamed to. */
   private named = "";
   private readonly answers = new Answers();
@@ -38,8 +40,9 @@ export class Workbench implements Gestures {
   private request = 0;
 
   constructor(box: HTMLElement) {
-    this.stage = new Stage(box, this);
-    this.setTool("look");
+    this.stage = new Stage(box);
+    new Pointer(box, this.stage, this.painting);
+    this.painting.take("look");
   }
 
   /** A new mesh; labels that it has already are taken over. */
@@ -107,13 +110,6 @@ export class Workbench implements Gestures {
     this.setLayer("labels");
   }
 
-  setTool(tool: Tool): void {
-    this.stage.tool = tool;
-    this.stage.showBrush(null);
-    showTool(tool);
-    if (tool !== "look") this.showLabels();
-  }
-
   get items(): LayerItem[] {
     const items = [{ key: "labels", title: "Labels" }];
     if (this.prediction) items.push({ key: "prediction", title: "Prediction" });
@@ -157,51 +153,16 @@ export class Workbench implements Gestures {
     return { name: `part ${number}`, color: [...palette[classes.length % palette.length]], hidden: false };
   }
 
-  undo = (): void => this.redraw(this.labels.undo());
-  redo = (): void => this.redraw(this.labels.redo());
-
-  pick(hit: Hit | null): void {
-    if (!this.surface) return;
-    if (hit && this.stage.tool === "fill") {
-      this.paint((surface) => connectedPart(surface, hit.face, this.labels.values, chosenCrease()));
-      this.finishStroke();
-    }
-    if (hit && this.stage.tool === "sample") {
-      this.activate(this.labels.values[hit.face]);
-      this.setTool("brush");
-    }
+  /** A clicked place, or none: what is known of it is told. */
+  look(hit: Hit | null): void {
     this.picked = hit;
-    this.hover(hit);
-    this.stage.choose(hit && this.stage.tool === "look" ? hit.face : -1);
     this.inspect();
     if (hit && this.source?.picks) void this.loadField();
   }
 
-  stroke(phase: "start" | "move" | "end" | "cancel", hit: Hit | null): void {
-    if (!this.surface) return;
-    if (hit) {
-      this.stage.showBrush(hit.point, this.activeColor);
-      this.paint((surface) => underBrush(surface, hit.face, hit.point, this.stage.brushRadius));
-    }
-    if (phase === "end") this.finishStroke();
-    if (phase === "cancel" && this.labels.commit()) this.undo();
-  }
-
-  hover(hit: Hit | null): void {
-    const { tool } = this.stage;
-    this.stage.showBrush(hit && tool === "brush" ? hit.point : null, this.activeColor);
-    const named = hit && tool !== "brush" && !this.layer.startsWith("field:");
-    showTip(named ? this.shown.classes[this.shown.labels[hit.face]] : null);
-  }
-
-  /** The tool at the center of the view, for hands without a pointer. */
-  actAtCenter(): void {
-    const hit = this.stage.findCenter();
-    if (this.stage.tool !== "brush") this.pick(hit);
-    else if (hit) {
-      this.stroke("start", hit);
-      this.stroke("end", null);
-    }
+  /** The class that the layer shows at a face, none where it shows numbers of another kind. */
+  classAt(face: number): ClassEntry | null | undefined {
+    return this.layer.startsWith("field:") ? null : this.shown.classes[this.shown.labels[face]];
   }
 
   /** Colors, legend, scale and inspector of the current layer. */
@@ -277,30 +238,7 @@ export class Workbench implements Gestures {
     }
   }
 
-  /** Labels are shown first: they decide what is hidden, and what is painted is seen among its like. */
-  private paint(reached: (surface: Surface) => number[]): void {
-    this.showLabels();
-    const changed = this.labels.paint(reached(this.surface!), this.active);
-    if (!changed.length) return;
-    layers.paintLabels(this.surface!, this.labels.values, this.classes, changed);
-    this.stage.invalidate();
-  }
-
-  private finishStroke(): void {
-    this.labels.commit();
-    this.drawLegend();
-    showHistory(this.labels);
-  }
-
-  private redraw(faces: Uint32Array | null): void {
-    if (!faces) return;
-    this.showLabels();
-    layers.paintLabels(this.surface!, this.labels.values, this.classes, faces);
-    this.finishStroke();
-    this.stage.invalidate();
-  }
-
-  private drawLegend(): void {
+  drawLegend(): void {
     if (!this.surface) return;
     const editable = this.layer === "labels";
     const { labels, classes } = this.shown;

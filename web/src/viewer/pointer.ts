@@ -1,0 +1,88 @@
+/** What the pointer does with the tool in hand: paint on the mesh, click, or leave the drag to the camera. */
+
+import * as THREE from "three";
+import type { Hit, Stage } from "./stage";
+
+export type Tool = "look" | "brush" | "fill" | "sample";
+
+export interface Gestures {
+  readonly tool: Tool;
+  /** A click, with any tool but the brush. */
+  pick(hit: Hit | null): void;
+  /** The brush touches down, moves, is lifted (`end`) or is taken back by a second finger (`cancel`). */
+  stroke(phase: "start" | "move" | "end" | "cancel", hit: Hit | null): void;
+  hover(hit: Hit | null): void;
+}
+
+const CLICK_SLACK = 5;
+const NONE = -1 as unknown as THREE.TOUCH;
+
+export class Pointer {
+  private stroking: number | null = null;
+  private down: { x: number; y: number; moved: boolean } | null = null;
+  private readonly fingers = new Set<number>();
+
+  constructor(
+    box: HTMLElement,
+    private readonly stage: Stage,
+    private readonly gestures: Gestures,
+  ) {
+    const { canvas } = stage;
+    // Captured on the box, so that the tools decide before the camera does.
+    box.addEventListener("pointerdown", (event) => this.onDown(event), { capture: true });
+    box.addEventListener("pointermove", (event) => this.onMove(event), { capture: true });
+    window.addEventListener("pointerup", (event) => this.onUp(event));
+    window.addEventListener("pointercancel", (event) => this.onUp(event));
+    canvas.addEventListener("pointerleave", () => gestures.hover(null));
+    canvas.addEventListener("contextmenu", (event) => event.preventDefault());
+  }
+
+  private onDown(event: PointerEvent): void {
+    const { stage, gestures } = this;
+    if (event.target !== stage.canvas) return;
+    if (event.pointerType === "touch") this.fingers.add(event.pointerId);
+    if (this.fingers.size > 1) {
+      this.down = null;
+      if (this.stroking !== null) gestures.stroke("cancel", null);
+      this.stroking = null;
+      return;
+    }
+    this.down = event.button === 0 ? { x: event.clientX, y: event.clientY, moved: false } : null;
+    const paints = event.button === 0 && gestures.tool === "brush" && !event.altKey;
+    const hit = paints ? stage.find(event.clientX, event.clientY) : null;
+    // The brush takes the pointer on the mesh; beside it the camera turns, as with every other tool.
+    const { mouseButtons, touches } = stage.controls;
+    mouseButtons.LEFT = hit ? null : THREE.MOUSE.ROTATE;
+    touches.ONE = hit ? NONE : THREE.TOUCH.ROTATE;
+    touches.TWO = gestures.tool === "brush" ? THREE.TOUCH.DOLLY_ROTATE : THREE.TOUCH.DOLLY_PAN;
+    if (!hit) return;
+    this.stroking = event.pointerId;
+    gestures.stroke("start", hit);
+  }
+
+  private onMove(event: PointerEvent): void {
+    const { stage, gestures } = this;
+    if (this.down && Math.hypot(event.clientX - this.down.x, event.clientY - this.down.y) > CLICK_SLACK) {
+      this.down.moved = true;
+    }
+    if (event.pointerId === this.stroking) {
+      gestures.stroke("move", stage.find(event.clientX, event.clientY));
+    } else if (!this.down && event.target === stage.canvas && event.pointerType !== "touch") {
+      gestures.hover(stage.find(event.clientX, event.clientY));
+    }
+  }
+
+  private onUp(event: PointerEvent): void {
+    const { stage, gestures } = this;
+    this.fingers.delete(event.pointerId);
+    if (event.pointerId === this.stroking) {
+      this.stroking = null;
+      this.down = null;
+      gestures.stroke("end", null);
+      return;
+    }
+    const wasClick = this.down && !this.down.moved && event.type === "pointerup";
+    this.down = null;
+    if (wasClick && event.target === stage.canvas) gestures.pick(stage.find(event.clientX, event.clientY));
+  }
+}
