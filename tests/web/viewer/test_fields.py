@@ -23,7 +23,7 @@ from hodgeformer.mesh.prepare import prepare
 from hodgeformer.predict.spread import spread_from
 from hodgeformer.web.viewer.app import Viewer, create_app
 from hodgeformer.web.viewer.fields import Eigenfunctions, Pick, ScalarField, smoothest_functions
-from hodgeformer.web.viewer.messages import decode, face_neighbors
+from hodgeformer.web.viewer.messages import decode, face_neighbors, welded
 from hodgeformer.web.viewer.models import Shelf, offered_models
 from hodgeformer.web.viewer.open_meshes import OpenMesh, Prediction
 from hodgeformer.web.viewer.operators import Attention, LearnedEigenfunctions, Spreading
@@ -35,7 +35,7 @@ from viewer_parts import BASE, file_bytes, make_viewer, predicted, running, uplo
 
 def test_neighbors_lead_back() -> None:
     ball = icosphere(2)
-    neighbors = face_neighbors(ball)
+    neighbors = face_neighbors(welded(ball))
     for face in range(0, ball.n_faces, 37):
         for side in range(3):
             other = neighbors[face, side]
@@ -43,9 +43,9 @@ def test_neighbors_lead_back() -> None:
             assert ends <= set(ball.faces[other].tolist())
             assert face in neighbors[other]
     soup = Mesh(ball.vertices[ball.faces].reshape(-1, 3), np.arange(3 * ball.n_faces).reshape(-1, 3))
-    np.testing.assert_array_equal(face_neighbors(soup), neighbors)
+    np.testing.assert_array_equal(face_neighbors(welded(soup)), neighbors)
     single = Mesh(np.eye(3), np.array([[0, 1, 2]]))
-    assert (face_neighbors(single) == -1).all()
+    assert (face_neighbors(welded(single)) == -1).all()
 
 
 def test_eigenfunctions_of_the_sphere_come_in_ones_threes_and_fives() -> None:

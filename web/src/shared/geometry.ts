@@ -62,7 +62,7 @@ export function cornerNormals(faces: Uint32Array, nVertices: number, vectors: Fl
 }
 
 /** The faces around each vertex, one list after another. */
-function facesAround(faces: Uint32Array, nVertices: number): { offsets: Uint32Array; around: Uint32Array } {
+export function facesAround(faces: Uint32Array, nVertices: number): { offsets: Uint32Array; around: Uint32Array } {
   const offsets = new Uint32Array(nVertices + 1);
   for (const vertex of faces) offsets[vertex + 1]++;
   for (let i = 0; i < nVertices; i++) offsets[i + 1] += offsets[i];

@@ -13,7 +13,6 @@ export interface Commands {
   predict(): void;
   help(): void;
   nextUp(): void;
-  resizeBrush(factor: number): void;
 }
 
 export function listenToKeys(bench: Workbench, commands: Commands): void {
@@ -27,8 +26,8 @@ export function listenToKeys(bench: Workbench, commands: Commands): void {
     "=": () => stage.zoom(1.15),
     "-": () => stage.zoom(1 / 1.15),
     home: () => stage.fit(),
-    "[": () => commands.resizeBrush(1 / 1.2),
-    "]": () => commands.resizeBrush(1.2),
+    "[": () => painting.resize(painting.radius / 1.2),
+    "]": () => painting.resize(painting.radius * 1.2),
     l: () => bench.nextLayer(),
     e: () => byId("edges").click(),
     g: () => byId("flat").click(),

@@ -11,7 +11,7 @@ import { SeriesBar } from "./series";
 import { server, type Session } from "./server";
 import type { Tool } from "./pointer";
 import { followTheme } from "./theme";
-import { connectSettings, resizeBrush } from "./toolbar";
+import { connectSettings } from "./toolbar";
 import { Workbench } from "./workbench";
 
 const UPS: [string, string][] = [
@@ -55,7 +55,7 @@ function start(session: Session): void {
     up.selectedIndex = (up.selectedIndex + 1) % up.options.length;
     up.dispatchEvent(new Event("change"));
   };
-  listenToKeys(bench, { open, save, predict, help, nextUp, resizeBrush });
+  listenToKeys(bench, { open, save, predict, help, nextUp });
   acceptDrops(opening);
   window.addEventListener("beforeunload", (event) => bench.labels.edited && event.preventDefault());
   document.body.dataset.ready = "true";
@@ -87,7 +87,7 @@ function resolutions(asked: string): [string, string][] {
 }
 
 function connectTools(): void {
-  connectSettings(bench.stage);
+  connectSettings(bench);
   for (const button of document.querySelectorAll<HTMLElement>("#tools [data-tool]")) {
     button.onclick = () => bench.painting.take(button.dataset.tool as Tool);
   }

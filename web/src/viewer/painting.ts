@@ -5,19 +5,36 @@ import * as layers from "./layers";
 import type { Gestures, Tool } from "./pointer";
 import { connectedPart, underBrush } from "./reach";
 import type { Hit } from "./stage";
-import { chosenCrease, showHistory, showTool } from "./toolbar";
+import { chosenCrease, chosenRadius, showHistory, showRadius, showTool } from "./toolbar";
 import type { Workbench } from "./workbench";
 
 export class Painting implements Gestures {
   tool: Tool = "look";
+  /** Of the brush, in the units of the file. */
+  radius = 0;
 
   constructor(private readonly bench: Workbench) {}
 
   take(tool: Tool): void {
     this.tool = tool;
-    this.bench.stage.showBrush(null);
+    this.bench.stage.mark([]);
     showTool(tool);
     if (tool !== "look") this.bench.showLabels();
+  }
+
+  /** Sets the radius of the brush where it is one. */
+  resize(radius: number): void {
+    if (radius > 0) this.radius = radius;
+    showRadius(this.radius, this.scale);
+  }
+
+  /** For a new mesh: a brush of the same radius where meshes belong together, else of the same part of the mesh. */
+  begin(keepsRadius: boolean): void {
+    this.resize(keepsRadius && this.radius ? this.radius : chosenRadius(this.scale));
+  }
+
+  get scale(): number {
+    return this.bench.surface?.scale ?? 1;
   }
 
   undo = (): void => this.redraw(this.bench.labels.undo());
@@ -35,24 +52,21 @@ export class Painting implements Gestures {
       this.take("brush");
     }
     this.hover(hit);
-    bench.stage.choose(hit && this.tool === "look" ? hit.face : -1);
+    bench.stage.mark(hit && this.tool === "look" ? [hit.face] : []);
     bench.look(hit);
   }
 
   stroke(phase: "start" | "move" | "end" | "cancel", hit: Hit | null): void {
     const { bench } = this;
     if (!bench.surface) return;
-    if (hit) {
-      bench.stage.showBrush(hit.point, bench.activeColor);
-      this.paint(underBrush(bench.surface, hit.face, hit.point, bench.stage.brushRadius));
-    }
+    if (hit) this.paint(this.preview(hit));
     if (phase === "end") this.finish();
     if (phase === "cancel" && bench.labels.commit()) this.undo();
   }
 
   hover(hit: Hit | null): void {
     const { bench, tool } = this;
-    bench.stage.showBrush(hit && tool === "brush" ? hit.point : null, bench.activeColor);
+    if (tool === "brush") this.preview(hit);
     showTip(hit && tool !== "brush" ? bench.classAt(hit.face) : null);
   }
 
@@ -64,6 +78,14 @@ export class Painting implements Gestures {
       this.stroke("start", hit);
       this.stroke("end", null);
     }
+  }
+
+  /** Outlines what the brush would paint. */
+  private preview(hit: Hit | null): number[] {
+    const { stage, surface, activeColor } = this.bench;
+    const faces = hit && surface ? underBrush(surface, hit, this.radius / surface.scale) : [];
+    stage.mark(faces, activeColor);
+    return faces;
   }
 
   /** Labels are shown first: they decide what is hidden, and what is painted is seen among its like. */

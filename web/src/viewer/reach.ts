@@ -1,27 +1,17 @@
 /** Which faces a tool reaches: under a round brush, or a connected part. */
 
-import * as THREE from "three";
-import { CONTAINED, INTERSECTED, NOT_INTERSECTED } from "three-mesh-bvh";
+import { distancesFrom } from "./geodesic";
+import type { Hit } from "./stage";
 import type { Surface } from "./surface";
 
-/** Faces that touch the ball around a point and hang together with the face that was hit, so that a brush on one side
- * of a thin part leaves the other side alone. */
-export function underBrush(surface: Surface, hit: number, point: THREE.Vector3, radius: number): number[] {
-  const ball = new THREE.Sphere(point, radius);
-  const touched = new Set<number>([hit]);
-  surface.bvh.shapecast({
-    intersectsBounds: (box) => {
-      if (!ball.intersectsBox(box)) return NOT_INTERSECTED;
-      return farthest(box, point) < radius * radius ? CONTAINED : INTERSECTED;
-    },
-    intersectsTriangle: (triangle, face, contained) => {
-      if (contained || triangle.closestPointToPoint(point, SCRATCH).distanceToSquared(point) < radius * radius) {
-        touched.add(face);
-      }
-      return false;
-    },
-  });
-  return flood(surface, hit, (face) => touched.has(face) && !surface.isHidden(face));
+/** The face that was hit, and those that hang together with it and whose corners lie, on average, within `radius` of
+ * the point along the surface. A part that is near but not connected is never reached. */
+export function underBrush(surface: Surface, hit: Hit, radius: number): number[] {
+  const { places } = surface;
+  const distances = distancesFrom(surface, hit, radius);
+  const mean = (face: number) =>
+    (distances[places[3 * face]] + distances[places[3 * face + 1]] + distances[places[3 * face + 2]]) / 3;
+  return flood(surface, hit.face, (face) => mean(face) < radius && !surface.isHidden(face));
 }
 
 /** The connected part around a face: faces of the same label, cut off where the surface bends more than `crease`
@@ -50,12 +40,3 @@ function flood(surface: Surface, seed: number, accepts: (face: number, from: num
   }
   return queue;
 }
-
-function farthest(box: THREE.Box3, point: THREE.Vector3): number {
-  const x = Math.max(point.x - box.min.x, box.max.x - point.x);
-  const y = Math.max(point.y - box.min.y, box.max.y - point.y);
-  const z = Math.max(point.z - box.min.z, box.max.z - point.z);
-  return x * x + y * y + z * z;
-}
-
-const SCRATCH = new THREE.Vector3();

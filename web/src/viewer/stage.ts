@@ -14,7 +14,6 @@ export interface Hit {
 const MARGIN = 0.84;
 
 export class Stage {
-  brushRadius = 0.06;
   readonly canvas: HTMLCanvasElement;
   private readonly renderer: THREE.WebGLRenderer;
   private readonly scene = new THREE.Scene();
@@ -48,7 +47,6 @@ export class Stage {
     this.surface = surface;
     this.mesh = new THREE.Mesh(surface.geometry, this.material);
     this.scene.add(this.mesh);
-    this.choose(-1);
     this.fit();
   }
 
@@ -113,18 +111,12 @@ export class Stage {
     this.invalidate();
   }
 
-  choose(face: number): void {
-    this.material.uniforms.chosen.value = face;
-    this.invalidate();
-  }
-
-  /** The ring of the brush around a point; null takes it away. */
-  showBrush(point: THREE.Vector3 | null, color: ArrayLike<number> = [255, 255, 255]): void {
-    const { brushPoint, brushRadius, brushColor } = this.material.uniforms;
-    if (!point && brushRadius.value === 0) return;
-    brushRadius.value = point ? this.brushRadius : 0;
-    if (point) brushPoint.value.copy(point);
-    brushColor.value.setRGB(color[0] / 255, color[1] / 255, color[2] / 255);
+  /** Outlines faces, and tints them with a color, or with that of the outline; an empty list takes the outline away. */
+  mark(faces: ArrayLike<number>, tint?: ArrayLike<number>): void {
+    if (!this.surface?.mark(faces)) return;
+    const { markTint, markColor } = this.material.uniforms;
+    if (tint) markTint.value.setRGB(tint[0] / 255, tint[1] / 255, tint[2] / 255);
+    else markTint.value.copy(markColor.value);
     this.invalidate();
   }
 

@@ -2,14 +2,21 @@
 
 import * as THREE from "three";
 import { MeshBVH } from "three-mesh-bvh";
-import { cornerNormals, cornerPositions, faceVectors, lengths, normalized } from "../shared/geometry";
+import { cornerNormals, cornerPositions, faceVectors, facesAround, lengths, normalized } from "../shared/geometry";
 import type { Message } from "./tensors";
 
 export class Surface {
   readonly nFaces: number;
   readonly nVertices: number;
   readonly faces: Uint32Array;
+  /** Numbers of the places of the corners: vertices at the same place are one. */
+  readonly places: Uint32Array;
+  /** The face across each side, from a corner to the next; -1 where there is none. */
   readonly neighbors: Int32Array;
+  /** The length of a unit of the view in units of the file. */
+  readonly scale: number;
+  /** The place of every corner, nine numbers for a face. */
+  readonly corners: Float32Array;
   readonly geometry = new THREE.BufferGeometry();
   readonly bvh: MeshBVH;
   /** Twice the areas of the faces; all one where no face has any. */
@@ -19,24 +26,32 @@ export class Surface {
   /** RGBA of every corner; alpha 0 hides a face. */
   readonly colors: Uint8Array;
   private readonly colorAttribute: THREE.BufferAttribute;
+  /** Of every corner, what the shader reads: 0, or 8 and the sides at which the marked faces end. */
+  private readonly marks: THREE.BufferAttribute;
+  private marked: ArrayLike<number> = [];
+  private found: ReturnType<typeof facesAround> | null = null;
 
-  constructor({ arrays }: Message) {
+  constructor({ about, arrays }: Message) {
     const positions = arrays.positions as Float32Array;
     this.faces = arrays.faces as Uint32Array;
+    this.places = arrays.places as Uint32Array;
     this.neighbors = arrays.neighbors as Int32Array;
+    this.scale = about.scale as number;
     this.nFaces = this.faces.length / 3;
     this.nVertices = positions.length / 3;
-    const corners = cornerPositions(positions, this.faces);
-    const vectors = faceVectors(corners);
+    this.corners = cornerPositions(positions, this.faces);
+    const vectors = faceVectors(this.corners);
     const shown = cornerNormals(this.faces, this.nVertices, vectors);
     this.areas = lengths(vectors);
     if (!this.areas.some((area) => area > 0)) this.areas.fill(1);
     this.normals = normalized(vectors);
     this.colors = new Uint8Array(this.nFaces * 12).fill(255);
     this.colorAttribute = new THREE.BufferAttribute(this.colors, 4, true);
-    this.geometry.setAttribute("position", new THREE.BufferAttribute(corners, 3));
+    this.geometry.setAttribute("position", new THREE.BufferAttribute(this.corners, 3));
     this.geometry.setAttribute("normal", new THREE.BufferAttribute(shown, 3));
     this.geometry.setAttribute("tint", this.colorAttribute);
+    this.marks = new THREE.BufferAttribute(new Uint8Array(this.nFaces * 3), 1);
+    this.geometry.setAttribute("mark", this.marks);
     this.geometry.computeBoundingSphere();
     // Indirect leaves the order of the faces alone: face i here is face i of the file.
     this.bvh = new MeshBVH(this.geometry, { indirect: true });
@@ -59,6 +74,32 @@ export class Surface {
     this.colors[at + 1] = g;
     this.colors[at + 2] = b;
     this.colors[at + 3] = a;
+  }
+
+  /** The faces around each place, found when they are first asked for. */
+  get facesAtPlaces(): ReturnType<typeof facesAround> {
+    this.found ??= facesAround(this.places, this.places.reduce((a, b) => Math.max(a, b), 0) + 1);
+    return this.found;
+  }
+
+  /** Outlines these faces and no others; returns whether anything changed. */
+  mark(faces: ArrayLike<number>): boolean {
+    if (!faces.length && !this.marked.length) return false;
+    const { marks, neighbors } = this;
+    const set = (face: number, value: number) => marks.array.fill(value, 3 * face, 3 * face + 3);
+    const inside = new Set(Array.from(faces));
+    for (const face of Array.from(this.marked)) set(face, 0);
+    for (const face of inside) {
+      let ends = 8;
+      for (let side = 0; side < 3; side++) {
+        // The side from corner i to the next lies across from the third.
+        if (!inside.has(neighbors[3 * face + side])) ends |= 1 << ((side + 2) % 3);
+      }
+      set(face, ends);
+    }
+    this.marked = faces;
+    marks.needsUpdate = true;
+    return true;
   }
 
   isHidden(face: number): boolean {

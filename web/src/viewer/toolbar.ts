@@ -1,9 +1,9 @@
 /** The tools at the edge of the view, and what they can be set to. */
 
-import { byId } from "../shared/dom";
+import { byId, short } from "../shared/dom";
 import type { Labels } from "./labels";
 import type { Tool } from "./pointer";
-import type { Stage } from "./stage";
+import type { Workbench } from "./workbench";
 
 export function showTool(tool: Tool): void {
   byId("stage").dataset.tool = tool;
@@ -23,20 +23,21 @@ export function showHistory(labels: Labels): void {
 /** The bend, in degrees, at which a fill stops. */
 export const chosenCrease = (): number => Number(byId<HTMLInputElement>("crease").value);
 
-export function resizeBrush(factor: number): void {
-  const radius = byId<HTMLInputElement>("radius");
-  const wanted = Math.max(Number(radius.value) * factor, 1);
-  radius.value = String(factor > 1 ? Math.ceil(wanted) : Math.floor(wanted));
-  radius.dispatchEvent(new Event("input"));
+/** The place of the slider as a radius of the brush, for a mesh of this size. */
+export const chosenRadius = (scale: number): number => (Number(byId<HTMLInputElement>("radius").value) * scale) / 500;
+
+export function showRadius(radius: number, scale: number): void {
+  byId<HTMLInputElement>("radius").value = String((500 * radius) / scale);
+  byId<HTMLInputElement>("radius-number").value = short(radius);
 }
 
-export function connectSettings(stage: Stage): void {
+export function connectSettings({ stage, painting }: Workbench): void {
   byId("fit").onclick = () => stage.fit();
   byId("edges").onclick = () => (stage.edges = toggled("edges"));
   byId("flat").onclick = () => (stage.lit = !toggled("flat"));
-  const radius = byId<HTMLInputElement>("radius");
-  radius.oninput = () => (stage.brushRadius = Number(radius.value) / 500);
-  radius.dispatchEvent(new Event("input"));
+  const number = byId<HTMLInputElement>("radius-number");
+  number.onchange = () => painting.resize(Number(number.value));
+  byId("radius").oninput = () => painting.resize(chosenRadius(painting.scale));
   byId("crease").oninput = () => {
     byId("crease-text").textContent = chosenCrease() === 180 ? "never" : `${chosenCrease()}°`;
   };

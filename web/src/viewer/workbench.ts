@@ -57,6 +57,7 @@ export class Workbench {
     if (!this.keepsClasses || !this.classes.length) this.resetClasses();
     this.layer = "labels";
     this.stage.show(surface);
+    this.painting.begin(this.keepsClasses);
     if (labels) this.takeLabels(labels);
     this.labels.markSaved();
     this.refresh();

@@ -57,22 +57,24 @@ def described(opened: OpenMesh) -> dict[str, Any]:
 def encoded_mesh(opened: OpenMesh, up: FloatArray) -> bytes:
     """Positions around the origin at unit size, upright, and how the faces hang together.
 
-    At that size float32 is exact enough wherever the file puts the mesh. Labels are those that were kept, or those of
-    the file.
+    At that size float32 is exact enough wherever the file puts the mesh; `scale` is the unit in those of the file.
+    Labels are those that were kept, or those of the file.
     """
     mesh = opened.mesh
     low, high = mesh.vertices.min(axis=0), mesh.vertices.max(axis=0)
     center = low / 2 + high / 2
     radius = float(np.linalg.norm(high / 2 - low / 2)) or 1.0
+    places = welded(mesh)
     arrays: dict[str, Any] = {
         "positions": ((mesh.vertices - center) / radius @ upright(mesh, up).T).astype(np.float32),
         "faces": mesh.faces.astype(np.uint32),
-        "neighbors": face_neighbors(mesh),
+        "places": places.astype(np.uint32),
+        "neighbors": face_neighbors(places),
     }
     labels = carried_labels(mesh) if opened.corrected is None else opened.corrected
     if labels is not None:
         arrays["labels"] = labels.astype(np.int32)
-    return encode({"up": up.tolist()}, arrays)
+    return encode({"up": up.tolist(), "scale": radius}, arrays)
 
 
 def encoded_prediction(prediction: Prediction, up: FloatArray) -> bytes:
@@ -139,13 +141,11 @@ def parsed_pick(query: Mapping[str, str], mesh: Mesh) -> Pick:
     return Pick(face, (x, y, z))
 
 
-def face_neighbors(mesh: Mesh) -> NDArray[np.int32]:
+def face_neighbors(faces: IntArray) -> NDArray[np.int32]:
     """(n_faces, 3): the face across side (corner i, corner i + 1), -1 where there is none.
 
-    Vertices at the same place count as one, so that a soup of triangles hangs together too. Where more than two faces
-    share a side, each leads to the next and the last to the first, so that all are reached.
+    Where more than two faces share a side, each leads to the next and the last to the first, so that all are reached.
     """
-    faces = _welded(mesh)
     ends = np.stack([faces, np.roll(faces, -1, axis=1)], axis=2).reshape(-1, 2)
     low, high = ends.min(axis=1), ends.max(axis=1)
     key = low * (faces.max() + 1) + high
@@ -162,8 +162,8 @@ def face_neighbors(mesh: Mesh) -> NDArray[np.int32]:
     return neighbors.reshape(-1, 3)
 
 
-def _welded(mesh: Mesh) -> IntArray:
-    """Faces over numbers of places."""
+def welded(mesh: Mesh) -> IntArray:
+    """Faces over numbers of places: vertices at the same place are one, so that a soup of triangles hangs together."""
     order = np.lexsort(mesh.vertices.T)
     moved = np.r_[True, (np.diff(mesh.vertices[order], axis=0) != 0).any(axis=1)]
     place = np.empty(mesh.n_vertices, dtype=np.int64)

@@ -1,0 +1,123 @@
+"""The tools that correct labels, in a real browser: which faces they reach, and that each can be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("playwright", reason="needs a browser driver: pip install playwright")
+pytest.importorskip("starlette", reason="needs the viewer's server: pip install 'hodgeformer[view]'")
+
+from hodgeformer.mesh.io import save_mesh
+from hodgeformer.mesh.mesh import Mesh
+from viewer_tab import Tab
+
+GAP = 0.1
+"""Between the leaves of a folded sheet, whose leaves are 3 long."""
+
+
+@pytest.fixture
+def tab(browser: Any, address: str) -> Iterator[Tab]:
+    opened = Tab(browser, address)
+    # Notices come and go, and lie over the mesh.
+    opened.page.evaluate("() => (document.querySelector('#toasts').style.visibility = 'hidden')")
+    yield opened
+    opened.close()
+
+
+def sheet(columns: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places of a flat grid from 0 to 1, and its faces."""
+    u, v = np.meshgrid(np.linspace(0, 1, columns + 1), np.linspace(0, 1, rows + 1), indexing="ij")
+    i, j = np.meshgrid(np.arange(columns), np.arange(rows), indexing="ij")
+    a = (i * (rows + 1) + j).ravel()
+    b, c, d = a + rows + 1, a + rows + 2, a + 1
+    return np.stack([u.ravel(), v.ravel()], axis=1), np.concatenate([np.c_[a, b, c], np.c_[a, c, d]])
+
+
+def folded() -> tuple[Mesh, np.ndarray]:
+    """A sheet folded around one of its middle lines, and where its vertices are while it lies flat."""
+    bend = np.pi * GAP / 2
+    flat, faces = sheet(122, 40)
+    flat = flat * (6 + bend, 2)
+    along, across = flat.T
+    angle = np.clip((along - 3) / bend, 0, 1) * np.pi
+    x = np.where(along < 3, along, np.where(along < 3 + bend, 3 + GAP / 2 * np.sin(angle), 6 + bend - along))
+    return Mesh(np.stack([x, across, GAP / 2 * np.cos(angle)], axis=1), faces), flat
+
+
+def open_mesh(tab: Tab, mesh: Mesh, path: Path) -> None:
+    """The mesh as its file has it: y up, z toward the eye."""
+    save_mesh(mesh, path)
+    tab.open(path)
+    tab.page.select_option("#up", "y")
+    tab.page.wait_for_timeout(300)
+
+
+def face_at(tab: Tab, x: float, y: float) -> int:
+    tab.page.keyboard.press("v")
+    tab.page.mouse.click(x, y)
+    return int(tab.page.get_attribute("#inspector h3", "data-face"))
+
+
+def saved_labels(tab: Tab, folder: Path, name: str) -> np.ndarray:
+    """The labels of all faces, by way of a file."""
+    tab.page.keyboard.press("Control+s")
+    tab.page.click("#save-files")
+    tab.page.wait_for_selector("#saved code")
+    tab.page.keyboard.press("Escape")
+    return np.loadtxt(folder / "out" / f"{name}.txt", dtype=int)
+
+
+@pytest.mark.parametrize("radius", [0.4, 1.0])
+def test_the_brush_has_its_radius_along_the_surface(tab: Tab, folder: Path, radius: float) -> None:
+    page, (mesh, flat) = tab.page, folded()
+    name = f"folded-{round(10 * radius)}"
+    open_mesh(tab, mesh, folder / f"{name}.ply")
+    x, y = tab.center[0] + 160, tab.center[1] - 10
+    face = face_at(tab, x, y)
+    centers = flat[mesh.faces].mean(axis=1)
+    assert 2.5 < centers[face, 0] < 3  # shortly before the fold, with the other leaf right behind
+    page.keyboard.press("b")
+    page.fill("#radius-number", str(radius))
+    page.keyboard.press("Enter")
+    page.mouse.click(x, y)
+    tab.shot(f"20-{name}")
+    painted = saved_labels(tab, folder, name) == 0
+    distance = np.linalg.norm(centers - centers[face], axis=1)  # on the flat sheet: what unfolding leaves as it is
+    assert painted[distance < radius - 0.1].all()
+    assert not painted[distance > radius + 0.1].any()
+    near = np.linalg.norm(
+        (mesh.vertices[mesh.faces].mean(axis=1) - mesh.vertices[mesh.faces[face]].mean(axis=0)), axis=1
+    )
+    assert (near[~painted] < radius - 0.1).sum() > 20  # what a ball would have reached through the gap
+    page.keyboard.press("Control+z")
+    assert (saved_labels(tab, folder, name) == -1).all()
+
+
+def test_the_brush_leaves_a_part_alone_that_only_lies_near(tab: Tab, folder: Path) -> None:
+    flat, faces = sheet(40, 40)
+    front, back = (np.c_[2 * flat, np.full(len(flat), z)] for z in (0.02, -0.02))
+    open_mesh(tab, Mesh(np.concatenate([front, back]), np.concatenate([faces, faces + len(flat)])), folder / "two.ply")
+    tab.page.keyboard.press("b")
+    tab.page.fill("#radius-number", "0.3")
+    tab.page.keyboard.press("Enter")
+    tab.page.mouse.click(*tab.center)
+    painted = saved_labels(tab, folder, "two") == 0
+    assert 100 < painted[: len(faces)].sum() < len(faces)
+    assert not painted[len(faces) :].any()
+
+
+def test_a_mesh_by_itself_gets_a_brush_of_its_size(tab: Tab, folder: Path) -> None:
+    flat, faces = sheet(4, 4)
+    shown = []
+    for size in (1, 1000):
+        open_mesh(tab, Mesh(np.c_[size * flat, 0 * flat[:, :1]], faces), folder / f"sheet-{size}.ply")
+        tab.page.keyboard.press("b")
+        shown.append(float(tab.page.input_value("#radius-number")))
+    assert shown[1] == pytest.approx(1000 * shown[0], rel=0.01)
+    tab.page.keyboard.press("]")
+    assert float(tab.page.input_value("#radius-number")) == pytest.approx(1.2 * shown[1], rel=0.01)
