@@ -121,3 +121,27 @@ def test_a_mesh_by_itself_gets_a_brush_of_its_size(tab: Tab, folder: Path) -> No
     assert shown[1] == pytest.approx(1000 * shown[0], rel=0.01)
     tab.page.keyboard.press("]")
     assert float(tab.page.input_value("#radius-number")) == pytest.approx(1.2 * shown[1], rel=0.01)
+
+
+def test_a_fill_stops_at_creases(tab: Tab, folder: Path) -> None:
+    """However the faces are wound."""
+    page, (flat, faces) = tab.page, sheet(6, 6)
+    floor = np.c_[flat, np.zeros(len(flat))]
+    ramp = np.c_[flat[:, :1], 1 + flat[:, 1:] * np.cos(np.radians(40)), flat[:, 1:] * np.sin(np.radians(40))]
+    mesh = Mesh(
+        np.concatenate([floor, ramp]), np.concatenate([faces, faces + len(flat)])
+    )  # the same places at the edge
+    turned = mesh.faces.copy()
+    turned[::3] = turned[::3, ::-1]
+    open_mesh(tab, Mesh(mesh.vertices, turned), folder / "ramp.ply")
+    here = face_at(tab, tab.center[0], tab.center[1] + 60) < len(faces)
+    page.keyboard.press("f")
+    for crease, painted in ((45, 2 * len(faces)), (30, len(faces))):
+        page.fill("#crease", str(crease))
+        assert page.locator("#crease-text").inner_text() == f"{crease}°"
+        page.mouse.click(tab.center[0], tab.center[1] + 60)
+        labels = saved_labels(tab, folder, "ramp")
+        assert (labels == 0).sum() == painted
+        assert (labels[: len(faces)] == 0).all() == (here or crease == 45)
+        page.keyboard.press("Control+z")
+        assert (saved_labels(tab, folder, "ramp") == -1).all()

@@ -14,26 +14,33 @@ export function underBrush(surface: Surface, hit: Hit, radius: number): number[]
   return flood(surface, hit.face, (face) => mean(face) < radius && !surface.isHidden(face));
 }
 
-/** The connected part around a face: faces of the same label, cut off where the surface bends more than `crease`
- * degrees between neighbors (180: nowhere). */
+/** The connected part around a face: faces of the same label, up to edges with a dihedral angle of more than `crease`
+ * degrees (180: no edge). */
 export function connectedPart(surface: Surface, hit: number, labels: Int32Array, crease: number): number[] {
-  const label = labels[hit];
   const limit = crease >= 180 ? -2 : Math.cos((crease * Math.PI) / 180);
-  const { normals } = surface;
-  return flood(surface, hit, (face, from) => {
-    if (labels[face] !== label || surface.isHidden(face)) return false;
-    const a = face * 3, b = from * 3;
-    return normals[a] * normals[b] + normals[a + 1] * normals[b + 1] + normals[a + 2] * normals[b + 2] >= limit;
+  return flood(surface, hit, (face, from, side) => {
+    if (labels[face] !== labels[hit] || surface.isHidden(face)) return false;
+    return bend(surface, from, side, face) >= limit;
   });
 }
 
-function flood(surface: Surface, seed: number, accepts: (face: number, from: number) => boolean): number[] {
+/** The cosine of the dihedral angle between a face and the one across its side; flat is 1. */
+function bend({ normals, places }: Surface, from: number, side: number, face: number): number {
+  const a = 3 * from, b = 3 * face;
+  const [start, end] = [places[a + side], places[a + ((side + 1) % 3)]];
+  // Neighbors go along their side in opposite ways, unless one of them is wound the other way round.
+  const turned = [0, 1, 2].some((i) => places[b + i] === start && places[b + ((i + 1) % 3)] === end);
+  const dot = normals[a] * normals[b] + normals[a + 1] * normals[b + 1] + normals[a + 2] * normals[b + 2];
+  return turned ? -dot : dot;
+}
+
+function flood(surface: Surface, seed: number, accepts: (face: number, from: number, side: number) => boolean): number[] {
   const seen = new Set<number>([seed]);
   const queue = [seed];
   for (let at = 0; at < queue.length; at++) {
     for (let side = 0; side < 3; side++) {
       const next = surface.neighbors[queue[at] * 3 + side];
-      if (next < 0 || seen.has(next) || !accepts(next, queue[at])) continue;
+      if (next < 0 || seen.has(next) || !accepts(next, queue[at], side)) continue;
       seen.add(next);
       queue.push(next);
     }

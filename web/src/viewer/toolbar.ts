@@ -20,7 +20,7 @@ export function showHistory(labels: Labels): void {
   byId<HTMLButtonElement>("redo").disabled = !labels.canRedo;
 }
 
-/** The bend, in degrees, at which a fill stops. */
+/** The angle of an edge, in degrees, above which a fill stops. */
 export const chosenCrease = (): number => Number(byId<HTMLInputElement>("crease").value);
 
 /** The place of the slider as a radius of the brush, for a mesh of this size. */
@@ -39,7 +39,7 @@ export function connectSettings({ stage, painting }: Workbench): void {
   number.onchange = () => painting.resize(Number(number.value));
   byId("radius").oninput = () => painting.resize(chosenRadius(painting.scale));
   byId("crease").oninput = () => {
-    byId("crease-text").textContent = chosenCrease() === 180 ? "never" : `${chosenCrease()}°`;
+    byId("crease-text").textContent = chosenCrease() === 180 ? "none" : `${chosenCrease()}°`;
   };
 }
 
