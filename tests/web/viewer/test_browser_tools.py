@@ -145,3 +145,44 @@ def test_a_fill_stops_at_creases(tab: Tab, folder: Path) -> None:
         assert (labels[: len(faces)] == 0).all() == (here or crease == 45)
         page.keyboard.press("Control+z")
         assert (saved_labels(tab, folder, "ramp") == -1).all()
+
+
+def draw_around(tab: Tab, *, finish: bool = True) -> None:
+    """Draw a line around all of the mesh."""
+    box = tab.page.locator("#stage > canvas").bounding_box()
+    left, top, right, bottom = box["x"] + 80, box["y"] + 20, box["x"] + box["width"] - 5, box["y"] + box["height"] - 5
+    tab.page.mouse.move(left, top)
+    tab.page.mouse.down()
+    for x, y in ((right, top), (right, bottom), (left, bottom)):
+        tab.page.mouse.move(x, y, steps=3)
+    tab.shot("21-lasso")
+    if not finish:
+        tab.page.keyboard.press("Escape")
+    tab.page.mouse.up()
+
+
+def test_the_lasso_takes_what_is_seen(tab: Tab, folder: Path) -> None:
+    page, (flat, faces) = tab.page, sheet(40, 40)
+    front = np.c_[flat * (1, 2), np.full(len(flat), 0.05)]
+    back = np.c_[flat * (2, 2), np.full(len(flat), -0.05)]
+    mesh = Mesh(np.concatenate([front, back]), np.concatenate([faces, faces + len(flat)]))
+    open_mesh(tab, mesh, folder / "screen.ply")
+    x, y = mesh.vertices[mesh.faces[len(faces) :]].mean(axis=1)[:, :2].T
+    covered, free = (x < 0.8) & (y > 0.1) & (y < 1.9), x > 1.05
+    assert covered.sum() > 500 and free.sum() > 500
+    page.keyboard.press("o")
+    draw_around(tab, finish=False)
+    assert page.is_disabled("#undo")
+    draw_around(tab)
+    labels = saved_labels(tab, folder, "screen")
+    front_labels, back_labels = labels[: len(faces)], labels[len(faces) :]
+    assert (front_labels == 0).all() and (back_labels[free] == 0).all() and (back_labels[covered] == -1).all()
+    page.keyboard.press("Control+z")
+    assert (saved_labels(tab, folder, "screen") == -1).all()
+    page.keyboard.press("Control+Shift+z")
+
+    page.keyboard.press("2")
+    page.click("[aria-label='Hide part 1']")  # what is behind it is seen now
+    draw_around(tab)
+    labels = saved_labels(tab, folder, "screen")
+    assert (labels[: len(faces)] == 0).all() and (labels[len(faces) :][covered] == 1).all()

@@ -1,7 +1,6 @@
 /** Distances along the surface. */
 
-import type { Hit } from "./stage";
-import type { Surface } from "./surface";
+import type { Hit, Surface } from "./surface";
 
 /** From a point of a face to the vertices within `radius` and to those just beyond, elsewhere infinite.
  *

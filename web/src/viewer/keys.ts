@@ -4,7 +4,7 @@ import { byId } from "../shared/dom";
 import type { Tool } from "./pointer";
 import type { Workbench } from "./workbench";
 
-const TOOLS: Record<string, Tool> = { v: "look", b: "brush", f: "fill", i: "sample" };
+const TOOLS: Record<string, Tool> = { v: "look", b: "brush", f: "fill", o: "lasso", i: "sample" };
 const TURN = 0.12;
 
 export interface Commands {
@@ -17,7 +17,7 @@ export interface Commands {
 
 export function listenToKeys(bench: Workbench, commands: Commands): void {
   const { stage, painting } = bench;
-  const plain: Record<string, () => void> = {
+  const plain: Record<string, () => unknown> = {
     arrowleft: () => stage.turn(-TURN, 0),
     arrowright: () => stage.turn(TURN, 0),
     arrowup: () => stage.turn(0, TURN),
@@ -37,7 +37,7 @@ export function listenToKeys(bench: Workbench, commands: Commands): void {
     k: () => byId("keep").click(),
     p: () => commands.predict(),
     "?": () => commands.help(),
-    escape: () => painting.take("look"),
+    escape: () => bench.pointer.cancel() || painting.take("look"),
   };
   const withControl: Record<string, (event: KeyboardEvent) => void> = {
     z: (event) => (event.shiftKey ? painting.redo() : painting.undo()),
@@ -50,7 +50,7 @@ export function listenToKeys(bench: Workbench, commands: Commands): void {
     // An open dialog has all keys, wherever the focus is: Escape closes it.
     if (document.querySelector("dialog[open]") || target.closest("input:not([type=range]), select")) return;
     const key = event.key.toLowerCase();
-    let run: (() => void) | undefined;
+    let run: (() => unknown) | undefined;
     if (event.ctrlKey || event.metaKey) run = withControl[key] && (() => withControl[key](event));
     else if (target.closest("input") && key.startsWith("arrow")) return;
     else if (/^[0-9]$/.test(key)) run = () => bench.activate(Number(key) - 1);

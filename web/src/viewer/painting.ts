@@ -4,7 +4,7 @@ import { showTip } from "./inspector";
 import * as layers from "./layers";
 import type { Gestures, Tool } from "./pointer";
 import { connectedPart, underBrush } from "./reach";
-import type { Hit } from "./stage";
+import type { Hit } from "./surface";
 import { chosenCrease, chosenRadius, showHistory, showRadius, showTool } from "./toolbar";
 import type { Workbench } from "./workbench";
 
@@ -62,6 +62,12 @@ export class Painting implements Gestures {
     if (hit) this.paint(this.preview(hit));
     if (phase === "end") this.finish();
     if (phase === "cancel" && bench.labels.commit()) this.undo();
+  }
+
+  lasso(line: [number, number][]): void {
+    this.bench.showLabels(); // what is hidden there does not hide what is behind
+    this.paint(this.bench.stage.facesInside(line));
+    this.finish();
   }
 
   hover(hit: Hit | null): void {

@@ -1,8 +1,7 @@
 /** Which faces a tool reaches: under a round brush, or a connected part. */
 
 import { distancesFrom } from "./geodesic";
-import type { Hit } from "./stage";
-import type { Surface } from "./surface";
+import type { Hit, Surface } from "./surface";
 
 /** The face that was hit, and those that hang together with it and whose corners lie, on average, within `radius` of
  * the point along the surface. A part that is near but not connected is never reached. */

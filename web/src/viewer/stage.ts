@@ -3,12 +3,7 @@
 import * as THREE from "three";
 import { OrbitControls } from "three/examples/jsm/controls/OrbitControls.js";
 import { surfaceMaterial } from "./material";
-import type { Surface } from "./surface";
-
-export interface Hit {
-  face: number;
-  point: THREE.Vector3;
-}
+import type { Hit, Surface } from "./surface";
 
 /** The part of the picture that the whole mesh fills. */
 const MARGIN = 0.84;
@@ -140,14 +135,21 @@ export class Stage {
     );
     this.camera.updateMatrixWorld();
     this.caster.setFromCamera(place, this.camera);
-    const { ray } = this.caster;
-    const seen = (face: number) => !this.surface!.isHidden(face);
-    const first = this.surface.bvh.raycastFirst(ray, THREE.DoubleSide);
-    if (!first) return null;
-    if (seen(first.faceIndex!)) return { face: first.faceIndex!, point: first.point };
-    const others = this.surface.bvh.raycast(ray, THREE.DoubleSide).filter((hit) => seen(hit.faceIndex!));
-    others.sort((a, b) => a.distance - b.distance);
-    return others.length ? { face: others[0].faceIndex!, point: others[0].point } : null;
+    return this.surface.firstHit(this.caster.ray);
+  }
+
+  /** The faces whose centers are seen inside a line around a part of the window. */
+  facesInside(line: [number, number][]): number[] {
+    const { surface, camera } = this;
+    if (!surface || line.length < 3) return [];
+    const { left, top, width, height } = this.canvas.getBoundingClientRect();
+    camera.updateMatrixWorld();
+    const center = new THREE.Vector3(), shown = new THREE.Vector3();
+    return Array.from({ length: surface.nFaces }, (_, face) => face).filter((face) => {
+      shown.copy(surface.center(face, center)).project(camera);
+      const x = left + ((shown.x + 1) / 2) * width, y = top + ((1 - shown.y) / 2) * height;
+      return isInside(line, x, y) && surface.isSeen(face, camera.position);
+    });
   }
 
   findCenter(): Hit | null {
@@ -166,4 +168,14 @@ export class Stage {
     if (Math.min(1, was) !== Math.min(1, this.camera.aspect)) this.zoom(Math.min(1, this.camera.aspect) / Math.min(1, was));
     this.invalidate();
   }
+}
+
+/** Whether a point lies within a closed line: a ray from it to the right crosses the line an odd number of times. */
+function isInside(line: [number, number][], x: number, y: number): boolean {
+  let inside = false;
+  line.forEach(([ax, ay], i) => {
+    const [bx, by] = line.at(i - 1)!;
+    if (ay > y !== by > y && x < ax + ((bx - ax) * (y - ay)) / (by - ay)) inside = !inside;
+  });
+  return inside;
 }

@@ -5,6 +5,12 @@ import { MeshBVH } from "three-mesh-bvh";
 import { cornerNormals, cornerPositions, faceVectors, facesAround, lengths, normalized } from "../shared/geometry";
 import type { Message } from "./tensors";
 
+/** A face and a point on it. */
+export interface Hit {
+  face: number;
+  point: THREE.Vector3;
+}
+
 export class Surface {
   readonly nFaces: number;
   readonly nVertices: number;
@@ -104,6 +110,33 @@ export class Surface {
 
   isHidden(face: number): boolean {
     return this.colors[face * 12 + 3] === 0;
+  }
+
+  center(face: number, into: THREE.Vector3): THREE.Vector3 {
+    const { corners } = this, at = 9 * face;
+    return into.set(
+      (corners[at] + corners[at + 3] + corners[at + 6]) / 3,
+      (corners[at + 1] + corners[at + 4] + corners[at + 7]) / 3,
+      (corners[at + 2] + corners[at + 5] + corners[at + 8]) / 3,
+    );
+  }
+
+  /** The first face that a ray meets, hidden ones aside. */
+  firstHit(ray: THREE.Ray): Hit | null {
+    const first = this.bvh.raycastFirst(ray, THREE.DoubleSide);
+    if (!first) return null;
+    if (!this.isHidden(first.faceIndex!)) return { face: first.faceIndex!, point: first.point };
+    const others = this.bvh.raycast(ray, THREE.DoubleSide).filter((hit) => !this.isHidden(hit.faceIndex!));
+    others.sort((a, b) => a.distance - b.distance);
+    return others.length ? { face: others[0].faceIndex!, point: others[0].point } : null;
+  }
+
+  /** Whether nothing lies between an eye and the center of a face. */
+  isSeen(face: number, eye: THREE.Vector3): boolean {
+    if (this.isHidden(face)) return false;
+    const center = this.center(face, new THREE.Vector3());
+    const first = this.firstHit(new THREE.Ray(eye, center.clone().sub(eye).normalize()));
+    return first?.face === face || (first !== null && eye.distanceTo(first.point) > eye.distanceTo(center) * (1 - 1e-5));
   }
 
   /** Send colors to the card: all, or the range that holds these faces. */

@@ -11,13 +11,14 @@ import { drawLegend, sharesOf } from "./legend";
 import { Painting } from "./painting";
 import { Pointer } from "./pointer";
 import { server, type FieldSource, type MeshInfo } from "./server";
-import { Stage, type Hit } from "./stage";
-import type { Surface } from "./surface";
+import { Stage } from "./stage";
+import type { Hit, Surface } from "./surface";
 import { showHistory } from "./toolbar";
 
 export class Workbench {
   readonly stage: Stage;
   readonly painting = new Painting(this);
+  readonly pointer: Pointer;
   scene: MeshInfo | null = null;
   surface: Surface | null = null;
   labels = new Labels(0);
@@ -41,7 +42,7 @@ export class Workbench {
 
   constructor(box: HTMLElement) {
     this.stage = new Stage(box);
-    new Pointer(box, this.stage, this.painting);
+    this.pointer = new Pointer(box, this.stage, this.painting);
     this.painting.take("look");
   }
 
