@@ -83,7 +83,6 @@ def test_the_brush_has_its_radius_along_the_surface(tab: Tab, folder: Path, radi
     assert 2.5 < centers[face, 0] < 3  # shortly before the fold, with the other leaf right behind
     page.keyboard.press("b")
     page.fill("#radius-number", str(radius))
-    page.keyboard.press("Enter")
     page.mouse.click(x, y)
     tab.shot(f"20-{name}")
     painted = saved_labels(tab, folder, name) == 0
@@ -104,7 +103,6 @@ def test_the_brush_leaves_a_part_alone_that_only_lies_near(tab: Tab, folder: Pat
     open_mesh(tab, Mesh(np.concatenate([front, back]), np.concatenate([faces, faces + len(flat)])), folder / "two.ply")
     tab.page.keyboard.press("b")
     tab.page.fill("#radius-number", "0.3")
-    tab.page.keyboard.press("Enter")
     tab.page.mouse.click(*tab.center)
     painted = saved_labels(tab, folder, "two") == 0
     assert 100 < painted[: len(faces)].sum() < len(faces)
@@ -151,9 +149,9 @@ def draw_around(tab: Tab, *, finish: bool = True) -> None:
     """Draw a line around all of the mesh."""
     box = tab.page.locator("#stage > canvas").bounding_box()
     left, top, right, bottom = box["x"] + 80, box["y"] + 20, box["x"] + box["width"] - 5, box["y"] + box["height"] - 5
-    tab.page.mouse.move(left, top)
+    tab.page.mouse.move(left, bottom)
     tab.page.mouse.down()
-    for x, y in ((right, top), (right, bottom), (left, bottom)):
+    for x, y in ((left, top), (right, top), (right, bottom)):
         tab.page.mouse.move(x, y, steps=3)
     tab.shot("21-lasso")
     if not finish:
@@ -186,3 +184,49 @@ def test_the_lasso_takes_what_is_seen(tab: Tab, folder: Path) -> None:
     draw_around(tab)
     labels = saved_labels(tab, folder, "screen")
     assert (labels[: len(faces)] == 0).all() and (labels[len(faces) :][covered] == 1).all()
+
+
+def test_what_was_painted_last_grows_and_shrinks(tab: Tab, folder: Path) -> None:
+    page, (flat, faces) = tab.page, sheet(30, 30)
+    open_mesh(tab, Mesh(np.c_[flat, np.zeros(len(flat))], faces), folder / "region.ply")
+    beside = [set(corners) for corners in faces.tolist()]
+
+    def labels() -> np.ndarray:
+        return saved_labels(tab, folder, "region")
+
+    page.keyboard.press("2")
+    page.keyboard.press("f")
+    page.mouse.click(*tab.center)
+    page.keyboard.press("1")
+    page.keyboard.press("b")
+    page.fill("#radius-number", "0.2")
+    page.mouse.click(*tab.center)
+    tab.shot("22-region")
+    small = labels()
+    page.click("#grow")
+    large = labels()
+    entered = np.flatnonzero((large == 0) & (small == 1))
+    ring = [
+        f
+        for f in np.flatnonzero(small == 1)
+        if any(len(beside[f] & beside[g]) == 2 for g in np.flatnonzero(small == 0))
+    ]
+    assert entered.tolist() == ring
+    page.keyboard.press("q")
+    again = labels()
+    assert (again[small == 0] == 0).all() and (again == 0).sum() < (large == 0).sum()
+    for _ in range(2):
+        page.keyboard.press("q")
+    smaller = labels()
+    assert 0 < (smaller == 0).sum() < (small == 0).sum() and set(smaller) == {0, 1}  # what left got back what it had
+    for expected, presses in ((again, 2), (large, 1), (small, 1)):
+        for _ in range(presses):
+            page.keyboard.press("Control+z")
+        np.testing.assert_array_equal(labels(), expected)
+    page.keyboard.press("w")
+    np.testing.assert_array_equal(labels(), large)  # the last region is that of the step that was come back to
+    for _ in range(2):
+        page.keyboard.press("Control+z")
+    assert (labels() == 1).all()
+    page.keyboard.press("Control+z")
+    assert page.is_disabled("#grow")

@@ -28,6 +28,8 @@ export function listenToKeys(bench: Workbench, commands: Commands): void {
     home: () => stage.fit(),
     "[": () => painting.resize(painting.radius / 1.2),
     "]": () => painting.resize(painting.radius * 1.2),
+    w: painting.grow,
+    q: painting.shrink,
     l: () => bench.nextLayer(),
     e: () => byId("edges").click(),
     g: () => byId("flat").click(),

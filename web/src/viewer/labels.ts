@@ -3,10 +3,19 @@
 export const UNLABELLED = -1;
 const MAX_STEPS = 200;
 
+/** Faces that were painted together, and the labels that they had before. */
+export interface Region {
+  label: number;
+  faces: Uint32Array;
+  before: Int32Array;
+}
+
 interface Step {
   faces: Uint32Array;
   before: Int32Array;
   after: Int32Array;
+  /** What was painted, none where all labels changed. */
+  region: Region | null;
 }
 
 export class Labels {
@@ -45,6 +54,11 @@ export class Labels {
     return this.undone.length > 0;
   }
 
+  /** What was painted last. */
+  get region(): Region | null {
+    return this.done.at(-1)?.region ?? null;
+  }
+
   /** Gives faces a label within the current stroke; returns those that changed. */
   paint(faces: Iterable<number>, label: number): number[] {
     const changed: number[] = [];
@@ -64,8 +78,24 @@ export class Labels {
     this.stroke = null;
     if (!stroke?.size) return false;
     const faces = Uint32Array.from(stroke.keys());
-    this.push({ faces, before: Int32Array.from(stroke.values()), after: Int32Array.from(faces, (f) => this.values[f]) });
+    const before = Int32Array.from(stroke.values()), label = this.values[faces[0]];
+    this.push({ faces, before, after: new Int32Array(faces.length).fill(label), region: { label, faces, before } });
     return true;
+  }
+
+  /** Gives what was painted last other faces, as one step: those that enter get its label, those that leave get back
+   * what they had. Returns what changed. */
+  reshape(wanted: Set<number>): Uint32Array {
+    const { label, ...old } = this.region!;
+    const had = new Map(Array.from(old.faces, (face, i) => [face, old.before[i]]));
+    const faces = Uint32Array.from([...wanted, ...had.keys()].filter((face) => wanted.has(face) !== had.has(face)));
+    const before = Int32Array.from(faces, (face) => this.values[face]);
+    const after = Int32Array.from(faces, (face) => had.get(face) ?? label);
+    const inside = Uint32Array.from(wanted);
+    const region = { label, faces: inside, before: Int32Array.from(inside, (face) => had.get(face) ?? this.values[face]) };
+    faces.forEach((face, i) => (this.values[face] = after[i]));
+    if (faces.length) this.push({ faces, before, after, region });
+    return faces;
   }
 
   /** All labels at once, as one step. */
@@ -75,7 +105,7 @@ export class Labels {
     if (!faces.length) return;
     const before = Int32Array.from(faces, (face) => this.values[face]);
     this.values.set(values);
-    this.push({ faces, before, after: Int32Array.from(faces, (face) => values[face]) });
+    this.push({ faces, before, after: Int32Array.from(faces, (face) => values[face]), region: null });
   }
 
   undo(): Uint32Array | null {

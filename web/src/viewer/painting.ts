@@ -3,7 +3,7 @@
 import { showTip } from "./inspector";
 import * as layers from "./layers";
 import type { Gestures, Tool } from "./pointer";
-import { connectedPart, underBrush } from "./reach";
+import { connectedPart, grown, shrunk, underBrush } from "./reach";
 import type { Hit } from "./surface";
 import { chosenCrease, chosenRadius, showHistory, showRadius, showTool } from "./toolbar";
 import type { Workbench } from "./workbench";
@@ -75,6 +75,17 @@ export class Painting implements Gestures {
     if (tool === "brush") this.preview(hit);
     showTip(hit && tool !== "brush" ? bench.classAt(hit.face) : null);
   }
+
+  /** Grows (or shrinks) what was painted last by one ring of faces. */
+  private resizeRegion(resized: typeof grown): void {
+    const { labels, surface } = this.bench;
+    labels.commit();
+    const faces = labels.region && surface ? resized(surface, labels.region, labels.values) : new Set<number>();
+    if (faces.size) this.redraw(labels.reshape(faces));
+  }
+
+  grow = (): void => this.resizeRegion(grown);
+  shrink = (): void => this.resizeRegion(shrunk);
 
   /** The tool at the center of the view, for hands without a pointer. */
   actAtCenter(): void {

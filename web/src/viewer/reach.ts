@@ -1,6 +1,7 @@
-/** Which faces a tool reaches: under a round brush, or a connected part. */
+/** Which faces a tool reaches: under a round brush, a connected part, or one ring of faces more or less. */
 
 import { distancesFrom } from "./geodesic";
+import type { Region } from "./labels";
 import type { Hit, Surface } from "./surface";
 
 /** The face that was hit, and those that hang together with it and whose corners lie, on average, within `radius` of
@@ -31,6 +32,21 @@ function bend({ normals, places }: Surface, from: number, side: number, face: nu
   const turned = [0, 1, 2].some((i) => places[b + i] === start && places[b + ((i + 1) % 3)] === end);
   const dot = normals[a] * normals[b] + normals[a + 1] * normals[b + 1] + normals[a + 2] * normals[b + 2];
   return turned ? -dot : dot;
+}
+
+/** The region and the faces beside it that do not have its label yet. */
+export function grown(surface: Surface, { faces, label }: Region, labels: Int32Array): Set<number> {
+  const beside = besides(surface, faces).filter((face) => labels[face] !== label && !surface.isHidden(face));
+  return new Set([...faces, ...beside]);
+}
+
+/** The region without the faces that border on another label. */
+export function shrunk(surface: Surface, { faces, label }: Region, labels: Int32Array): Set<number> {
+  return new Set(faces.filter((face) => besides(surface, [face]).every((other) => labels[other] === label)));
+}
+
+function besides({ neighbors }: Surface, faces: ArrayLike<number>): number[] {
+  return Array.from(faces).flatMap((face) => [...neighbors.subarray(3 * face, 3 * face + 3)].filter((other) => other >= 0));
 }
 
 function flood(surface: Surface, seed: number, accepts: (face: number, from: number, side: number) => boolean): number[] {

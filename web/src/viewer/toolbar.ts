@@ -10,7 +10,7 @@ export function showTool(tool: Tool): void {
   for (const button of document.querySelectorAll<HTMLElement>("#tools [data-tool]")) {
     button.setAttribute("aria-pressed", String(button.dataset.tool === tool));
   }
-  byId("tool-options").hidden = tool !== "brush" && tool !== "fill";
+  byId("tool-options").hidden = tool === "look" || tool === "sample";
   byId("radius-row").hidden = tool !== "brush";
   byId("crease-row").hidden = tool !== "fill";
 }
@@ -18,6 +18,7 @@ export function showTool(tool: Tool): void {
 export function showHistory(labels: Labels): void {
   byId<HTMLButtonElement>("undo").disabled = !labels.canUndo;
   byId<HTMLButtonElement>("redo").disabled = !labels.canRedo;
+  for (const id of ["grow", "shrink"]) byId<HTMLButtonElement>(id).disabled = !labels.region;
 }
 
 /** The angle of an edge, in degrees, above which a fill stops. */
@@ -28,15 +29,18 @@ export const chosenRadius = (scale: number): number => (Number(byId<HTMLInputEle
 
 export function showRadius(radius: number, scale: number): void {
   byId<HTMLInputElement>("radius").value = String((500 * radius) / scale);
-  byId<HTMLInputElement>("radius-number").value = short(radius);
+  const number = byId<HTMLInputElement>("radius-number");
+  if (document.activeElement !== number) number.value = short(radius); // what is being typed stays
 }
 
 export function connectSettings({ stage, painting }: Workbench): void {
   byId("fit").onclick = () => stage.fit();
   byId("edges").onclick = () => (stage.edges = toggled("edges"));
   byId("flat").onclick = () => (stage.lit = !toggled("flat"));
+  byId("grow").onclick = painting.grow;
+  byId("shrink").onclick = painting.shrink;
   const number = byId<HTMLInputElement>("radius-number");
-  number.onchange = () => painting.resize(Number(number.value));
+  number.oninput = () => painting.resize(Number(number.value));
   byId("radius").oninput = () => painting.resize(chosenRadius(painting.scale));
   byId("crease").oninput = () => {
     byId("crease-text").textContent = chosenCrease() === 180 ? "none" : `${chosenCrease()}°`;
