@@ -230,3 +230,31 @@ def test_what_was_painted_last_grows_and_shrinks(tab: Tab, folder: Path) -> None
     assert (labels() == 1).all()
     page.keyboard.press("Control+z")
     assert page.is_disabled("#grow")
+
+
+def test_every_class_has_a_key(tab: Tab, ball: Path) -> None:
+    page = tab.page
+    tab.open(ball)
+
+    def active() -> str:
+        return page.locator("#legend [aria-current=true] .key").inner_text()
+
+    for keys, expected in (("1", "1"), ("2", "2"), ("12", "2"), ("7", "2"), ("0", "0")):  # two classes
+        page.keyboard.type(keys)
+        assert active() == expected
+        page.wait_for_timeout(900)
+    for _ in range(10):
+        page.click("#add-class")
+    tab.shot("23-classes")
+    for keys, expected in (("1", "1"), ("12", "12"), ("10", "10"), ("13", "3"), ("9", "9"), ("0", "0"), ("112", "2")):
+        page.keyboard.type(keys)
+        assert active() == expected
+        page.wait_for_timeout(900)
+    page.keyboard.press("1")
+    page.wait_for_timeout(900)
+    page.keyboard.press("2")  # after a pause it is a number of its own
+    assert active() == "2"
+    page.keyboard.type("12")
+    box = page.locator("#legend [aria-current=true]").bounding_box()
+    assert box["y"] + box["height"] < page.locator("#inspector").bounding_box()["y"]  # it is scrolled to
+    assert page.locator("#legend [data-label='11']").get_attribute("title") == "Paint with part 12 (12)"

@@ -6,6 +6,8 @@ import type { Workbench } from "./workbench";
 
 const TOOLS: Record<string, Tool> = { v: "look", b: "brush", f: "fill", o: "lasso", i: "sample" };
 const TURN = 0.12;
+/** Digits that follow each other within this many milliseconds are one number. */
+const TYPING = 800;
 
 export interface Commands {
   open(): void;
@@ -47,6 +49,15 @@ export function listenToKeys(bench: Workbench, commands: Commands): void {
     s: () => commands.save(),
     o: () => commands.open(),
   };
+  let typed = { digits: "", time: 0 };
+  /** 1 and then 2 is class 12 where there are so many, else class 2. */
+  const typeClass = (digit: string, time: number) => {
+    const longer = typed.digits + digit;
+    const follows = time - typed.time < TYPING && Number(longer) <= bench.classes.length;
+    typed = { digits: follows ? longer : digit, time };
+    bench.activate(Number(typed.digits) - 1);
+    document.querySelector("#legend [aria-current=true]")?.scrollIntoView({ block: "center" });
+  };
   window.addEventListener("keydown", (event) => {
     const target = event.target as HTMLElement;
     // An open dialog has all keys, wherever the focus is: Escape closes it.
@@ -55,7 +66,7 @@ export function listenToKeys(bench: Workbench, commands: Commands): void {
     let run: (() => unknown) | undefined;
     if (event.ctrlKey || event.metaKey) run = withControl[key] && (() => withControl[key](event));
     else if (target.closest("input") && key.startsWith("arrow")) return;
-    else if (/^[0-9]$/.test(key)) run = () => bench.activate(Number(key) - 1);
+    else if (/^[0-9]$/.test(key)) run = () => typeClass(key, event.timeStamp);
     else if (key === "enter") run = target === stage.canvas ? () => painting.actAtCenter() : undefined;
     else run = key in TOOLS ? () => painting.take(TOOLS[key]) : plain[key];
     if (!run) return;

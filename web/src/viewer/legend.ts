@@ -52,13 +52,14 @@ function row(
   const item = el(
     "li",
     { class: entry.hidden ? "off" : "", tabIndex: 0 },
+    editable ? el("span", { class: "key" }, String(label + 1)) : null,
     color,
     editable && isClass ? nameInput(entry, events) : el("span", { class: "name" }, entry.name),
     el("span", { class: "share" }, share),
     isClass ? eye(entry, events) : el("span", { class: "see" }),
   );
   item.dataset.label = String(label);
-  item.title = editable ? `Paint with ${entry.name}${label >= 0 && label < 9 ? ` (${label + 1})` : ""}` : entry.name;
+  item.title = editable ? `Paint with ${entry.name} (${label + 1})` : entry.name;
   if (editable) {
     item.setAttribute("aria-current", String(active));
     item.onclick = () => events.activate(label);
