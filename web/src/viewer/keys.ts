@@ -1,6 +1,7 @@
 /** The keyboard. Keys go to the view unless a field for text or a list has them. */
 
 import { byId } from "../shared/dom";
+import { revealActive } from "./legend";
 import type { Tool } from "./pointer";
 import type { Workbench } from "./workbench";
 
@@ -33,6 +34,7 @@ export function listenToKeys(bench: Workbench, commands: Commands): void {
     w: painting.grow,
     q: painting.shrink,
     l: () => bench.nextLayer(),
+    n: () => bench.uncertain.visit(bench),
     e: () => byId("edges").click(),
     g: () => byId("flat").click(),
     u: () => commands.nextUp(),
@@ -56,7 +58,7 @@ export function listenToKeys(bench: Workbench, commands: Commands): void {
     const follows = time - typed.time < TYPING && Number(longer) <= bench.classes.length;
     typed = { digits: follows ? longer : digit, time };
     bench.activate(Number(typed.digits) - 1);
-    document.querySelector("#legend [aria-current=true]")?.scrollIntoView({ block: "center" });
+    revealActive();
   };
   window.addEventListener("keydown", (event) => {
     const target = event.target as HTMLElement;

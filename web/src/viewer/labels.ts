@@ -20,6 +20,8 @@ interface Step {
 
 export class Labels {
   readonly values: Int32Array;
+  /** 1 where a person has painted, undone or not. */
+  readonly painted: Uint8Array;
   private done: Step[] = [];
   private undone: Step[] = [];
   private stroke: Map<number, number> | null = null;
@@ -28,6 +30,7 @@ export class Labels {
 
   constructor(n: number) {
     this.values = new Int32Array(n).fill(UNLABELLED);
+    this.painted = new Uint8Array(n);
   }
 
   /** Labels to begin with, which no undo takes away. */
@@ -64,6 +67,7 @@ export class Labels {
     const changed: number[] = [];
     this.stroke ??= new Map();
     for (const face of faces) {
+      this.painted[face] = 1;
       if (this.values[face] === label) continue;
       if (!this.stroke.has(face)) this.stroke.set(face, this.values[face]);
       this.values[face] = label;
@@ -93,6 +97,7 @@ export class Labels {
     const after = Int32Array.from(faces, (face) => had.get(face) ?? label);
     const inside = Uint32Array.from(wanted);
     const region = { label, faces: inside, before: Int32Array.from(inside, (face) => had.get(face) ?? this.values[face]) };
+    for (const face of wanted) this.painted[face] = 1;
     faces.forEach((face, i) => (this.values[face] = after[i]));
     if (faces.length) this.push({ faces, before, after, region });
     return faces;

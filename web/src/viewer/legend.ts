@@ -30,6 +30,14 @@ export function drawLegend(
   byId("add-class").hidden = !editable;
 }
 
+/** Scrolls to the class that is painted with, where it is out of sight. */
+export function revealActive(): void {
+  const row = byId("legend").querySelector("[aria-current=true]");
+  if (!row) return;
+  const [here, panel, inspector] = [row, byId("panel"), byId("inspector")].map((it) => it.getBoundingClientRect());
+  if (here.top < panel.top || here.bottom > inspector.top) row.scrollIntoView({ block: "center" });
+}
+
 /** The share of the surface that each label covers, unlabelled first. */
 export function sharesOf(labels: Int32Array, areas: Float32Array, nClasses: number): Float64Array {
   const covered = new Float64Array(nClasses + 1);

@@ -93,6 +93,7 @@ function connectTools(): void {
   }
   byId("undo").onclick = bench.painting.undo;
   byId("redo").onclick = bench.painting.redo;
+  byId("visit-uncertain").onclick = () => bench.uncertain.visit(bench);
   byId("add-class").onclick = () => bench.addClass();
   const tip = byId("tip");
   byId("stage").addEventListener("pointermove", ({ clientX, clientY }) => {

@@ -21,12 +21,18 @@ void main() {
 const FRAGMENT = /* glsl */ `
 uniform bool lighted, edges;
 uniform vec3 markTint, markColor;
+uniform float markShare;
 in vec4 vTint;
 in vec3 vNormal, vCorner;
 flat in int vMark;
 out vec4 result;
 
 ${SHADING}
+/** 1 on the chosen sides, 0 from width pixels away. */
+float nearest(vec3 sides, float width) {
+  vec3 line = sides * (1.0 - smoothstep(vec3(0.0), fwidth(vCorner) * width, vCorner));
+  return max(line.x, max(line.y, line.z));
+}
 void main() {
   if (vTint.a < 0.5) discard;
   vec3 color = vTint.rgb;
@@ -35,8 +41,10 @@ void main() {
   if (vMark != 0) {
     // What is marked ends at the sides across from these corners.
     vec3 ends = vec3(vMark & 1, (vMark >> 1) & 1, (vMark >> 2) & 1);
-    vec3 line = ends * (1.0 - smoothstep(vec3(0.0), fwidth(vCorner) * 3.0, vCorner));
-    color = mix(mix(color, markTint, 0.35), markColor, max(line.x, max(line.y, line.z)));
+    // A pale seam inside of the line is seen where the color is that of the line.
+    color = mix(color, markTint, markShare);
+    color = mix(color, 1.0 - markColor, 0.5 * nearest(ends, 5.0));
+    color = mix(color, markColor, nearest(ends, 3.0));
   }
   result = vec4(color, 1.0);
 }`;
@@ -50,6 +58,7 @@ export function surfaceMaterial() {
     uniforms: {
       lighted: { value: true },
       edges: { value: false },
+      markShare: { value: 0 },
       markTint: { value: new THREE.Color(1, 1, 1) },
       markColor: { value: new THREE.Color(1, 1, 1) },
     },

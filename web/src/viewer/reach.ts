@@ -49,7 +49,7 @@ function besides({ neighbors }: Surface, faces: ArrayLike<number>): number[] {
   return Array.from(faces).flatMap((face) => [...neighbors.subarray(3 * face, 3 * face + 3)].filter((other) => other >= 0));
 }
 
-function flood(surface: Surface, seed: number, accepts: (face: number, from: number, side: number) => boolean): number[] {
+export function flood(surface: Surface, seed: number, accepts: (face: number, from: number, side: number) => boolean): number[] {
   const seen = new Set<number>([seed]);
   const queue = [seed];
   for (let at = 0; at < queue.length; at++) {

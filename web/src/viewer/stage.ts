@@ -7,6 +7,7 @@ import type { Hit, Surface } from "./surface";
 
 /** The part of the picture that the whole mesh fills. */
 const MARGIN = 0.84;
+const AXES = [0, 1, 2].flatMap((i) => [1, -1].map((sign) => new THREE.Vector3().setComponent(i, sign)));
 
 export class Stage {
   readonly canvas: HTMLCanvasElement;
@@ -75,6 +76,34 @@ export class Stage {
     return distance;
   }
 
+  /** Shows some faces, with what is around them, from where most of them are seen; returns what is at the center. */
+  approach(faces: number[]): Hit {
+    const { camera, controls } = this, surface = this.surface!;
+    const centers = faces.map((face) => surface.center(face, new THREE.Vector3()));
+    const middle = new THREE.Vector3(), normal = new THREE.Vector3();
+    faces.forEach((face, i) => {
+      middle.addScaledVector(centers[i], 1 / faces.length);
+      normal.addScaledVector(new THREE.Vector3().fromArray(surface.normals, 3 * face), surface.areas[face]);
+    });
+    const away = centers.map((center) => center.distanceTo(middle));
+    const nearest = away.reduce((best, far, i) => (far < away[best] ? i : best), 0);
+    const size = away.reduce((a, b) => Math.max(a, b)), target = centers[nearest];
+    const whole = this.distanceFrom(new THREE.Vector3(0, 0, 1));
+    const slope = Math.tan((camera.fov * Math.PI) / 360) * Math.min(1, camera.aspect);
+    const distance = Math.min(whole, Math.max(0.35 * whole, (2 * size) / slope));
+    const here = camera.position.clone().sub(controls.target);
+    const ways = [normal, normal.clone().negate(), here, ...AXES].filter((way) => way.lengthSq() > 1e-12);
+    const eyes = ways.map((way) => way.clone().normalize().multiplyScalar(distance).add(target));
+    const step = Math.ceil(faces.length / 40);
+    const sample = faces.filter((_, i) => i % step === 0);
+    const seen = eyes.map((eye) => sample.filter((face) => surface.isSeen(face, eye)).length);
+    controls.target.copy(target);
+    camera.position.copy(eyes[seen.indexOf(Math.max(...seen))]);
+    controls.update();
+    this.invalidate();
+    return { face: faces[nearest], point: target };
+  }
+
   turn(right: number, up: number): void {
     const offset = this.camera.position.clone().sub(this.controls.target);
     const place = new THREE.Spherical().setFromVector3(offset);
@@ -106,12 +135,12 @@ export class Stage {
     this.invalidate();
   }
 
-  /** Outlines faces, and tints them with a color, or with that of the outline; an empty list takes the outline away. */
+  /** Outlines faces, and tints them with a color if one is given; an empty list takes the outline away. */
   mark(faces: ArrayLike<number>, tint?: ArrayLike<number>): void {
     if (!this.surface?.mark(faces)) return;
-    const { markTint, markColor } = this.material.uniforms;
+    const { markTint, markShare } = this.material.uniforms;
     if (tint) markTint.value.setRGB(tint[0] / 255, tint[1] / 255, tint[2] / 255);
-    else markTint.value.copy(markColor.value);
+    markShare.value = tint ? 0.35 : 0;
     this.invalidate();
   }
 

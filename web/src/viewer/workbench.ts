@@ -14,11 +14,13 @@ import { server, type FieldSource, type MeshInfo } from "./server";
 import { Stage } from "./stage";
 import type { Hit, Surface } from "./surface";
 import { showHistory } from "./toolbar";
+import { Uncertain } from "./uncertain";
 
 export class Workbench {
   readonly stage: Stage;
   readonly painting = new Painting(this);
   readonly pointer: Pointer;
+  readonly uncertain = new Uncertain();
   scene: MeshInfo | null = null;
   surface: Surface | null = null;
   labels = new Labels(0);
@@ -175,6 +177,7 @@ export class Workbench {
     this.active = Math.min(this.active, this.classes.length - 1);
     const { source, prediction, surface } = this;
     this.request++; // what is still on its way belongs to what was shown before
+    this.uncertain.offer(this);
     drawLayers(this.items, this.layer, (key) => this.setLayer(key));
     this.field = null;
     let questions: Question[] = [];
