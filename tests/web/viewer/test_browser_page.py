@@ -38,7 +38,7 @@ def test_meshes_are_listed_by_the_numbers_in_their_names(browser: Any, tmp_path:
         tab = Tab(browser, f"http://127.0.0.1:{port}/")
         tab.page.wait_for_function("() => document.title.startsWith('arm')")
         listed = tab.page.locator("#member option").all_inner_texts()
-        assert [text.split()[0] for text in listed] == ["arm", "Scan_1", "scan_2", "scan_2b", "scan_12"]
+        assert [text.split()[1] for text in listed] == ["arm", "Scan_1", "scan_2", "scan_2b", "scan_12"]
         tab.close()
 
 
@@ -77,3 +77,65 @@ def test_escape_closes_every_dialog(tab: Tab, ball: Path) -> None:
         page.keyboard.press("Escape")
         assert page.is_hidden(f"#{name}-dialog")
         assert page.get_attribute("#tools [data-tool=brush]", "aria-pressed") == "true"  # the keys were the dialog's
+
+
+def test_states_of_a_series_are_kept(browser: Any, model: Path, tmp_path: Path) -> None:
+    scans = tmp_path / "scans"
+    scans.mkdir()
+    for number in (1, 2, 3, 12):
+        save_mesh(icosphere(2).with_vertices(number * icosphere(2).vertices), scans / f"egg_{number}.ply")
+
+    def viewer() -> Any:
+        return running(make_viewer(model=str(model), mesh=scans, out=tmp_path / "out", faces="original", up="auto"))
+
+    def states(tab: Tab) -> list[str]:
+        listed = tab.page.locator("#member option").all_inner_texts()
+        marked = tab.page.locator("#marks i").evaluate_all("all => all.map(one => one.dataset.state)")
+        assert [text.split(" · ")[1] for text in listed] == marked
+        return marked
+
+    def shown(tab: Tab, name: str) -> None:
+        tab.page.wait_for_function("name => document.title.startsWith(name)", arg=name)
+        tab.page.wait_for_selector("[data-layer=prediction]")
+        tab.page.wait_for_selector("#busy", state="hidden")
+
+    def paint(tab: Tab) -> None:
+        tab.page.keyboard.press("b")
+        for key in ("1", "2"):  # whatever was there, one of them changes it
+            tab.page.keyboard.press(key)
+            tab.page.mouse.click(*tab.center)
+
+    with viewer() as port:
+        tab = Tab(browser, f"http://127.0.0.1:{port}/")
+        shown(tab, "egg_1 ")
+        assert states(tab) == ["predicted", "untouched", "untouched", "untouched"]
+        tab.page.keyboard.press("b")
+        tab.page.fill("#radius-number", "0.3")
+        tab.page.locator("#stage > canvas").focus()
+        tab.page.keyboard.press(".")
+        shown(tab, "egg_2 ")
+        assert float(tab.page.input_value("#radius-number")) == 0.3  # in the units of the files, for all of them
+        paint(tab)
+        tab.page.keyboard.press(".")
+        shown(tab, "egg_3 ")
+        tab.page.keyboard.press("k")
+        tab.page.wait_for_selector("text=2 of 4 corrected, 1 reviewed")
+        tab.shot("25-states")
+        assert tab.page.evaluate("() => document.querySelector('#series').scrollWidth <= innerWidth")
+        expected = ["predicted", "corrected", "reviewed", "untouched"]
+        assert states(tab) == expected
+        tab.page.reload()
+        tab.page.wait_for_selector("body[data-ready]")
+        assert states(tab) == expected
+        tab.close()
+    with viewer() as port:  # another sitting
+        tab = Tab(browser, f"http://127.0.0.1:{port}/")
+        shown(tab, "egg_1 ")
+        assert states(tab) == expected
+        tab.page.select_option("#member", "2")
+        shown(tab, "egg_3 ")
+        paint(tab)
+        tab.page.keyboard.press(",")
+        shown(tab, "egg_2 ")
+        assert states(tab) == ["predicted", "corrected", "corrected", "untouched"]  # nobody has confirmed the change
+        tab.close()

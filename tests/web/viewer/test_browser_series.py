@@ -67,7 +67,7 @@ def test_a_folder_from_the_first_correction_to_a_new_model(tab: Tab, folder: Pat
     tab.shot("11-series")
     page.keyboard.press(".")
     shown(tab, "egg_1")
-    assert page.locator("#corrected").inner_text() == f"1 of {N + 1} corrected"
+    assert page.locator("#corrected").inner_text() == f"1 of {N + 1} corrected, 0 reviewed"
     assert class_names(tab) == names  # the prediction brought none of its own
     page.click("#learn")
     page.click("#start-learning")
@@ -84,8 +84,9 @@ def test_a_folder_from_the_first_correction_to_a_new_model(tab: Tab, folder: Pat
         shown(tab, f"egg_{i}")
         page.keyboard.press("k")
         page.wait_for_selector(f"text={i + 1} of {N + 1} corrected")
-    assert page.locator("#marks .done").count() == 4
-    assert page.locator("#member option").nth(3).inner_text() == "✓ egg_3 (test)"
+    assert page.locator("#marks [data-state=corrected]").count() == 1
+    assert page.locator("#marks [data-state=reviewed]").count() == 3
+    assert page.locator("#member option").nth(3).inner_text() == "● egg_3 (test) · reviewed"
     data = open_folder(folder / "out" / "scans")
     assert {name: len(part) for name, part in data.splits.items()} == {"train": 3, "test": 1}
     assert data.classes == tuple(names)
@@ -116,7 +117,7 @@ def test_a_folder_from_the_first_correction_to_a_new_model(tab: Tab, folder: Pat
     tab.complaints.clear()
     page.keyboard.press("k")  # the mesh that is still shown
     page.wait_for_selector(f"text={N} of {N + 1} corrected")
-    assert page.locator("#member option").nth(4).inner_text() == "✓ egg_4"
+    assert page.locator("#member option").nth(4).inner_text() == "● egg_4 · reviewed"
     page.keyboard.press(",")
     shown(tab, "egg_4")
     labels = np.loadtxt(folder / "out" / "scans" / "labels" / "egg_0.txt", dtype=int)

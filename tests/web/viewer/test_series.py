@@ -64,7 +64,7 @@ def test_a_folder_is_gone_through_and_what_is_kept_comes_back(
 ) -> None:
     series = client.get("/api/session").json()["series"]
     assert [mesh["name"] for mesh in series["meshes"]] == list(NAMES)
-    assert not any(mesh["corrected"] for mesh in series["meshes"]) and series["classes"] == []
+    assert {mesh["state"] for mesh in series["meshes"]} == {"untouched"} and series["classes"] == []
     first = client.post("/api/series/0").json()
     assert (first["name"], first["n_faces"], first["corrected"], first["predicted"]) == ("cat_1", 80, False, None)
     assert predicted(client, first["id"], "tiny")["stage"] == "done"
@@ -76,12 +76,24 @@ def test_a_folder_is_gone_through_and_what_is_kept_comes_back(
     assert again["predicted"] == {"model": "tiny", "faces": "original"}
     for opened in _client(scans, tiny, out):  # another sitting
         found = opened.get("/api/session").json()["series"]
-        assert [mesh["name"] for mesh in found["meshes"] if mesh["corrected"]] == ["cat_1", "ears_dog_2"]
+        assert [mesh["name"] for mesh in found["meshes"] if mesh["state"] == "corrected"] == ["cat_1", "ears_dog_2"]
         assert found["classes"] == list(PARTS) and found["colors"] == list(COLORS)
         scene = opened.post("/api/series/4").json()
         _, arrays = decode(opened.get(f"/api/meshes/{scene['id']}/geometry").content)
         np.testing.assert_array_equal(arrays["labels"], labels)
     assert [client.post(f"/api/series/{number}").status_code for number in (5, 99)] == [404, 404]
+
+
+def test_a_damaged_note_of_states_costs_no_labels(client: TestClient, out: Path) -> None:
+    assert keep(client, 0, np.arange(80) % 4).status_code == 200
+    noted = out / "scans" / "states.json"
+    assert noted.read_text() == '{\n  "cat_1": "corrected"\n}\n'
+    for content in ("nonsense", "[1]", "3"):
+        noted.write_text(content)
+        states = [mesh["state"] for mesh in client.get("/api/session").json()["series"]["meshes"]]
+        assert states == ["corrected", *["untouched"] * 4]
+    assert keep(client, 1, np.arange(80) % 4).status_code == 200
+    assert len(open_folder(out / "scans").samples) == 2
 
 
 def test_meshes_whose_names_become_the_same_are_all_listed_and_kept_apart(

@@ -1,12 +1,14 @@
-/** A folder of meshes: previous and next, what is corrected, and labels that are kept on the way. */
+/** A folder of meshes: previous and next, how far each one is, and labels that are kept on the way. */
 
 import { byId, el } from "../shared/dom";
 import { parseHex } from "../shared/colors";
 import { complain, complainWith, say } from "./notices";
 import type { Opening } from "./opening";
 import { annotationOf } from "./saving";
-import { server, type Series } from "./server";
+import { server, type Series, type State } from "./server";
 import type { Workbench } from "./workbench";
+
+const SIGNS: Record<State, string> = { untouched: "○", predicted: "◔", corrected: "◑", reviewed: "●" };
 
 /** `shown` is called when a mesh was opened. */
 export class SeriesBar {
@@ -24,18 +26,19 @@ export class SeriesBar {
     const member = byId<HTMLSelectElement>("member");
     member.append(...series.meshes.map((_, i) => el("option", { value: String(i) })));
     member.onchange = () => void this.go(Number(member.value));
-    byId("marks").append(...series.meshes.map(({ name }, i) => el("i", { title: name, onclick: () => void this.go(i) })));
+    byId("marks").append(...series.meshes.map((_, i) => el("i", { onclick: () => void this.go(i) })));
     byId("marks").style.width = `${Math.min(240, 15 * series.meshes.length)}px`;
     byId("previous").onclick = () => void this.go(this.at - 1);
     byId("next").onclick = () => void this.go(this.at + 1);
-    byId("keep").onclick = () => void this.keep().catch(complain);
+    byId("keep").onclick = () => void this.keep(true).catch(complain);
+    bench.onPrediction = () => this.note("predicted");
     byId("series").hidden = false;
     this.draw();
   }
 
   /** The first mesh that nobody has corrected. */
   begin(): Promise<void> {
-    const open = this.series.meshes.findIndex(({ corrected }) => !corrected);
+    const open = this.series.meshes.findIndex(({ state }) => !isDone(state));
     return this.go(Math.max(open, 0));
   }
 
@@ -44,7 +47,7 @@ export class SeriesBar {
     if (this.going || number < 0 || number >= this.series.meshes.length) return this.draw();
     this.going = true;
     try {
-      if (this.bench.labels.edited) await this.keep();
+      if (this.bench.labels.edited) await this.keep(false);
       await this.open(number);
     } catch (error) {
       const leave = () => void this.open(number).catch(complain);
@@ -56,22 +59,27 @@ export class SeriesBar {
     if (this.bench.scene?.name === this.series.meshes[this.at]?.name) void this.shown();
   }
 
-  /** Puts the labels into the data set, as they are. */
-  async keep(): Promise<void> {
+  /** Puts the labels into the data set, as they are; reviewed ones were confirmed by a person. */
+  private async keep(reviewed: boolean): Promise<void> {
     const { bench, series } = this;
     if (!bench.scene) return;
     bench.showLabels();
-    await this.opening.withMesh((id) => server.saveDataSet(id, annotationOf(bench), series.name));
+    await this.opening.withMesh((id) => server.saveDataSet(id, annotationOf(bench), series.name, reviewed));
     bench.labels.markSaved();
     bench.kept = bench.scene.corrected = true;
-    // Not the one that is chosen: where that cannot be read, the one before is still shown.
-    for (const mesh of series.meshes) mesh.corrected ||= mesh.name === bench.scene.name;
-    this.draw();
-    if (this.done === series.meshes.length) say("All meshes of the folder are corrected.");
+    this.note(reviewed ? "reviewed" : "corrected");
+    if (this.count(isDone) === series.meshes.length) say("All meshes of the folder are corrected.");
   }
 
-  private get done(): number {
-    return this.series.meshes.filter(({ corrected }) => corrected).length;
+  /** The state of the mesh that is shown: not of the one that is chosen, which may be one that cannot be read. */
+  private note(state: State): void {
+    const mesh = this.series.meshes.find(({ name }) => name === this.bench.scene?.name);
+    if (mesh && !(state === "predicted" && isDone(mesh.state))) mesh.state = state;
+    this.draw();
+  }
+
+  private count(counts: (state: State) => boolean): number {
+    return this.series.meshes.filter(({ state }) => counts(state)).length;
   }
 
   private async open(number: number): Promise<void> {
@@ -82,15 +90,20 @@ export class SeriesBar {
   private draw(): void {
     const { meshes } = this.series;
     const member = byId<HTMLSelectElement>("member");
-    meshes.forEach(({ name, corrected, held_out }, i) => {
-      member.options[i].textContent = `${corrected ? "✓ " : ""}${name}${held_out ? " (test)" : ""}`;
-      const mark = byId("marks").children[i];
-      mark.classList.toggle("done", corrected);
+    meshes.forEach(({ name, state, held_out }, i) => {
+      member.options[i].textContent = `${SIGNS[state]} ${name}${held_out ? " (test)" : ""} · ${state}`;
+      const mark = byId("marks").children[i] as HTMLElement;
+      mark.title = `${name}: ${state}`;
+      mark.dataset.state = state;
       mark.classList.toggle("here", i === this.at);
     });
     member.value = String(this.at);
     byId<HTMLButtonElement>("previous").disabled = this.at <= 0;
     byId<HTMLButtonElement>("next").disabled = this.at >= meshes.length - 1;
-    byId("corrected").textContent = `${this.done} of ${meshes.length} corrected`;
+    const reviewed = this.count((state) => state === "reviewed");
+    byId("corrected").textContent = `${this.count(isDone)} of ${meshes.length} corrected, ${reviewed} reviewed`;
   }
 }
+
+/** Whether the labels are in the data set. */
+const isDone = (state: State): boolean => state === "corrected" || state === "reviewed";

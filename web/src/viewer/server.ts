@@ -17,10 +17,12 @@ export interface Session {
   up: string;
 }
 
+export type State = "untouched" | "predicted" | "corrected" | "reviewed";
+
 /** A folder that is gone through; classes and colors are those of what was kept so far. */
 export interface Series {
   name: string;
-  meshes: { name: string; corrected: boolean; held_out: boolean }[];
+  meshes: { name: string; state: State; held_out: boolean }[];
   classes: string[];
   colors: string[];
 }
@@ -106,9 +108,9 @@ export const server = {
   readLabels: (id: string, file: File) => arrays(`meshes/${id}/labels?${query({ name: file.name })}`, post(file)),
   save: (id: string, { labels, ...meaning }: Annotation) =>
     json<{ folder: string; files: string[] }>(`meshes/${id}/save`, post(encode(meaning, labels))),
-  saveDataSet: (id: string, { labels, ...meaning }: Annotation, name: string) =>
+  saveDataSet: (id: string, { labels, ...meaning }: Annotation, name: string, reviewed = false) =>
     json<{ folder: string; meshes: number; command: string }>(
       `meshes/${id}/data-set`,
-      post(encode({ ...meaning, data_set: name }, labels)),
+      post(encode({ ...meaning, data_set: name, reviewed }, labels)),
     ),
 };

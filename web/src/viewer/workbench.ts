@@ -32,6 +32,8 @@ export class Workbench {
   /** A person stands by the labels as they are: no prediction replaces them. */
   kept = false;
   prediction: Prediction | null = null;
+  /** Called when a prediction has come. */
+  onPrediction: () => void = () => {};
   sources: FieldSource[] = [];
   private layer = "labels";
   active = 0;
@@ -91,6 +93,7 @@ export class Workbench {
   /** A prediction arrives; labels that a person painted are not thrown away. Returns whether it became the labels. */
   takePrediction(prediction: Prediction): boolean {
     this.prediction = prediction;
+    this.onPrediction();
     if (prediction.rows === 1 || this.kept || this.labels.edited) {
       this.setLayer(this.kept ? this.layer : "prediction");
       return prediction.rows === 1 || !this.labels.edited;

@@ -112,6 +112,9 @@ class Viewer:
         opened = self._mesh(request)
         if opened.prediction is None:
             raise Refusal(404, "There is no prediction for this mesh yet.")
+        if self.series is not None and opened.held_out is not None:
+            with contextlib.suppress(Refusal, OSError):  # what cannot be written is told when labels are saved
+                await self._quick.run(partial(self.outbox.note_prediction, opened, self.series.name))
         return await self._arrays(partial(messages.encoded_prediction, opened.prediction, opened.up("auto")))
 
     async def fields(self, request: Request) -> Response:
@@ -151,7 +154,8 @@ class Viewer:
 
     async def save_data_set(self, request: Request) -> Response:
         opened, annotation, about = await self._annotation(request)
-        add = partial(self.outbox.add_to_data_set, opened, annotation, str(about.get("data_set", "")))
+        name, reviewed = str(about.get("data_set", "")), bool(about.get("reviewed"))
+        add = partial(self.outbox.add_to_data_set, opened, annotation, name, reviewed=reviewed)
         root, n_meshes = await self._quick.run(add)
         return JSONResponse({"folder": str(root), "meshes": n_meshes, "command": f"hodgeformer train {root}"})
 

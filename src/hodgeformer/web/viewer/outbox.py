@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from filelock import FileLock
@@ -23,6 +24,9 @@ from hodgeformer.web.viewer.data_set_file import with_member
 from hodgeformer.web.viewer.open_meshes import OpenMesh
 
 _LOCK = ".saving.lock"
+_STATES = "states.json"
+State = Literal["untouched", "predicted", "corrected", "reviewed"]
+"""Of a mesh of a series: corrected labels are in the data set, and reviewed ones were confirmed by a person."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +78,9 @@ class Outbox:
         """The folder of a data set; it may not be there yet."""
         return self.folder / safe_file_name(name or "dataset")
 
-    def add_to_data_set(self, opened: OpenMesh, annotation: Annotation, name: str) -> tuple[Path, int]:
+    def add_to_data_set(
+        self, opened: OpenMesh, annotation: Annotation, name: str, *, reviewed: bool = False
+    ) -> tuple[Path, int]:
         """The mesh and its labels as a member of the data set `name`; its folder and how many meshes it has now."""
         annotation.check(opened.mesh)
         if len(annotation.classes) < 2:
@@ -97,7 +103,16 @@ class Outbox:
             if text is not None and is_new:
                 write_text(root / FILE_NAME, text)
             opened.corrected = annotation.labels
+            if opened.held_out is not None:
+                _note(root, stem, "reviewed" if reviewed else "corrected")
         return root, sum(1 for _ in meshes.glob("*.ply"))
+
+    def note_prediction(self, opened: OpenMesh, name: str) -> None:
+        """A mesh of the series `name` was predicted, which is remembered as long as there is nothing better to say."""
+        with self._alone():
+            root = self._inside(self.data_set(name))
+            if opened.mesh.name not in noted_states(root):
+                _note(root, opened.mesh.name, "predicted")
 
     @contextmanager
     def _alone(self) -> Iterator[Path]:
@@ -115,6 +130,18 @@ class Outbox:
         if not folder.resolve().is_relative_to(self.folder.resolve()):
             raise Refusal(403, f"{folder.name} leads out of the output folder; nothing was written.")
         return folder
+
+
+def noted_states(root: Path) -> dict[str, State]:
+    """What was noted of the meshes of a series; nothing where that cannot be read, for the labels lie elsewhere."""
+    try:
+        return dict(json.loads((root / _STATES).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _note(root: Path, name: str, state: State) -> None:
+    write_text(root / _STATES, json.dumps(noted_states(root) | {name: state}, indent=2, ensure_ascii=False) + "\n")
 
 
 def label_lines(labels: IntArray) -> str:

@@ -18,7 +18,7 @@ from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.web.server.intake import Refusal, safe_file_name
 from hodgeformer.web.viewer.data_set_file import held_out, natural
 from hodgeformer.web.viewer.open_meshes import OpenMesh, OpenMeshes
-from hodgeformer.web.viewer.outbox import numbered
+from hodgeformer.web.viewer.outbox import State, noted_states, numbered
 
 
 @dataclass(eq=False)
@@ -46,17 +46,28 @@ class Series:
         return series
 
     def described(self) -> dict[str, Any]:
-        """Every mesh with its mark, and the classes that were corrected with so far."""
-        kept = {path.stem for path in (self.data_set / "labels").glob("*.txt")}
+        """Every mesh with its state, and the classes that were corrected with so far."""
         spec = read_spec(self.data_set) if (self.data_set / FILE_NAME).is_file() else None
         return {
             "name": self.name,
             "meshes": [
-                {"name": name, "corrected": name in kept, "held_out": name in self._held_out} for name in self.files
+                {"name": name, "state": state, "held_out": name in self._held_out}
+                for name, state in self._states().items()
             ],
             "classes": [] if spec is None else spec.classes,
             "colors": [] if spec is None else [hex_color(color) for color in spec.colors],
         }
+
+    def _states(self) -> dict[str, State]:
+        """What is kept counts, whatever was noted."""
+        kept, noted = {path.stem for path in (self.data_set / "labels").glob("*.txt")}, noted_states(self.data_set)
+
+        def state(name: str) -> State:
+            if name in kept:
+                return "reviewed" if noted.get(name) == "reviewed" else "corrected"
+            return "predicted" if name in noted else "untouched"
+
+        return {name: state(name) for name in self.files}
 
     def open(self, number: int, meshes: OpenMeshes) -> OpenMesh:
         """The mesh with this number; one that is still open stays as it is, with its prediction."""
