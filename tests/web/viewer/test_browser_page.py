@@ -134,6 +134,7 @@ def test_states_of_a_series_are_kept(browser: Any, model: Path, tmp_path: Path) 
         assert states(tab) == expected
         tab.page.select_option("#member", "2")
         shown(tab, "egg_3 ")
+        assert tab.page.is_disabled("#undo")  # no undo takes away what was kept
         paint(tab)
         tab.page.keyboard.press(",")
         shown(tab, "egg_2 ")

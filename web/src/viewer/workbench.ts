@@ -54,7 +54,7 @@ export class Workbench {
   show(scene: MeshInfo, surface: Surface, labels: Int32Array | null): void {
     this.scene = scene;
     this.surface = surface;
-    this.labels = new Labels(surface.nFaces);
+    this.labels = labels ? Labels.from(labels) : new Labels(surface.nFaces);
     this.prediction = null;
     this.sources = [];
     this.picked = null;
@@ -63,8 +63,7 @@ export class Workbench {
     this.layer = "labels";
     this.stage.show(surface);
     this.painting.begin(this.keepsClasses);
-    if (labels) this.takeLabels(labels);
-    this.labels.markSaved();
+    if (labels) this.nameClasses(labels);
     this.refresh();
   }
 
@@ -84,10 +83,15 @@ export class Workbench {
   }
 
   takeLabels(labels: Int32Array): void {
-    const most = labels.reduce((a, b) => Math.max(a, b), 0);
-    while (this.classes.length <= most) this.addClass();
+    this.nameClasses(labels);
     this.labels.replace(labels);
     this.setLayer("labels");
+  }
+
+  /** A class for every label. */
+  private nameClasses(labels: Int32Array): void {
+    const most = labels.reduce((a, b) => Math.max(a, b), 0);
+    while (this.classes.length <= most) this.addClass();
   }
 
   /** A prediction arrives; labels that a person painted are not thrown away. Returns whether it became the labels. */
