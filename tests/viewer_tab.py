@@ -77,6 +77,12 @@ class Tab:
         self.page.mouse.move(5, 5)
         return tuple(self.shot()[round(y), round(x)].tolist())
 
+    def face_at(self, x: float, y: float) -> int:
+        """The number of the face that is seen there."""
+        self.page.keyboard.press("v")
+        self.page.mouse.click(x, y)
+        return int(self.page.get_attribute("#inspector h3", "data-face"))
+
     @property
     def center(self) -> tuple[float, float]:
         box = self.page.locator("#stage > canvas").bounding_box()

@@ -12,10 +12,8 @@ import pytest
 pytest.importorskip("playwright", reason="needs a browser driver: pip install playwright")
 pytest.importorskip("starlette", reason="needs the viewer's server: pip install 'hodgeformer[view]'")
 
-from hodgeformer.mesh.io import load_mesh, save_mesh
+from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.predict.result import Result
-from viewer_parts import CLASSES, COLORS, SidedModel, make_viewer, running
 from viewer_tab import Tab
 
 GAP = 0.1
@@ -59,12 +57,6 @@ def open_mesh(tab: Tab, mesh: Mesh, path: Path) -> None:
     tab.page.wait_for_timeout(300)
 
 
-def face_at(tab: Tab, x: float, y: float) -> int:
-    tab.page.keyboard.press("v")
-    tab.page.mouse.click(x, y)
-    return int(tab.page.get_attribute("#inspector h3", "data-face"))
-
-
 def saved_labels(tab: Tab, folder: Path, name: str) -> np.ndarray:
     """The labels of all faces, by way of a file."""
     tab.page.keyboard.press("Control+s")
@@ -80,7 +72,7 @@ def test_the_brush_has_its_radius_along_the_surface(tab: Tab, folder: Path, radi
     name = f"folded-{round(10 * radius)}"
     open_mesh(tab, mesh, folder / f"{name}.ply")
     x, y = tab.center[0] + 160, tab.center[1] - 10
-    face = face_at(tab, x, y)
+    face = tab.face_at(x, y)
     centers = flat[mesh.faces].mean(axis=1)
     assert 2.5 < centers[face, 0] < 3  # shortly before the fold, with the other leaf right behind
     page.keyboard.press("b")
@@ -134,7 +126,7 @@ def test_a_fill_stops_at_creases(tab: Tab, folder: Path) -> None:
     turned = mesh.faces.copy()
     turned[::3] = turned[::3, ::-1]
     open_mesh(tab, Mesh(mesh.vertices, turned), folder / "ramp.ply")
-    here = face_at(tab, tab.center[0], tab.center[1] + 60) < len(faces)
+    here = tab.face_at(tab.center[0], tab.center[1] + 60) < len(faces)
     page.keyboard.press("f")
     for crease, painted in ((45, 2 * len(faces)), (30, len(faces))):
         page.fill("#crease", str(crease))
@@ -260,58 +252,3 @@ def test_every_class_has_a_key(tab: Tab, ball: Path) -> None:
     box = page.locator("#legend [aria-current=true]").bounding_box()
     assert box["y"] + box["height"] < page.locator("#inspector").bounding_box()["y"]  # it is scrolled to
     assert page.locator("#legend [data-label='11']").get_attribute("title") == "Paint with part 12 (12)"
-
-
-class DoubtfulModel(SidedModel):
-    """Sure of all faces but those around the ends of the axes: not of z, less of -z, and hardly of x."""
-
-    DOUBTS = (((0, 0, 1), 0.7), ((0, 0, -1), 0.6), ((1, 0, 0), 0.5))
-
-    def predict(self, mesh: Mesh, *_: Any) -> Result:
-        sure = np.full(mesh.n_faces, 0.95)
-        for end, confidence in self.DOUBTS:
-            sure[near_end(mesh, end)] = confidence
-        sure[np.argmin(mesh.vertices[mesh.faces].mean(axis=1)[:, 1])] = 0.55  # one face alone is nothing to visit
-        probabilities = np.stack([sure, 1 - sure], axis=1).astype(np.float32)
-        return Result(mesh, "segmentation", "face", probabilities, CLASSES, COLORS)
-
-
-def near_end(mesh: Mesh, end: tuple[int, ...]) -> np.ndarray:
-    centers = mesh.vertices[mesh.faces].mean(axis=1)
-    return centers @ np.array(end) > 0.9 * np.linalg.norm(centers, axis=1)
-
-
-def test_the_camera_goes_to_the_least_certain_regions(browser: Any, ball: Path, tmp_path: Path) -> None:
-    mesh = load_mesh(ball)
-    with running(make_viewer(tmp_path, DoubtfulModel())) as port:
-        tab = Tab(browser, f"http://127.0.0.1:{port}/")
-        page, button = tab.page, tab.page.locator("#visit-uncertain")
-        tab.open(ball)
-        assert button.is_hidden()
-        page.keyboard.press("n")
-        page.wait_for_selector("text=Predict the faces of the mesh first.")
-        page.select_option("#up", "y")
-        tab.predict()
-        ends = [end for end, _ in reversed(DoubtfulModel.DOUBTS)]
-        for number, end in enumerate(ends):
-            assert button.inner_text() == f"Least certain region ({len(ends) - number})"
-            if number:
-                page.keyboard.press("n")
-            else:
-                button.click()
-            page.wait_for_timeout(300)
-            tab.shot(f"24-uncertain-{number}")
-            assert near_end(mesh, end)[int(page.get_attribute("#inspector h3", "data-face"))]
-            assert near_end(mesh, end)[face_at(tab, *tab.center)]  # it is what the camera looks at
-        page.keyboard.press("n")
-        page.wait_for_selector("text=No uncertain region is left.")
-
-        page.keyboard.press("n")  # from the beginning: x, which lies at the center
-        for key in ("b", "2"):
-            page.keyboard.press(key)
-        page.mouse.click(*tab.center)
-        tab.predict()
-        page.keyboard.press("n")
-        page.wait_for_timeout(300)
-        assert near_end(mesh, ends[1])[face_at(tab, *tab.center)]  # what was painted on is reviewed
-        tab.close()
