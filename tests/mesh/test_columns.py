@@ -214,3 +214,12 @@ def test_a_misspelled_feature_is_no_column() -> None:
     for wrong, right in (("normal", "normals"), ("colour", "color"), ("distance", "distances")):
         with pytest.raises(ConfigError, match=f"unknown feature '{wrong}'; use {right}"):
             PrepareConfig(features=(wrong,))
+
+
+def test_a_file_that_is_cut_off_is_refused_wherever_it_ends(tmp_path: Path) -> None:
+    save_mesh(sloped(meshes.open_grid()), tmp_path / "whole.ply")
+    for data in ((tmp_path / "whole.ply").read_bytes(), (TEXT.format(n=5) + EDGES).encode()):
+        for end in range(4, len(data) - 3, 29):  # in text, the last row may lose digits
+            (tmp_path / "cut.ply").write_bytes(data[:end])
+            with pytest.raises(MeshError):
+                load_mesh(tmp_path / "cut.ply")
