@@ -177,7 +177,7 @@ def test_what_cannot_be_read_or_simplified_within_the_limit_is_refused_beforehan
     assert done.returncode == 0, done.stderr
     reading, simplifying, fits = done.stdout.splitlines()
     assert "large.obj: reading 3 MB needs about" in reading and "GB are allowed; allow more" in reading
-    assert "large: simplifying 81,920 faces needs about" in simplifying
+    assert "large.obj: simplifying 81,920 faces needs about" in simplifying
     assert fits == "done"
 
 

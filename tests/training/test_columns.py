@@ -217,3 +217,15 @@ def test_a_result_keeps_the_columns_and_can_be_predicted_again(trained: Outcome,
     again = hf.load_mesh(tmp_path / "answer.ply")
     np.testing.assert_array_equal(again.columns["mark"].values, mesh.columns["mark"].values)
     np.testing.assert_array_equal(answer_of(trained.chosen, tmp_path / "answer.ply"), result.probabilities)
+
+
+def test_a_result_opens_in_other_programs(trained: Outcome, tmp_path: Path) -> None:
+    meshio, trimesh = pytest.importorskip("meshio"), pytest.importorskip("trimesh")
+    mesh = marked(54)[0].with_columns({"bend": np.arange(120.0)})  # of edges, which neither program reads
+    result = hf.Predictor.load(trained.chosen).predict(mesh)
+    result.save(tmp_path / "faces.ply")
+    result.on("vertex").save(tmp_path / "vertices.ply")  # meshio reads no properties of faces
+    assert len(trimesh.load(tmp_path / "faces.ply", process=False).faces) == mesh.n_faces
+    read = meshio.read(tmp_path / "vertices.ply")
+    np.testing.assert_array_equal(read.point_data["label"], result.on("vertex").labels)
+    np.testing.assert_array_equal(read.point_data["mark"], mesh.columns["mark"].values)

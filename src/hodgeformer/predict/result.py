@@ -326,7 +326,9 @@ class Result:
         if self.task != "regression" and f"{shown.element}_labels" in WRITTEN[suffix]:
             given[f"{shown.element}_labels"] = shown.labels
         given |= {kind: colors for kind, colors in self.mesh.own_colors.items() if kind in WRITTEN[suffix]}
-        save_mesh(self.mesh, path, **given)
+        # Other programs, such as trimesh and meshio, cannot read a file with columns of edges.
+        columns = {name: column for name, column in self.mesh.columns.items() if column.element != "edge"}
+        save_mesh(replace(self.mesh, columns=columns), path, **given)
 
     def _content(self, suffix: str) -> bytes:
         """The bytes of a JSON, NPZ, TXT or HTML file; a data set can read TXT, one row per line, as `labels`."""
