@@ -1,12 +1,14 @@
-"""Every script of examples/ runs, in shortened form, and does what it says."""
+"""Every script and notebook of examples/ runs, in shortened form, and does what it says."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 import warnings
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +16,8 @@ import pytest
 import hodgeformer as hf
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples"
-TESTED = ("fine_tune", "lightning_loop", "match_bodies", "operators", "own_data", "own_loop")
-SHORT = {"blocks": "D", "d_model": 16, "workers": 0, "epochs": 1}
+TESTED = ("fine_tune", "lightning_loop", "match_bodies", "own_loop")
+NOTEBOOKS = ("own_data", "what_it_learned")
 
 
 @pytest.fixture
@@ -34,14 +36,46 @@ def example_named(name: str) -> pytest.MarkDecorator:
 
 def test_every_example_is_run_here_and_named_in_the_documentation() -> None:
     assert {path.stem for path in FOLDER.glob("*.py")} == set(TESTED)
+    assert {path.stem for path in FOLDER.glob("*.ipynb")} == set(NOTEBOOKS)
     page = (FOLDER.parent / "docs" / "python.md").read_text()
-    assert [name for name in TESTED if f"examples/{name}.py" not in page] == []
+    names = [*(f"{name}.py" for name in TESTED), *(f"{name}.ipynb" for name in NOTEBOOKS)]
+    assert [name for name in names if f"examples/{name}" not in page] == []
 
 
-@example_named("own_data")
-def test_own_data(example: ModuleType, tmp_path: Path) -> None:
-    run = example.main(tmp_path, n_meshes=10, **SHORT)
-    assert run.scores.classes == example.PARTS and (tmp_path / "new.png").is_file()
+def run_notebook(name: str, shorter: dict[str, str]) -> dict[str, Any]:
+    """What the code of a notebook leaves behind, run from top to bottom with other numbers."""
+    cells = json.loads((FOLDER / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    for given, short in shorter.items():
+        assert given in code
+        code = code.replace(given, short)
+    names: dict[str, Any] = {}
+    exec(compile(code, name, "exec"), names)
+    return names
+
+
+def test_the_notebook_on_own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = '{"epochs": 10, "blocks": "D", "d_model": 16, "workers": 0}'
+    found = run_notebook("own_data", {'{"epochs": 30}': settings, "N_MESHES, SETTINGS = 20": "N_MESHES, SETTINGS = 8"})
+    assert found["run"].scores.classes == found["PARTS"]
+    assert found["strange"].familiarity < 0.5
+    assert {path.suffix for path in tmp_path.glob("new.*")} == {".png", ".ply", ".glb", ".json"}
+
+
+def test_the_notebook_on_what_was_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run_notebook("what_it_learned", {"N_FACES, N_FUNCTIONS = 1500, 3": "N_FACES, N_FUNCTIONS = 400, 2"})
+    assert len(found["found"].values) == 2
+    assert (tmp_path / "stars.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebooks_are_shown_with_their_output(name: str) -> None:
+    cells = json.loads((FOLDER / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert not any(output["output_type"] == "error" for output in outputs)
 
 
 @example_named("fine_tune")
@@ -64,12 +98,6 @@ def test_match_bodies(example: ModuleType, tmp_path: Path, capsys: pytest.Captur
     assert len(np.unique(match)) > 50
     assert float(capsys.readouterr().out.split("%")[0]) > 75
     assert {path.suffix for path in tmp_path.iterdir()} == {".ply", ".png"}
-
-
-@example_named("operators")
-def test_operators(example: ModuleType, tmp_path: Path) -> None:
-    assert len(example.main(tmp_path, n_faces=300, n_functions=2)) == 2
-    assert (tmp_path / "eigenfunctions.png").stat().st_size > 10_000
 
 
 def test_lightning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
