@@ -20,6 +20,7 @@ from hodgeformer.base.palette import class_colors
 from hodgeformer.data.figures import PARTS, figure
 from hodgeformer.data.folder import write_folder
 from hodgeformer.data.synthetic import synthetic_figures
+from hodgeformer.draw.camera import View
 from hodgeformer.draw.lettering import Legend
 from hodgeformer.draw.render import render
 from hodgeformer.lab.study.spread_picture import save_star_picture
@@ -40,15 +41,14 @@ def save(picture: np.ndarray, name: str) -> None:
     small.save(IMAGES / name, format="PNG", optimize=True)
 
 
-def teaser() -> None:
-    """Figures nobody has seen as they come, and in the colors of the bundled model."""
-    predictor, panels = hf.Predictor.load("human"), []
-    for seed in SEEDS:
-        mesh, _ = figure(np.random.default_rng(seed), n_faces=1500, name="figure")
-        result = predictor.predict(mesh)
-        plain = render(mesh, views=["front"], width=240, up="y", edges=0.35)
-        colored = result.render(views=["front"], width=240, up="y", title="", key=None)
-        panels += [plain, colored]
+def teaser(pairs: list[str]) -> None:
+    """Real shapes that no model has seen, as they come and in the colors of their parts: MODEL=MESH for each."""
+    panels = []
+    for pair in pairs:
+        model, _, mesh = pair.partition("=")
+        result = hf.Predictor.load(model).predict(mesh)
+        look: dict[str, Any] = {"views": [View(25.0)], "width": 210, "up": result.up}
+        panels += [render(result.mesh, **look, edges=0.35), result.render(**look, title="", key=None)]
     tallest = max(len(panel) for panel in panels)
     padded = [np.pad(p, ((tallest - len(p), 0), (0, 0), (0, 0)), constant_values=255) for p in panels]
     save(np.concatenate(padded, axis=1), "teaser.png")
@@ -62,7 +62,7 @@ def labels() -> None:
         render(
             mesh,
             face_colors=colors[parts],
-            views=["front", "left"],
+            views=[View(20.0), View(110.0)],
             width=520,
             up="y",
             edges=0.35,
@@ -75,7 +75,7 @@ def labels() -> None:
 def prediction() -> None:
     """What `hodgeformer predict human` finds on a figure, from two sides, with the names of the parts."""
     mesh, _ = figure(np.random.default_rng(11), n_faces=1500, name="figure")
-    save(hf.Predictor.load("human").predict(mesh).render(views=["front", "left"], width=520, up="y"), "prediction.png")
+    save(hf.Predictor.load("human").predict(mesh).render(views=[View(20.0), View(110.0)], width=520, up="y"), "prediction.png")
 
 
 def report() -> None:
@@ -159,10 +159,12 @@ def _pixels(picture: bytes) -> np.ndarray:
 
 
 if __name__ == "__main__":
+    if sys.argv[2:]:  # models and meshes of theirs
+        teaser(sys.argv[1:])
+        sys.exit()
     if sys.argv[1:]:  # a run whose D blocks learned their stars
         stars(sys.argv[1])
         sys.exit()
-    teaser()
     labels()
     prediction()
     report()
