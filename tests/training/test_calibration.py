@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from hodgeformer.data.dataset import DataSet
+from hodgeformer.mesh.elements import smoothed
 from hodgeformer.mesh.geometry import face_centers
 from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.predict.checkpoint import load_checkpoint
+from hodgeformer.predict.inference import tempered
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.training.calibration import STRENGTHS, calibrated
 from hodgeformer.training.evaluate import Answer, evaluate
@@ -24,10 +26,11 @@ from tiny_models import tiny_checkpoint
 from tiny_sets import TINY, parts
 
 
-def answers(labels: IntArray, mesh: Mesh, noise: float) -> list[Answer]:
-    """Nearly right answers: the true class has a probability of 0.6 on the mean."""
+def answers(labels: IntArray, mesh: Mesh, noise: float, sharpness: float = 1.0) -> list[Answer]:
+    """Answers that are often right, more or less sure."""
     rng = np.random.default_rng(0)
     scores = 0.6 * np.eye(3)[labels] + rng.normal(0, noise, (6, len(labels), 3))
+    scores *= sharpness
     probabilities = np.exp(scores) / np.exp(scores).sum(axis=2, keepdims=True)
     return [Answer(mesh, "f", labels, each, None, mesh, np.zeros(16)) for each in probabilities]
 
@@ -39,6 +42,20 @@ def test_answers_are_smoothed_as_strongly_as_is_best() -> None:
     scattered = np.random.default_rng(1).integers(0, 3, mesh.n_faces)
     found = [calibrated(tiny_checkpoint(), answers(labels, mesh, 0.4)).smooth for labels in (large, scattered)]
     assert found == [STRENGTHS[-1], 0.0]
+
+
+def test_the_temperature_is_that_of_smoothed_answers() -> None:
+    """Labels are most likely at the temperature that was found, once the answers are smoothed."""
+    mesh = icosphere(3)
+    labels = np.digitize(face_centers(mesh.vertices, mesh.faces)[:, 2], [-0.4, 0.4])
+    given = answers(labels, mesh, 0.4, sharpness=8.0)
+    found = calibrated(tiny_checkpoint(), given)
+
+    def surprise(temperature: float) -> float:
+        outputs = [smoothed(tempered(a.output, temperature), mesh, kind="f", strength=found.smooth) for a in given]
+        return float(np.mean([-np.log(output[np.arange(len(labels)), labels]).mean() for output in outputs]))
+
+    assert surprise(found.temperature) < min(surprise(0.7 * found.temperature), surprise(1.4 * found.temperature))
 
 
 class Watch(Listener):

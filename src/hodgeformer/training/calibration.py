@@ -34,6 +34,7 @@ from hodgeformer.training.setup import Setup
 STRENGTHS = (0.0, 0.5, 0.8, 0.9)
 """Of smoothing."""
 _CALIBRATING = 5000  # elements of a mesh
+_KEPT = 30  # meshes, to fit the temperature of smoothed answers
 _FEWEST = 5  # meshes that familiarity is fitted to, if they are all there is
 _FEW, _FOLDS = 30, 3  # with fewer training meshes, each of them is left out of one rehearsal
 _LEFT_OUT = 5  # otherwise every so many-th of them is left out of a single one
@@ -56,6 +57,7 @@ def calibrated(
     is_sure = checkpoint.model.task != "regression"
     n_classes, kind = len(checkpoint.classes), checkpoint.model.target_kind
     rows, seen, parts, counts = [], [], [], []
+    kept: list[Answer] = []
     for answer in answers:
         some = slice(None, None, -(-len(answer.output) // _CALIBRATING))  # large meshes must not dominate
         rows.append((answer.output[some], answer.target[some]))
@@ -64,16 +66,21 @@ def calibrated(
             on_faces = convert_labels(answer.target, answer.mesh, source=kind, to="f")
             parts.append((*part_centers(answer.mesh, on_faces, n_classes), up_from_shape(answer.mesh)))
             counts.append(np.stack([_right(answer, strength, n_classes) for strength in STRENGTHS]))
-    if is_sure and temperature is None and (all_rows := processes.gathered(rows)):
-        temperature = _fitted_temperature(*(np.concatenate(column) for column in zip(*all_rows, strict=True)))
-    sure = [tempered(output, temperature or 1.0) if is_sure else None for output, _ in rows]
-    known = processes.gathered([impression(*mesh, some) for mesh, some in zip(seen, sure, strict=True)])
-    familiarity = Familiarity.fit(known) if len(known) >= _FEWEST else None
+            kept += [answer] if len(kept) < _KEPT else []
     heights, smooth = checkpoint.heights, checkpoint.smooth
     if all_parts := processes.gathered(parts):
         columns = (np.stack(column) for column in zip(*all_parts, strict=True))
         heights = tuple(usual_heights(*columns).round(4).tolist())
         smooth = _best_strength(np.sum(processes.gathered(counts), axis=0))
+    if is_sure and temperature is None and (all_rows := processes.gathered(rows)):
+        temperature = _fitted_temperature(*(np.concatenate(column) for column in zip(*all_rows, strict=True)))
+        if smooth > 0:
+            lower = temperature * 2.0 ** -np.arange(0, 2.1, 0.25)
+            each = [[_surprise(answer, smooth, value) for value in lower] for answer in kept]
+            temperature = float(f"{lower[np.mean(processes.gathered(each), axis=0).argmin()]:.3g}")
+    sure = [tempered(output, temperature or 1.0) if is_sure else None for output, _ in rows]
+    known = processes.gathered([impression(*mesh, some) for mesh, some in zip(seen, sure, strict=True)])
+    familiarity = Familiarity.fit(known) if len(known) >= _FEWEST else None
     return checkpoint.replace(temperature=temperature or 1.0, smooth=smooth, familiarity=familiarity, heights=heights)
 
 
@@ -85,6 +92,15 @@ def _right(answer: Answer, strength: float, n_classes: int) -> NDArray[Any]:
     known = answer.target >= 0
     true, said = answer.target[known], output[known].argmax(axis=1)
     return np.stack([np.bincount(column, minlength=n_classes) for column in (true[true == said], true, said)])
+
+
+def _surprise(answer: Answer, strength: float, temperature: float) -> float:
+    """The mean of -log p of the labels of a mesh; smoothed answers are less sure, so they bear a lower temperature."""
+    kind = answer.kind
+    assert kind is not None
+    output = smoothed(tempered(answer.output, temperature), answer.mesh, kind=kind, strength=strength)
+    known = answer.target >= 0
+    return float(-np.log(np.maximum(output[known, answer.target[known]], 1e-12)).mean()) if known.any() else 0.0
 
 
 def _best_strength(counts: NDArray[Any]) -> float:
