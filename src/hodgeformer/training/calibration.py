@@ -75,7 +75,7 @@ def calibrated(
     if is_sure and temperature is None and (all_rows := processes.gathered(rows)):
         temperature = _fitted_temperature(*(np.concatenate(column) for column in zip(*all_rows, strict=True)))
         if smooth > 0:
-            lower = temperature * 2.0 ** -np.arange(0, 3.1, 0.25)
+            lower = temperature * 2.0 ** -np.arange(0, 2.1, 0.25)
             each = [[_surprise(answer, smooth, value) for value in lower] for answer in kept]
             temperature = float(f"{lower[np.mean(processes.gathered(each), axis=0).argmin()]:.3g}")
     sure = [tempered(output, temperature or 1.0) if is_sure else None for output, _ in rows]
