@@ -46,7 +46,7 @@ def test_answers_are_smoothed_as_strongly_as_is_best() -> None:
 
 
 def test_the_temperature_is_that_of_smoothed_answers() -> None:
-    """Labels are likelier than at the temperature that suits the answers as they are, which smoothing makes too high."""
+    """Labels are likelier than at the temperature that suits plain answers: smoothing makes that too high."""
     mesh = icosphere(3)
     labels = np.digitize(face_centers(mesh.vertices, mesh.faces)[:, 2], [-0.4, 0.4])
     given = answers(labels, mesh, 0.4, sharpness=8.0)
