@@ -70,7 +70,8 @@ class Elimination:
         position = np.empty(len(order), dtype=np.int32)
         position[order] = np.arange(len(order), dtype=np.int32)
         graph = (order, position, laplacian.offsets, laplacian.neighbors)
-        parent, offsets, row_offsets = _tree(*graph)
+        parent, counts, row_counts = _tree(*graph)
+        offsets, row_offsets = np.cumsum(counts), np.cumsum(row_counts)
         rows, columns, places = (np.empty(offsets[-1], dtype=np.int32) for _ in range(3))
         _fill(*graph, parent, offsets, row_offsets, rows, columns, places)
         return cls(order, position, offsets, rows, row_offsets, columns, places)
@@ -96,10 +97,10 @@ def _cotangents(vertices: FloatArray, faces: IntArray, face_edges: IntArray, n_e
 def _tree(
     order: IntArray, position: NDArray[np.int32], offsets: IntArray, neighbors: NDArray[np.int32]
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """The elimination tree (the first row below the diagonal of each column), and where columns and rows of L begin."""
+    """The elimination tree (the first row below the diagonal of each column), and the lengths of columns and rows."""
     n = len(order)
     parent, mark = np.full(n, -1), np.full(n, -1)
-    starts, row_starts = np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1, dtype=np.int64)
+    counts, row_counts = np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1, dtype=np.int64)  # each after a zero
     for i in range(n):
         mark[i] = i
         for t in range(offsets[order[i]], offsets[order[i] + 1]):
@@ -107,11 +108,11 @@ def _tree(
             while k < i and mark[k] != i:
                 if parent[k] < 0:
                     parent[k] = i
-                starts[k + 1] += 1
-                row_starts[i + 1] += 1
+                counts[k + 1] += 1
+                row_counts[i + 1] += 1
                 mark[k] = i
                 k = parent[k]
-    return parent, np.cumsum(starts), np.cumsum(row_starts)
+    return parent, counts, row_counts
 
 
 @njit(cache=True, nogil=True)

@@ -9,36 +9,67 @@ from hodgeformer.base.compiled import njit
 from hodgeformer.mesh.mesh import IntArray
 
 
-@njit(cache=True, nogil=True)
 def sparse_order(offsets: IntArray, neighbors: NDArray[np.int32]) -> IntArray:
-    """Minimum degree: few entries appear in L that the mesh does not have.
+    """Minimum degree: few entries appear in L that the mesh does not have. Hubs go last.
+
+    The lists of hubs would be read once for each of their neighbors.
+    """
+    degree = np.diff(offsets)
+    is_hub, order = degree > 16 + 10 * np.sqrt(len(degree)), np.empty(len(degree), np.int64)
+    hubs = np.flatnonzero(is_hub)
+    order[len(order) - len(hubs) :] = hubs
+    n, n_entries = len(degree), 8 * len(neighbors) + 2 * len(degree)
+    members, below = np.empty(n_entries, np.int32), np.empty(n_entries, np.int32)
+    top, mark, counted = np.full(n + 1, -1), np.full(n, -1), np.empty(n, np.int32)
+    begin, size, lists, length = np.zeros(n, np.int64), np.zeros(n, np.int64), neighbors.copy(), degree.copy()
+    graph = (offsets, lists, length, is_hub.copy(), begin, size)
+    _eliminate(*graph, members, mark, order, len(hubs), is_hub, degree, below, top, counted)
+    return order
+
+
+@njit(cache=True, nogil=True)
+def _eliminate(
+    offsets: IntArray,
+    lists: NDArray[np.int32],
+    length: IntArray,
+    is_element: NDArray[np.bool_],
+    begin: IntArray,
+    size: IntArray,
+    members: NDArray[np.int32],
+    mark: IntArray,
+    order: IntArray,
+    n_hubs: int,
+    replaced: NDArray[np.bool_],
+    degree: IntArray,
+    below: NDArray[np.int32],
+    top: IntArray,
+    counted: NDArray[np.int32],
+) -> None:
+    """Write to `order` all but the hubs.
 
     What was eliminated is an element, whose members are the vertices that it ties together; a new one replaces the
-    elements that its pivot touched. The list of a vertex has vertices and elements. Hubs go last: their lists would be
-    read once for each of their neighbors.
+    elements that its pivot touched. The list of a vertex has vertices and elements.
 
     `members` are also the entries of one stack for each degree, linked by `below`. Entries whose vertex has another
     degree by now are passed over.
     """
-    n = len(offsets) - 1
-    lists, length, begin, size = neighbors.copy(), np.diff(offsets), np.zeros(n, np.int64), np.zeros(n, np.int64)
-    members, below = np.empty(8 * len(lists) + 2 * n, np.int32), np.empty(8 * len(lists) + 2 * n, np.int32)
-    mark, degree, top, counted = np.full(n, -1), length.copy(), np.full(n + 1, -1), np.empty(n, np.int32)
-    replaced = degree > 16 + 10 * np.sqrt(n)
-    hubs, is_element = np.flatnonzero(replaced), replaced.copy()
-    for i in range(n - 1, -1, -1):
-        members[i], below[i], top[degree[i]] = i, top[degree[i]], i
-    order, end, lowest, stamp = np.empty(n, np.int64), n, 0, 0
-    for step in range(n - len(hubs)):
-        pivot = -1
+    n = len(order)
+    for v in range(n - 1, -1, -1):
+        members[v], below[v], top[degree[v]] = v, top[degree[v]], v
+    end, lowest, stamp = n, 0, 0
+    for step in range(n - n_hubs):
+        pivot = np.int64(-1)
         while pivot < 0 or is_element[pivot] or degree[pivot] != lowest:
             while top[lowest] < 0:
                 lowest += 1
-            pivot, top[lowest] = members[top[lowest]], below[top[lowest]]
+            pivot, top[lowest] = np.int64(members[top[lowest]]), below[top[lowest]]
         order[step] = pivot
         if end + n > len(members):
-            members = np.concatenate((members, np.empty(len(members) + n, np.int32)))
-            below = np.concatenate((below, np.empty(len(below) + n, np.int32)))
+            n_entries = 2 * len(members) + n
+            more_members, more_below = np.empty(n_entries, np.int32), np.empty(n_entries, np.int32)
+            for place in range(end):
+                more_members[place], more_below[place] = members[place], below[place]
+            members, below = more_members, more_below
         stamp += 1
         begin[pivot] = end
         end = _reach(pivot, offsets, lists, length, is_element, begin, size, members, mark, stamp, members, end)
@@ -54,18 +85,16 @@ def sparse_order(offsets: IntArray, neighbors: NDArray[np.int32]) -> IntArray:
             lists[kept] = pivot  # in place of itself or of an element that it replaced
             length[members[place]] = kept + 1 - start
         for place in range(end - 1, begin[pivot] - 1, -1):
-            i = members[place]
+            i = np.int64(members[place])
             stamp += 1
             found = _reach(i, offsets, lists, length, is_element, begin, size, members, mark, stamp, counted, 0)
             degree[i], below[place], top[found] = found, top[found], place
             lowest = min(lowest, found)
-    order[n - len(hubs) :] = hubs
-    return order
 
 
 @njit(cache=True, nogil=True)
 def _reach(
-    i: int,
+    i: np.int64,
     offsets: IntArray,
     lists: NDArray[np.int32],
     length: IntArray,

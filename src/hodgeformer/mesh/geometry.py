@@ -132,7 +132,6 @@ def in_range(mesh: Mesh) -> Mesh:
         return mesh.with_vertices(np.clip(np.ldexp(mesh.vertices, -exponent), -limit, limit))
 
 
-@njit(cache=True, nogil=True)
 def to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
     """Move the centroid of the surface to the origin and the farthest used vertex to distance one.
 
@@ -140,24 +139,14 @@ def to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
     Vertices that no face uses have no influence; those far outside are moved near, so that no number is large.
     """
     shifted: FloatArray = vertices - vertices[faces[0, 0]]  # far from the origin, squares lose precision
-    extent = 0.0
-    for f in range(len(faces)):
-        for corner in faces[f]:
-            for axis in range(3):
-                extent = max(extent, abs(shifted[corner, axis]))
+    extent, _ = _extent(shifted, faces)
     if extent == 0:
         return np.zeros_like(shifted)
     # Prevents overflow and underflow below.
-    for v in range(len(shifted)):
-        for axis in range(3):
-            shifted[v, axis] = min(max(shifted[v, axis] / extent, -_FARTHEST_UNUSED), _FARTHEST_UNUSED)
+    shifted /= extent
+    np.clip(shifted, -_FARTHEST_UNUSED, _FARTHEST_UNUSED, out=shifted)
     shifted -= centroid(shifted, faces)[1]
-    farthest = 0.0
-    for f in range(len(faces)):
-        for corner in faces[f]:
-            x, y, z = shifted[corner, 0], shifted[corner, 1], shifted[corner, 2]
-            farthest = max(farthest, x * x + y * y + z * z)
-    shifted /= np.sqrt(farthest)
+    shifted /= np.sqrt(_extent(shifted, faces)[1])
     return shifted
 
 
@@ -253,16 +242,19 @@ def moderate(vertices: FloatArray, faces: IntArray) -> FloatArray:
 
     The surface determines the scale; a vertex that no face uses may be anywhere and is moved near.
     """
-    _, exponent = np.frexp(_largest(vertices, faces))
+    _, exponent = np.frexp(_extent(vertices, faces)[0])
     reach = np.ldexp(1.0, min(int(exponent) + _REACH, 1023))
     return np.ldexp(np.clip(vertices, -reach, reach), -int(exponent))
 
 
 @njit(cache=True, nogil=True)
-def _largest(vertices: FloatArray, faces: IntArray) -> float:
-    largest = 0.0
+def _extent(vertices: FloatArray, faces: IntArray) -> tuple[float, float]:
+    """The largest coordinate of the surface, and the largest squared distance from the origin."""
+    largest, farthest = 0.0, 0.0
     for f in range(len(faces)):
-        for corner in faces[f]:
-            for axis in range(3):
-                largest = max(largest, abs(vertices[corner, axis]))
-    return largest
+        for side in range(3):
+            corner = faces[f, side]
+            x, y, z = vertices[corner, 0], vertices[corner, 1], vertices[corner, 2]
+            largest = max(largest, abs(x), abs(y), abs(z))
+            farthest = max(farthest, x * x + y * y + z * z)
+    return largest, farthest

@@ -22,19 +22,20 @@ _HOLLOW = 1e-3  # volume over area ** 1.5; below this a piece encloses nothing
 
 def canonical_faces(faces: IntArray) -> tuple[IntArray, IntArray]:
     """Faces rotated so that the smallest corner comes first, with the same winding, and sorted; and their order."""
-    return _canonical_faces(faces, int(faces.max()) + 1)
-
-
-@njit(cache=True, nogil=True)
-def _canonical_faces(faces: IntArray, n_vertices: int) -> tuple[IntArray, IntArray]:
-    turned, order = np.empty_like(faces), np.arange(len(faces))
-    for f in range(len(faces)):
-        first = np.argmin(faces[f])
-        for corner in range(3):
-            turned[f, corner] = faces[f, (first + corner) % 3]
+    turned, order, n_vertices = np.empty_like(faces), np.arange(len(faces)), int(faces.max()) + 1
+    _turn(faces, turned)
     for corner in range(2, -1, -1):
         order = order[sorted_by(turned[order, corner], n_vertices)[1]]
     return turned[order], order
+
+
+@njit(cache=True, nogil=True)
+def _turn(faces: IntArray, turned: IntArray) -> None:
+    for f in range(len(faces)):
+        a, b, c = faces[f, 0], faces[f, 1], faces[f, 2]
+        first = 0 if a <= b and a <= c else 1 if b <= c else 2
+        for corner in range(3):
+            turned[f, corner] = faces[f, (first + corner) % 3]
 
 
 def inverse(order: IntArray) -> IntArray:
@@ -60,15 +61,24 @@ def canonical_order(vertices: FloatArray, faces: IntArray) -> IntArray:
     return _order_coincident(rank, faces)
 
 
-@njit(cache=True, nogil=True)
 def morton_codes(vertices: FloatArray, faces: IntArray) -> NDArray[np.uint64]:
     """Position along the space-filling curve in the bounding box of all used vertices."""
-    low, high = np.full(3, np.inf), np.full(3, -np.inf)
+    codes = np.zeros(len(vertices), np.uint64)
+    _fill_codes(vertices, faces, codes, np.full(3, np.inf), np.full(3, -np.inf))
+    return codes
+
+
+@njit(cache=True, nogil=True)
+def _fill_codes(
+    vertices: FloatArray, faces: IntArray, codes: NDArray[np.uint64], low: FloatArray, high: FloatArray
+) -> None:
     for f in range(len(faces)):
-        for corner in faces[f]:
+        for corner in range(3):
             for axis in range(3):
-                low[axis], high[axis] = min(low[axis], vertices[corner, axis]), max(high[axis], vertices[corner, axis])
-    extent, codes = (high - low).max(), np.zeros(len(vertices), np.uint64)
+                at = vertices[faces[f, corner], axis]
+                low[axis] = min(low[axis], at)
+                high[axis] = max(high[axis], at)
+    extent = max(high[0] - low[0], high[1] - low[1], high[2] - low[2])
     for v in range(len(vertices)):
         for axis in range(3):
             scaled = (vertices[v, axis] - low[axis]) / (extent if extent > 0 else 1.0)
@@ -76,7 +86,6 @@ def morton_codes(vertices: FloatArray, faces: IntArray) -> NDArray[np.uint64]:
             # where rounding would decide on which side a vertex is.
             cell = min(max((0.0618034 + 0.9 * scaled) * (1 << _BITS), 0.0), (1 << _BITS) - 1.0)
             codes[v] |= _spread(np.uint64(cell)) << np.uint64(axis)
-    return codes
 
 
 @njit(cache=True, nogil=True)
@@ -141,28 +150,35 @@ def _dense_rank(first: IntArray, second: NDArray[np.int64] | NDArray[np.uint64])
     return rank
 
 
-@njit(cache=True, nogil=True)
 def file_edge_order(
     faces: IntArray, face_edges: IntArray, n_edges: int, file_faces: IntArray, order_v: IntArray, order_f: IntArray
 ) -> IntArray:
     """The number in the file, by first appearance, of each prepared edge."""
-    here = np.full(len(file_faces), -1)
+    here, numbers = np.full(len(file_faces), -1), np.full(n_edges, -1)
     here[order_f] = np.arange(len(order_f))
-    numbers, n_met = np.full(n_edges, -1), 0
-    for f in here:
+    _meet(here, faces, face_edges, file_faces, order_v, numbers)
+    return numbers
+
+
+@njit(cache=True, nogil=True)
+def _meet(
+    here: IntArray, faces: IntArray, face_edges: IntArray, file_faces: IntArray, order_v: IntArray, numbers: IntArray
+) -> None:
+    n_met = 0
+    for row in range(len(here)):
+        f = here[row]
         if f < 0:
             continue
-        corners, turn = file_faces[order_f[f]], 0
+        turn = 0
         # In the file its sides start at another corner, and if it was flipped outward they are in reverse order.
-        while corners[turn] != order_v[faces[f, 0]]:
+        while file_faces[row, turn] != order_v[faces[f, 0]]:
             turn += 1
-        ahead = corners[(turn + 1) % 3] == order_v[faces[f, 1]]
+        ahead = file_faces[row, (turn + 1) % 3] == order_v[faces[f, 1]]
         for step in range(3):
             edge = face_edges[f, (step - turn if ahead else turn - 1 - step) % 3]
             if numbers[edge] < 0:
                 numbers[edge] = n_met
                 n_met += 1
-    return numbers
 
 
 def outward(vertices: FloatArray, faces: IntArray) -> IntArray:

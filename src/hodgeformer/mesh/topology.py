@@ -134,22 +134,10 @@ def unique_edges(faces: IntArray, n_vertices: int) -> IntArray:
     return _sides(np.ascontiguousarray(faces), n_vertices)[0]
 
 
-@njit(cache=True, nogil=True)
 def neighbor_lists(edges: IntArray, n_vertices: int) -> tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]:
     """Neighbors of vertex i, edge by edge: neighbors[offsets[i]:offsets[i + 1]], and the numbers of these edges."""
-    offsets = np.zeros(n_vertices + 1, dtype=np.int64)
-    for e in range(len(edges)):
-        offsets[edges[e, 0] + 1] += 1
-        offsets[edges[e, 1] + 1] += 1
-    offsets = np.cumsum(offsets)
-    free = offsets[:-1].copy()
-    neighbors, numbers = np.empty(2 * len(edges), dtype=np.int32), np.empty(2 * len(edges), dtype=np.int32)
-    for e in range(len(edges)):
-        for side in range(2):
-            place = free[edges[e, side]]
-            neighbors[place], numbers[place] = edges[e, 1 - side], e
-            free[edges[e, side]] += 1
-    return offsets, neighbors, numbers
+    offsets, places = sorted_by(edges.ravel(), n_vertices)
+    return offsets, edges.ravel()[places ^ 1].astype(np.int32), (places >> 1).astype(np.int32)
 
 
 def incidence_lists(members: IntArray, n_targets: int) -> tuple[IntArray, NDArray[Any]]:
@@ -158,48 +146,58 @@ def incidence_lists(members: IntArray, n_targets: int) -> tuple[IntArray, NDArra
     return offsets, (places // members.shape[1]).astype(np.int32)
 
 
-@njit(cache=True, nogil=True)
 def opposite_sides(faces: NDArray[np.int32], n_vertices: int) -> tuple[IntArray, NDArray[np.int32]]:
     """For each vertex i the sides (a, b) of its faces (i, a, b): offsets, and the sides."""
     offsets, places = sorted_by(faces.ravel(), n_vertices)
-    sides = np.empty((len(places), 2), dtype=faces.dtype)
-    for i in range(len(places)):
-        f, corner = places[i] // 3, places[i] % 3
-        sides[i, 0], sides[i, 1] = faces[f, (corner + 1) % 3], faces[f, (corner + 2) % 3]
-    return offsets, sides
+    return offsets, faces[:, [[1, 2], [2, 0], [0, 1]]].reshape(-1, 2).take(places, axis=0)
 
 
-@njit(cache=True, nogil=True)
 def sorted_by(keys: IntArray | NDArray[np.int32], n_keys: int) -> tuple[IntArray, IntArray]:
     """Offsets of the keys 0 ... n_keys - 1, and the positions of all keys sorted by key; a stable counting sort."""
-    offsets = np.zeros(n_keys + 1, dtype=np.int64)
-    for key in keys:
-        offsets[key + 1] += 1
-    offsets = np.cumsum(offsets)
-    free, places = offsets[:-1].copy(), np.empty(len(keys), dtype=np.int64)
-    for place in range(len(keys)):
-        places[free[keys[place]]] = place
-        free[keys[place]] += 1
+    keys = np.array(keys, np.int64)  # a copy, so that it compiles once: not again for int32 or what is read only
+    offsets, places = np.zeros(n_keys + 1, np.int64), np.empty(len(keys), np.int64)
+    np.cumsum(np.bincount(keys, minlength=n_keys), out=offsets[1:])
+    _sort(keys, offsets[:-1].copy(), places)
     return offsets, places
 
 
 @njit(cache=True, nogil=True)
+def _sort(keys: IntArray, free: IntArray, places: IntArray) -> None:
+    for place in range(len(keys)):
+        key = keys[place]
+        places[free[key]] = place
+        free[key] += 1
+
+
 def _sides(faces: IntArray, n_vertices: int) -> tuple[IntArray, IntArray, NDArray[np.int8]]:
     """Sorted edges (tail, head), those of the sides of each face, and their signs; by two counting sorts."""
-    n = len(faces)
-    tails, heads = np.empty(3 * n, dtype=np.int64), np.empty(3 * n, dtype=np.int64)
-    signs = np.empty((n, 3), dtype=np.int8)
-    for f in range(n):
+    ends, signs = np.empty((2, faces.size), np.int64), np.empty(faces.shape, np.int8)
+    _orient(faces, ends, signs)
+    by_head = sorted_by(ends[1], n_vertices)[1]
+    places = by_head[sorted_by(ends[0][by_head], n_vertices)[1]]
+    edges, face_edges = np.empty((faces.size, 2), np.int64), np.empty(faces.shape, np.int64)
+    return edges[: _number(ends, places, edges, face_edges)].copy(), face_edges, signs
+
+
+@njit(cache=True, nogil=True)
+def _orient(faces: IntArray, ends: IntArray, signs: NDArray[np.int8]) -> None:
+    for f in range(len(faces)):
         for side in range(3):
             start, end = faces[f, side], faces[f, (side + 1) % 3]
-            tails[3 * f + side], heads[3 * f + side] = min(start, end), max(start, end)
+            ends[0, 3 * f + side] = min(start, end)
+            ends[1, 3 * f + side] = max(start, end)
             signs[f, side] = 1 if start < end else -1
-    by_head = sorted_by(heads, n_vertices)[1]
-    places = by_head[sorted_by(tails[by_head], n_vertices)[1]]
-    edges, face_edges, n_edges = np.empty((3 * n, 2), dtype=np.int64), np.empty((n, 3), dtype=np.int64), 0
-    for place in places:
-        if n_edges == 0 or edges[n_edges - 1, 0] != tails[place] or edges[n_edges - 1, 1] != heads[place]:
-            edges[n_edges] = tails[place], heads[place]
+
+
+@njit(cache=True, nogil=True)
+def _number(ends: IntArray, places: IntArray, edges: IntArray, face_edges: IntArray) -> int:
+    n_edges = 0
+    for i in range(len(places)):
+        place = places[i]
+        tail, head = ends[0, place], ends[1, place]
+        if n_edges == 0 or edges[n_edges - 1, 0] != tail or edges[n_edges - 1, 1] != head:
+            edges[n_edges, 0] = tail
+            edges[n_edges, 1] = head
             n_edges += 1
         face_edges[place // 3, place % 3] = n_edges - 1
-    return edges[:n_edges].copy(), face_edges, signs
+    return n_edges
