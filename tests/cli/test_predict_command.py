@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -182,3 +185,19 @@ def test_runs_are_models(model: Path, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     shutil.copy(model, tmp_path / "run" / "best.safetensors")
     assert run("predict", tmp_path / "run", folder / "grid.off", "--out", tmp_path / "out").exit_code == 0
+
+
+def test_the_first_prediction_says_that_it_compiles(model: Path, tmp_path: Path) -> None:
+    save_mesh(icosphere(1), tmp_path / "ball.obj")
+
+    def said(name: str, *options: str) -> bool:
+        words = [sys.executable, "-m", "hodgeformer", "predict", model, tmp_path / name, "--out", tmp_path, *options]
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        found = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+        assert (found.returncode == 0) == (name == "ball.obj"), found.stderr
+        return "compiling for this processor" in found.stderr
+
+    assert not said("missing.obj", "--quiet")
+    assert said("missing.obj")
+    assert said("ball.obj")
+    assert not said("ball.obj")

@@ -42,6 +42,12 @@ def njit(*, cache: bool = False, **options: Any) -> Callable[[F], F]:
     return compiled
 
 
+def is_cached(function: Any) -> bool:
+    """Whether some machine code of a function of `njit` is on disk."""
+    folder = function.stats.cache_path
+    return folder is not None and any(Path(folder).glob(f"*.{function.__name__}-*.nbi"))
+
+
 @lru_cache(maxsize=1)
 def _temporary_folder() -> Path | None:
     """A folder of this user alone, with the compiled code from beside the package; None if it cannot be created."""
