@@ -88,7 +88,8 @@ def polygon_soup(rng: np.random.Generator, form: str, most_faces: int = 88_000) 
         thin = rng.integers(len(faces), size=max(1, len(faces) // 40))
         faces[thin, 2] = faces[thin, rng.integers(0, 2)]
         vertices = np.concatenate([vertices, rng.normal(size=(5, 3))])
-    vertices = vertices * 10.0 ** rng.uniform(-5, 5) + rng.normal(size=3) * rng.choice([0, 1e3])
+    # As far from the origin as float32 allows: an STL file keeps four digits of the form.
+    vertices = (vertices + rng.normal(size=3) * rng.choice([0, 1e3])) * 10.0 ** rng.uniform(-5, 5)
     return Mesh(vertices, rng.permutation(faces), name=form)
 
 

@@ -125,3 +125,15 @@ def test_processes_that_share_the_work_find_the_same(figures: DataSet) -> None:
     shared = take_census(figures, share=lambda places: [], collect=lambda part: parts)
     assert shared.fingerprint == take_census(figures).fingerprint
     assert len(shared.meshes) == 10
+
+
+def test_huge_coordinates_and_endless_names_are_no_surprise(octahedron: Mesh) -> None:
+    """Coordinates near the largest float; a name as a damaged index may have it."""
+    far = replace(octahedron, vertices=octahedron.vertices * 1e200, name="far")
+    labels = [Values(np.zeros(n, dtype=np.int64)) for n in (octahedron.n_faces, 3)]
+    samples = (Sample("far", far, labels[0]), Sample("n" * 5000, octahedron, labels[1]))
+    census = take_census(DataSet("odd", "segmentation", "face", {"train": samples}, ("a", "b")))
+    assert [mesh.name for mesh in census.meshes] == ["far"]
+    with pytest.raises(DataError) as raised:
+        census.usable(skip_bad=False)
+    assert len(str(raised.value)) < 1000

@@ -12,7 +12,7 @@ import pytest
 import trimesh
 from hypothesis import HealthCheck, given, settings
 
-from hodgeformer.base.errors import MeshError
+from hodgeformer.base.errors import MeshError, MeshFormatError
 from hodgeformer.base.files import place
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
@@ -312,6 +312,12 @@ def gltf_scene(**more: object) -> dict[str, object]:
         "buffers": [{"byteLength": 42, "uri": "data:;base64," + base64.b64encode(points + indices).decode()}],
         **more,
     }
+
+
+def test_gltf_colors_of_one_number_are_refused(tmp_path: Path) -> None:
+    colored = gltf_scene(meshes=[{"primitives": [{"attributes": {"POSITION": 0, "COLOR_0": 1}, "indices": 1}]}])
+    with pytest.raises(MeshFormatError, match="three or four numbers"):
+        load_mesh(write(tmp_path, "m.gltf", json.dumps(colored)))
 
 
 def test_gltf_scene_is_joined_in_file_order_with_its_placements(tmp_path: Path) -> None:

@@ -147,3 +147,23 @@ def test_scores_are_those_of_what_is_predicted(run: tuple[Path, Watch]) -> None:
         assert score == pytest.approx(np.mean(right))
     plain, smooth_too = predictor.predict(icosphere(1), smooth=False), predictor.predict(icosphere(1))
     assert not np.array_equal(plain.probabilities, smooth_too.probabilities)
+
+
+def test_a_run_that_is_killed_while_it_removes_its_rehearsals_continues(tmp_path: Path) -> None:
+    """One of them is half removed: its state says that it is finished, its weights are gone."""
+    out = tmp_path / "run"
+    with pytest.raises(Stopped):
+        trained(parts(), out, Watch(stop_at=0.5))
+    first = out / "rehearsal-1"
+    (first / "last.safetensors").unlink()
+    trained(None, out, Watch())
+    assert load_checkpoint(out / "best.safetensors").familiarity is not None
+
+
+def test_a_run_that_is_killed_in_a_trial_can_be_started_again(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    (out / "rehearsal-1").mkdir(parents=True)
+    (out / "rehearsal-1" / "state.safetensors").write_bytes(b"of another run")
+    trained(parts(), out, Watch())
+    assert load_checkpoint(out / "best.safetensors").familiarity is not None
+    assert not list(out.glob("rehearsal-*"))

@@ -18,7 +18,7 @@ from hodgeformer.data.labels import n_stray_colors
 from hodgeformer.data.measured import column_counts, measured_columns, shape_hash, unfit
 from hodgeformer.data.mirror import Mirrored, mirrored_by_name, mirrored_by_place, mirrored_overlaps
 from hodgeformer.mesh.elements import element_areas, radius, unit_edge_lengths
-from hodgeformer.mesh.geometry import to_unit_sphere
+from hodgeformer.mesh.geometry import in_range, to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import asymmetry
 from hodgeformer.mesh.simplify import simplify
@@ -26,6 +26,7 @@ from hodgeformer.mesh.simplify import simplify
 Place = tuple[str, Sample]
 """A sample and the split it is in, which comes first."""
 
+_LONGEST = 400  # characters of a message about one mesh, of several
 _SIMPLIFIED = 6  # meshes, to see which classes simplification keeps
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -178,7 +179,7 @@ class Census:
     def usable(self, *, skip_bad: bool) -> DataSet:
         """The data set without its bad meshes if they may be skipped; otherwise an error that names them."""
         if self.problems and not skip_bad:
-            first = "; ".join(problem.message for problem in self.problems[:3])
+            first = "; ".join(shortened(problem.message) for problem in self.problems[:3])
             others = f" (and {len(self.problems) - 3} others)" if len(self.problems) > 3 else ""
             raise DataError(
                 f"{len(self.problems)} meshes cannot be used: {first}{others}; fix the data, or skip such meshes with "
@@ -300,7 +301,7 @@ def _counted(dataset: DataSet, sample: Sample, split: str, mesh: Mesh, target: N
         shares=_shares(dataset, target, mesh),
         radius=radius(mesh),
         edge_lengths=np.quantile(lengths, QUANTILES),
-        asymmetry=asymmetry(mesh.vertices, mesh.faces),
+        asymmetry=asymmetry(in_range(mesh).vertices, mesh.faces),
         shape=shape_hash(mesh),
         columns=measured_columns(mesh),
         n_stray=n_stray_colors(sample.target, mesh),
@@ -321,6 +322,11 @@ def _shares(dataset: DataSet, target: NDArray[Any], mesh: Mesh) -> NDArray[np.fl
     known = target >= 0
     covered = np.bincount(target[known], areas[known], len(dataset.classes))
     return covered / max(float(areas.sum()), np.finfo(float).tiny)
+
+
+def shortened(message: str) -> str:
+    """A message whose names may have any length, as in a damaged index."""
+    return message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} ... {message[-_LONGEST // 2 :]}"
 
 
 def _listed(group: tuple[CountedMesh, ...]) -> str:

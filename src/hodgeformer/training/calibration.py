@@ -182,6 +182,10 @@ def rehearsed(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoin
         if part.processes.is_first:
             part.folder.root.mkdir(exist_ok=True)
         learn(part)
+        if setup.processes.from_first([float(part.folder.last.is_file())])[0] == 0:
+            # The run was killed while its finished rehearsals were being removed.
+            part.folder.state.unlink(missing_ok=True)
+            learn(part)
         other = load_checkpoint(part.folder.last).build_model().to(setup.config.train.torch_device())
         answers = list(part.evaluator("unseen", in_units=True).answers(other))
         found.append(Rehearsal(_features(part, other), answers))

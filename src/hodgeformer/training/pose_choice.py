@@ -14,6 +14,7 @@ import numpy as np
 from hodgeformer.data.census import Census
 from hodgeformer.data.splits import in_folds
 from hodgeformer.mesh.elements import convert_labels
+from hodgeformer.mesh.geometry import in_range
 from hodgeformer.mesh.pose import PoseName, part_centers, roundness, shared_axes
 from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.training.listener import PartOf
@@ -40,7 +41,7 @@ def with_pose(setup: Setup) -> Setup:
         listener = PartOf(setup.listener, "trying poses", number, len(poses))
         trial = _posed(setup, pose).rehearsal(number + 1, held, min(1.0, length), listener)
         if setup.processes.is_first:
-            trial.folder.root.mkdir(exist_ok=True)
+            trial.folder.root.mkdir()
         learn(trial)
         model = load_checkpoint(trial.folder.last).build_model().to(setup.config.train.torch_device())
         scores[pose] = trial.evaluator("unseen", in_units=True).scores(model).main
@@ -65,6 +66,7 @@ def possible_poses(census: Census) -> tuple[PoseName, ...]:
     round_ones, centers, shares = 0, [], []
     for sample in some:
         mesh, target = dataset.load(sample)
+        mesh = in_range(mesh)
         round_ones += roundness(mesh.vertices, mesh.faces) > _ROUND
         if dataset.task == "segmentation" and dataset.kind is not None:
             on_faces = convert_labels(target, mesh, source=dataset.kind, to="f")

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +64,12 @@ class RunFolder:
 
     def _leftovers(self) -> set[Path]:
         """The files that a run writes before its configuration, and incomplete drafts."""
-        return {self._lock, self._owner, self._env, *self.root.glob(".*.tmp")}
+        return {self._lock, self._owner, self._env, *self.root.glob(".*.tmp"), *self.rehearsals}
+
+    @property
+    def rehearsals(self) -> list[Path]:
+        """The folders of shorter runs beside this one, which are removed at its end."""
+        return sorted(self.root.glob("rehearsal-*"))
 
     @contextmanager
     def owned(self, *, new: bool) -> Iterator[None]:
@@ -91,6 +97,8 @@ class RunFolder:
                 self.check_free()  # another process may have been faster
             for draft in self.root.glob(".*.tmp"):
                 draft.unlink(missing_ok=True)
+            for begun in self.rehearsals if new else ():  # of a run that was killed before it began
+                shutil.rmtree(begun)
             write_atomically(self._owner, json.dumps(_this_process()).encode())
             yield
         finally:

@@ -16,7 +16,7 @@ from hodgeformer.mesh.columns import to_colors
 from hodgeformer.mesh.formats import glb
 from hodgeformer.mesh.formats.content import Content
 from hodgeformer.mesh.formats.source import Source
-from hodgeformer.mesh.mesh import Attribute, Attributes, FloatArray, IntArray
+from hodgeformer.mesh.mesh import Attribute, Attributes, Colors, FloatArray, IntArray
 
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 _COMPRESSION = ("KHR_draco_mesh_compression", "EXT_meshopt_compression")
@@ -163,11 +163,17 @@ def _triangles(run: IntArray, mode: int) -> IntArray:
 
 def _vertex_attributes(columns: dict[str, NDArray[Any]]) -> Attributes:
     read: dict[str, tuple[Attribute, Callable[[NDArray[Any]], NDArray[Any]]]] = {
-        glb.COLOR: ("vertex_colors", to_colors),
-        glb.OWN_COLOR: ("vertex_own_colors", to_colors),
+        glb.COLOR: ("vertex_colors", _colors),
+        glb.OWN_COLOR: ("vertex_own_colors", _colors),
         glb.VERTEX_LABEL: ("vertex_labels", _whole),
     }
     return {kind: convert(columns[name]) for name, (kind, convert) in read.items() if name in columns}
+
+
+def _colors(columns: NDArray[Any]) -> Colors:
+    if columns.ndim != 2 or columns.shape[1] not in (3, 4):
+        raise ValueError("colors must have three or four numbers each")
+    return to_colors(columns)
 
 
 def _whole(column: NDArray[Any]) -> IntArray:
@@ -191,9 +197,9 @@ def _unsplit(
         {name: columns[name][point] for name in (glb.OWN_COLOR, glb.VERTEX_LABEL) if name in columns}
     )
     if glb.COLOR in columns:
-        attributes["face_colors"] = to_colors(columns[glb.COLOR][corner])
+        attributes["face_colors"] = _colors(columns[glb.COLOR][corner])
     if glb.FACE_OWN_COLOR in columns:
-        attributes["face_own_colors"] = to_colors(columns[glb.FACE_OWN_COLOR][corner])
+        attributes["face_own_colors"] = _colors(columns[glb.FACE_OWN_COLOR][corner])
     if glb.FACE_LABEL in columns:
         attributes["face_labels"] = _whole(columns[glb.FACE_LABEL])[corner]
     return points[point], vertex[faces], attributes
