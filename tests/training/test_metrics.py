@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -79,7 +81,13 @@ def test_the_temperature_of_answers_is_found(temperature: float) -> None:
     labels = (sharper.cumsum(axis=1) < rng.random((len(sharper), 1))).sum(axis=1)
     mesh = Mesh(np.eye(3), np.array([[0, 1, 2]]))
     parts = np.array_split(np.arange(len(labels)), 5)
-    answers = [Answer(mesh, None, labels[part], probabilities[part], None, mesh, np.zeros(16)) for part in parts]
+
+    def at(part: np.ndarray, _: float) -> np.ndarray:
+        return probabilities[part]
+
+    answers = [
+        Answer(mesh, labels[part], probabilities[part], None, mesh, np.zeros(16), partial(at, part)) for part in parts
+    ]
     found = calibrated(tiny_checkpoint("classification"), answers)
     assert found.temperature == pytest.approx(temperature, rel=0.05)
 

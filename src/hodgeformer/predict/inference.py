@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.containers import KINDS, ElementKind, PerElement
+from hodgeformer.mesh.elements import smoothed
 from hodgeformer.mesh.features import feature_widths
 from hodgeformer.mesh.geometry import in_range
 from hodgeformer.mesh.mesh import FloatArray, Mesh
@@ -158,13 +159,14 @@ class Answered(Generic[T]):
     """The answer of a model for a mesh, with the `owner` that came with the mesh.
 
     `output` has a row per element of the file, or one for the whole mesh: probabilities, or the values of a regression.
-    `features` are the mean encoder features.
+    `features` are the mean encoder features, `smoothed` gives the output for a strength of smoothing, at temperature 1.
     """
 
     owner: T
     seen: Views
     output: FloatArray
     features: FloatArray
+    smoothed: Callable[[float], FloatArray]
 
 
 def answers(
@@ -173,9 +175,13 @@ def answers(
     *,
     batch_faces: int,
     temperature: float = 1.0,
+    smooth: float = 0.0,
     report: Report | None = None,
 ) -> Iterator[Answered[T]]:
     """The answer for each mesh, in order, as soon as it is ready.
+
+    Answers are smoothed, as strongly as `smooth` says, at the working resolution, so that subdividing a file changes
+    nothing.
 
     Views with up to `batch_faces` faces in total, of one mesh or of several, share a pass through the model. `report`
     is called with the share of the passes over a mesh that is done.
@@ -186,10 +192,22 @@ def answers(
         progress(batch[0][0].n / len(batch[0][0].seen.views))
         for mean in _added(network, batch, progress):
             progress(1.0)
-            each = (mean.seen.on_mesh(total / mean.n, kind, i) for i, total in enumerate(mean.totals))
-            answer: FloatArray = sum(each, start=np.zeros(()))
+            output = partial(_output, mean, kind)
+            answer = output(smooth if is_probability else 0.0)
             answer = tempered(answer, temperature) if is_probability else answer
-            yield Answered(mean.owner, mean.seen, answer, mean.features / mean.n)
+            yield Answered(mean.owner, mean.seen, answer, mean.features / mean.n, output)
+
+
+def _output(mean: _Mean, kind: ElementKind | None, smooth: float) -> FloatArray:
+    """The mean over the views of a mesh, smoothed on each triangulation and transferred to the file."""
+    seen, total = mean.seen, np.zeros(())
+    meshes = [way.mesh for way in seen.sized] or [seen.mesh]
+    for i, rows in enumerate(mean.totals):
+        settled = rows
+        if smooth > 0 and kind is not None:
+            settled = smoothed(rows, meshes[i % len(meshes)], kind=kind, strength=smooth)
+        total = total + seen.on_mesh(settled / mean.n, kind, i)
+    return total
 
 
 def _added(network: Network, batch: list[tuple[_Mean, PreparedMesh]], progress: Report) -> list[_Mean]:

@@ -103,7 +103,12 @@ class Member:
         """The answers of the model, on the element that it was trained on."""
         info, model = self.info, self.info.model
         found = answers(
-            self.network, meshes, batch_faces=options.batch_faces, temperature=info.temperature, report=report
+            self.network,
+            meshes,
+            batch_faces=options.batch_faces,
+            temperature=info.temperature,
+            smooth=options.strength(info),
+            report=report,
         )
         results = []
         for answer in found:

@@ -19,7 +19,6 @@ from hodgeformer.base.files import place, write_atomically
 from hodgeformer.base.memory import return_freed_memory
 from hodgeformer.base.threads import thread_count
 from hodgeformer.mesh.columns import ColumnLike
-from hodgeformer.mesh.elements import smoothed
 from hodgeformer.mesh.io import MeshLike, as_mesh, load_mesh
 from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
@@ -275,11 +274,8 @@ class Predictor:
         return [self._finished(together(found), options) for found in zip(*each, strict=True)]
 
     def _finished(self, result: Result, options: PredictOptions) -> Result:
-        """Smoothed, on the requested element."""
-        outputs, kind, strength = result.outputs, self.info.model.target_kind, options.strength(self.info)
-        if strength > 0 and result.task == "segmentation" and kind is not None:
-            outputs = smoothed(outputs, result.mesh, kind=kind, strength=strength)
-        result = replace(result, outputs=outputs.astype(np.float32, copy=False))
+        """On the requested element."""
+        result = replace(result, outputs=result.outputs.astype(np.float32, copy=False))
         return result if options.element is None else result.on(options.element)
 
 

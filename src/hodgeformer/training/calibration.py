@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from hodgeformer.data.splits import in_folds
-from hodgeformer.mesh.elements import convert_labels, smoothed
+from hodgeformer.mesh.elements import convert_labels
 from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.pose import part_centers, up_from_shape, usual_heights
 from hodgeformer.nn.model import HodgeFormer
@@ -34,7 +34,6 @@ from hodgeformer.training.setup import Setup
 STRENGTHS = (0.0, 0.5, 0.8, 0.9)
 """Of smoothing."""
 _CALIBRATING = 5000  # elements of a mesh
-_KEPT = 30  # meshes, to fit the temperature of smoothed answers
 _FEWEST = 5  # meshes that familiarity is fitted to, if they are all there is
 _FEW, _FOLDS = 30, 3  # with fewer training meshes, each of them is left out of one rehearsal
 _LEFT_OUT = 5  # otherwise every so many-th of them is left out of a single one
@@ -57,50 +56,36 @@ def calibrated(
     is_sure = checkpoint.model.task != "regression"
     n_classes, kind = len(checkpoint.classes), checkpoint.model.target_kind
     rows, seen, parts, counts = [], [], [], []
-    kept: list[Answer] = []
     for answer in answers:
-        some = slice(None, None, -(-len(answer.output) // _CALIBRATING))  # large meshes must not dominate
-        rows.append((answer.output[some], answer.target[some]))
+        some = slice(None, None, -(-len(answer.target) // _CALIBRATING))  # large meshes must not dominate
+        of_parts = is_sure and kind is not None
+        outputs = [answer.smoothed(strength) for strength in (STRENGTHS if of_parts else STRENGTHS[:1])]
+        rows.append(([output[some] for output in outputs], answer.target[some]))
         seen.append((answer.working, answer.features))
-        if is_sure and kind is not None:
+        if of_parts:
+            assert kind is not None
             on_faces = convert_labels(answer.target, answer.mesh, source=kind, to="f")
             parts.append((*part_centers(answer.mesh, on_faces, n_classes), up_from_shape(answer.mesh)))
-            counts.append(np.stack([_right(answer, strength, n_classes) for strength in STRENGTHS]))
-            kept += [answer] if len(kept) < _KEPT else []
-    heights, smooth = checkpoint.heights, checkpoint.smooth
+            counts.append(np.stack([_right(output, answer.target, n_classes) for output in outputs]))
+    heights, smooth = checkpoint.heights, 0.0
     if all_parts := processes.gathered(parts):
         columns = (np.stack(column) for column in zip(*all_parts, strict=True))
         heights = tuple(usual_heights(*columns).round(4).tolist())
         smooth = _best_strength(np.sum(processes.gathered(counts), axis=0))
-    if is_sure and temperature is None and (all_rows := processes.gathered(rows)):
+    at = STRENGTHS.index(smooth)
+    if is_sure and temperature is None and (all_rows := processes.gathered([(x[at], y) for x, y in rows])):
         temperature = _fitted_temperature(*(np.concatenate(column) for column in zip(*all_rows, strict=True)))
-        if smooth > 0:
-            lower = temperature * 2.0 ** -np.arange(0, 2.1, 0.25)
-            each = [[_surprise(answer, smooth, value) for value in lower] for answer in kept]
-            temperature = float(f"{lower[np.mean(processes.gathered(each), axis=0).argmin()]:.3g}")
-    sure = [tempered(output, temperature or 1.0) if is_sure else None for output, _ in rows]
+    sure = [tempered(outputs[at], temperature or 1.0) if is_sure else None for outputs, _ in rows]
     known = processes.gathered([impression(*mesh, some) for mesh, some in zip(seen, sure, strict=True)])
     familiarity = Familiarity.fit(known) if len(known) >= _FEWEST else None
     return checkpoint.replace(temperature=temperature or 1.0, smooth=smooth, familiarity=familiarity, heights=heights)
 
 
-def _right(answer: Answer, strength: float, n_classes: int) -> NDArray[Any]:
+def _right(output: FloatArray, target: NDArray[Any], n_classes: int) -> NDArray[Any]:
     """(3, classes): how many elements of each class are right, are of this class, and are said to be."""
-    kind = answer.kind
-    assert kind is not None
-    output = smoothed(answer.output, answer.mesh, kind=kind, strength=strength) if strength else answer.output
-    known = answer.target >= 0
-    true, said = answer.target[known], output[known].argmax(axis=1)
+    known = target >= 0
+    true, said = target[known], output[known].argmax(axis=1)
     return np.stack([np.bincount(column, minlength=n_classes) for column in (true[true == said], true, said)])
-
-
-def _surprise(answer: Answer, strength: float, temperature: float) -> float:
-    """The mean of -log p of the labels of a mesh; smoothed answers are less sure, so they bear a lower temperature."""
-    kind = answer.kind
-    assert kind is not None
-    output = smoothed(tempered(answer.output, temperature), answer.mesh, kind=kind, strength=strength)
-    known = answer.target >= 0
-    return float(-np.log(np.maximum(output[known, answer.target[known]], 1e-12)).mean()) if known.any() else 0.0
 
 
 def _best_strength(counts: NDArray[Any]) -> float:
@@ -124,7 +109,7 @@ def _fitted_temperature(probabilities: FloatArray, labels: NDArray[Any]) -> floa
         scaled = logits / np.exp(log_temperature)
         return float((np.logaddexp.reduce(scaled, axis=1) - scaled[np.arange(len(true)), true]).mean())
 
-    found = minimize_scalar(surprise, bounds=(-1.5, 1.5), method="bounded")
+    found = minimize_scalar(surprise, bounds=(-3.0, 2.0), method="bounded")
     return float(f"{np.exp(found.x):.3g}")
 
 
@@ -153,7 +138,12 @@ def calibrated_by(
     fitted = calibrated(checkpoint, unseen, temperature=temperature, processes=processes)
     is_sure = checkpoint.model.task != "regression"
     impressions = processes.gathered(
-        [impression(a.working, a.features, tempered(a.output, fitted.temperature) if is_sure else None) for a in unseen]
+        [
+            impression(
+                a.working, a.features, tempered(a.smoothed(fitted.smooth), fitted.temperature) if is_sure else None
+            )
+            for a in unseen
+        ]
     )
     distances = processes.gathered(
         [distance_from(rehearsal.known, a.features) for rehearsal in rehearsals for a in rehearsal.unseen]

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.errors import DataError, HodgeFormerError
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.measured import identity, measured_columns, shape_hash
 from hodgeformer.data.memory import Pairs
 from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.draw.colormap import Bytes, label_colors
-from hodgeformer.mesh.elements import convert_labels, element_areas, smoothed
+from hodgeformer.mesh.elements import convert_labels, element_areas
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import random_turns
 from hodgeformer.mesh.prepare import Faces, PrepareConfig, to_size
@@ -43,16 +42,16 @@ class Answer:
     """The answer for one mesh, probabilities or values per element of the file, and the true labels or values.
 
     `areas` are those of the elements after scaling. `working` is the mesh at the working resolution, `features` are
-    its mean encoder features.
+    its mean encoder features, `smoothed` gives the output for a strength of smoothing, at temperature 1.
     """
 
     mesh: Mesh
-    kind: ElementKind | None
     target: NDArray[Any]
     output: FloatArray
     areas: FloatArray | None
     working: Mesh
     features: FloatArray
+    smoothed: Callable[[float], FloatArray]
 
     @property
     def predicted(self) -> IntArray:
@@ -134,17 +133,14 @@ class Evaluator:
         room = FaceBudget(model.config, self._config)
         meshes = (self._seen(sample, room) for sample in self._samples)
         network = Forward(model, values) if isinstance(model, HodgeFormer) else model
-        found = answers(network, meshes, batch_faces=_BATCH_FACES, temperature=self._temperature)
+        found = answers(network, meshes, batch_faces=_BATCH_FACES, temperature=self._temperature, smooth=self._smooth)
         for answer in found:
             seen, mesh = answer.seen, answer.seen.mesh
             if not np.isfinite(answer.output).all():
                 raise DivergedError(f"the answer for '{mesh.name}' is not finite")
             sized = mesh.with_vertices(to_size(mesh.vertices, mesh.faces, self._config.size))
             areas = None if kind is None else element_areas(sized, kind)
-            output = answer.output
-            if self._smooth > 0 and kind is not None and self._dataset.task == "segmentation":
-                output = smoothed(output, mesh, kind=kind, strength=self._smooth)
-            yield Answer(mesh, kind, answer.owner, output, areas, seen.working_mesh, answer.features)
+            yield Answer(mesh, answer.owner, answer.output, areas, seen.working_mesh, answer.features, answer.smoothed)
 
     def _seen(self, sample: Sample, room: FaceBudget) -> tuple[NDArray[Any], Views]:
         """The target and the prepared mesh."""
