@@ -75,7 +75,8 @@ def labels() -> None:
 def prediction() -> None:
     """What `hodgeformer predict human` finds on a figure, from two sides, with the names of the parts."""
     mesh, _ = figure(np.random.default_rng(11), n_faces=1500, name="figure")
-    save(hf.Predictor.load("human").predict(mesh).render(views=[View(20.0), View(110.0)], width=520, up="y"), "prediction.png")
+    views = [View(20.0), View(110.0)]
+    save(hf.Predictor.load("human").predict(mesh).render(views=views, width=520, up="y"), "prediction.png")
 
 
 def report() -> None:
