@@ -18,7 +18,7 @@ from hodgeformer.mesh.geometry import in_range
 from hodgeformer.mesh.pose import PoseName, part_centers, roundness, shared_axes
 from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.training.listener import PartOf
-from hodgeformer.training.loop import learn
+from hodgeformer.training.loop import Stopped, learn
 from hodgeformer.training.setup import Setup
 
 _LOOKED_AT = 24  # meshes
@@ -42,7 +42,10 @@ def with_pose(setup: Setup) -> Setup:
         trial = _posed(setup, pose).rehearsal(number + 1, held, min(1.0, length), listener)
         if setup.processes.is_first:
             trial.folder.root.mkdir()
-        learn(trial)
+        try:
+            learn(trial)
+        except Stopped:
+            raise KeyboardInterrupt from None  # nothing to resume: the run itself has not begun
         model = load_checkpoint(trial.folder.last).build_model().to(setup.config.train.torch_device())
         scores[pose] = trial.evaluator("unseen", in_units=True).scores(model).main
         setup.processes.from_first([0.0])  # all have read it
