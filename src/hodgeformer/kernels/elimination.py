@@ -7,15 +7,15 @@ elimination subtracts nothing and cannot break down, whatever the soup.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
-from hodgeformer.kernels.sparse_order import sparse_order
 from hodgeformer.mesh.geometry import around_vertices, face_vector
 from hodgeformer.mesh.mesh import FloatArray, IntArray
-from hodgeformer.mesh.topology import neighbor_lists
+from hodgeformer.mesh.topology import neighbor_lists, sparse_matrix
 
 TIMES = np.geomspace(3e-4, 1.0, 8)
 """Times of the heat steps in units of the whole area: from the ring around a vertex to the whole body."""
@@ -75,6 +75,27 @@ class Elimination:
         rows, columns, places = (np.empty(offsets[-1], dtype=np.int32) for _ in range(3))
         _fill(*graph, parent, offsets, row_offsets, rows, columns, places)
         return cls(order, position, offsets, rows, row_offsets, columns, places)
+
+
+def sparse_order(offsets: IntArray, neighbors: NDArray[np.int32]) -> IntArray:
+    """Minimum degree, by SuperLU: few entries appear in L that the mesh does not have. Hubs go last.
+
+    SuperLU does not give the order alone, so it eliminates the graph, whose values do not matter, once more.
+    """
+    from scipy.sparse.linalg import splu
+
+    degree = np.diff(offsets)
+    is_hub = degree > 16 + 10 * np.sqrt(len(degree))  # among them the search takes a time that grows with the square
+    rest, hubs = np.flatnonzero(~is_hub), np.flatnonzero(is_hub)
+    if not rest.size:
+        return hubs
+    n = len(degree)
+    links = sparse_matrix((np.ones(len(neighbors)), neighbors, offsets), shape=(n, n))
+    diagonal = sparse_matrix((degree + 1.0, np.arange(n), np.arange(n + 1)), shape=(n, n))
+    matrix = (diagonal - links)[rest][:, rest] if hubs.size else diagonal - links
+    symmetric: dict[str, Any] = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
+    column = splu(matrix.tocsc(), permc_spec="MMD_AT_PLUS_A", **symmetric).perm_c
+    return np.concatenate([rest[np.argsort(column)], hubs])
 
 
 @njit(cache=True, nogil=True)
