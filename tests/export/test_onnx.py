@@ -103,6 +103,25 @@ def test_graphs_compute_what_the_model_does(
             np.testing.assert_allclose(found, there, atol=max(1e-4, 2 * own))
 
 
+@pytest.mark.parametrize("task", ["classification", "segmentation"])
+def test_graphs_have_the_layers_of_the_published_code(task: str) -> None:
+    torch.manual_seed(0)
+    published = {"feed_forward_norm": True, "residual_dropout": 0.1, "center_head": False}
+    config = ModelConfig.parse(
+        {"task": task, "n_classes": 3, "blocks": "HTD", "d_model": 16, "n_heads": 2, **published}
+    )
+    model = HodgeFormer(config)
+    batch = pack([prepare(mesh, PrepareConfig()) for mesh in sizes()])
+    for _ in range(5):
+        model(batch)  # running statistics that are not those of the beginning
+    network = OnnxNetwork(config, onnx_session(onnx_model(model.eval()).SerializeToString()))
+    for mesh in sizes():
+        view = prepare(mesh, PrepareConfig())
+        rows, _ = answers(model, pack([view]))
+        found, _ = network.run(GraphInputs(view, config.d_model))
+        np.testing.assert_allclose(found[:, 0], rows, atol=1e-4)
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1e-7])
 @torch.no_grad()
 def test_parts_of_very_different_scale(scale: float) -> None:

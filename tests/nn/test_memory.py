@@ -10,7 +10,8 @@ import torch
 
 from hodgeformer.base.containers import PerElement
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
-from hodgeformer.nn.config import ModelConfig, activation_memory
+from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.memory import activation_memory
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
 from meshes import icosphere
@@ -45,6 +46,7 @@ def batch():
         {"blocks": "HHHH", "checkpoint_activations": True},
         {"blocks": "DDD"},
         {"blocks": "DDD", "star_bound": 3.0},
+        {"blocks": "HHT", "feed_forward_norm": True, "residual_dropout": 0.1},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
 )

@@ -91,7 +91,8 @@ def _memory() -> dict[str, str]:
     """The free memory, and an estimate of the largest mesh that the default model can process."""
     from hodgeformer.base.memory import GIGABYTE, free_memory
     from hodgeformer.mesh.prepare import PrepareConfig
-    from hodgeformer.nn.config import ModelConfig, bytes_per_face
+    from hodgeformer.nn.config import ModelConfig
+    from hodgeformer.nn.memory import bytes_per_face
 
     free, model = free_memory(), ModelConfig(task="segmentation", n_classes=8)
     predicted, trained = (

@@ -32,7 +32,7 @@ from hodgeformer.export.incidence import (
     wide,
 )
 from hodgeformer.kernels.elimination import N_TIMES, TIMES
-from hodgeformer.kernels.linear import FeedForward
+from hodgeformer.kernels.linear import BatchNorm, FeedForward, NormalizedFeedForward
 from hodgeformer.kernels.rows import EPSILON
 from hodgeformer.nn.blocks import LinearAttention, Spreading
 from hodgeformer.nn.heads import MeshHead
@@ -76,9 +76,18 @@ def linear(g: Graph, layer: nn.Linear, x: str) -> str:
 
 
 def feed_forward(g: Graph, layers: Any, x: str) -> str:
-    """W_2 relu(W_1 x + b_1) + b_2."""
+    """W_2 relu(W_1 x + b_1) + b_2, the hidden layer normalized where the model does so."""
     layers = cast(FeedForward, layers)
-    return linear(g, layers.contract, g("Relu", linear(g, layers.expand, x)))
+    hidden = g("Relu", linear(g, layers.expand, x))
+    if isinstance(layers, NormalizedFeedForward):
+        hidden = batch_normalized(g, layers.norm, hidden)
+    return linear(g, layers.contract, hidden)
+
+
+def batch_normalized(g: Graph, layer: BatchNorm, x: str) -> str:
+    """By the running statistics."""
+    statistics = (layer.weight, layer.bias, layer.running_mean, layer.running_var)
+    return g("BatchNormalization", x, *[g.constant(cast(Tensor, value)) for value in statistics], epsilon=layer.eps)
 
 
 def normalized(g: Graph, x: str, width: int, scale: float = 1.0) -> str:
@@ -242,10 +251,7 @@ def head(g: Graph, model: HodgeFormer, x: Features, means: str) -> str:
     """One row for the mesh, from centered means, or one per element, from all kinds; by frames."""
     layer, d = model.head, model.config.d_model
     if isinstance(layer, MeshHead):
-        center = layer.center
-        statistics = (center.weight, center.bias, center.running_mean, center.running_var)
-        arrays = [g.constant(cast(Tensor, value)) for value in statistics]
-        rows = linear(g, layer.out, g("BatchNormalization", means, *arrays, epsilon=center.eps))
+        rows = linear(g, layer.out, means if layer.center is None else batch_normalized(g, layer.center, means))
         return g("Unsqueeze", rows, g.constant([0]))
     parts = [carried(g, wide(g, x[kind], kind), kind, layer.kind) for kind in layer.updated]
     n_rows = g("Shape", parts[0], start=0, end=1)

@@ -153,6 +153,30 @@ class FeedForward(nn.Module):
         return self.contract(relu_dropout(hidden, self.dropout if self.training else 0.0))
 
 
+class BatchNorm(nn.BatchNorm1d):
+    """torch's, but a single row, which has no statistics, is normalized as in evaluation."""
+
+    def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        if len(x) > 1:
+            return super().forward(x)
+        return functional.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+
+
+class NormalizedFeedForward(FeedForward):
+    """FF(x) = W_2 BN(dropout(relu(W_1 x + b_1))) + b_2, BN over all rows of a batch, as in the authors' code.
+
+    In evaluation BN has its running statistics, so no row sees another.
+    """
+
+    def __init__(self, d_in: int, d_hidden: int, d_out: int, *, dropout: float = 0.0) -> None:
+        super().__init__(d_in, d_hidden, d_out, dropout=dropout)
+        self.norm = BatchNorm(d_hidden)
+
+    def forward(self, x: Float[Tensor, "n d_in"]) -> Float[Tensor, "n d_out"]:
+        hidden = relu_dropout(self.expand(x), self.dropout if self.training else 0.0)
+        return self.contract(self.norm(hidden))
+
+
 def linear(d_in: int, d_out: int, *, bias: bool = True, init: Literal["he", "xavier"] = "xavier") -> Linear:
     """A linear layer with zero bias: He weights before a ReLU, Xavier weights elsewhere."""
     layer = Linear(d_in, d_out, bias=bias)

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from hodgeformer.base.containers import ElementKind, PerElement
 from hodgeformer.kernels.elimination import N_TIMES, TIMES
-from hodgeformer.kernels.linear import FeedForward, by_chunks, linear, product
+from hodgeformer.kernels.linear import FeedForward, NormalizedFeedForward, by_chunks, linear, product
 from hodgeformer.kernels.linear_attention import linear_attention
-from hodgeformer.kernels.rows import normalized
+from hodgeformer.kernels.rows import dropout, normalized
 from hodgeformer.kernels.spreading import DiagonalStars, spread, with_products
 from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import ModelConfig
@@ -107,7 +107,7 @@ class Spreading(nn.Module):
 class Block(nn.Module):
     """x += attention(LN(x)), x += FF(LN(x)) for the updated kinds.
 
-    The other kinds arrive normalized and leave as they came.
+    The other kinds arrive normalized and leave as they came. `residual_dropout` drops entries of what is added.
     """
 
     def __init__(
@@ -116,21 +116,33 @@ class Block(nn.Module):
         super().__init__()
         self.updated = config.updated if updated is None else updated
         self.attention = attention
+        feed_forward = NormalizedFeedForward if config.feed_forward_norm else FeedForward
         self.feed_forward = nn.ModuleDict(
             {
-                kind: FeedForward(config.d_model, config.d_hidden, config.d_model, dropout=config.dropout)
+                kind: feed_forward(config.d_model, config.d_hidden, config.d_model, dropout=config.dropout)
+                for kind in self.updated
+            }
+        )
+        self.residual_dropout, self.normalizes = config.residual_dropout, config.feed_forward_norm
+
+    def forward(self, x: PerElement[Tensor], topology: PackedComplex) -> PerElement[Tensor]:
+        normal = x.replace(**{kind: normalized(x[kind]) for kind in self.updated})
+        change = {kind: self._dropped(value) for kind, value in self.attention(normal, topology).items()}
+        x = x.replace(**{kind: x[kind] + change[kind] for kind in self.updated})
+        # Statistics of a batch are those of all its rows.
+        at_once = self.training and self.normalizes
+        return x.replace(
+            **{
+                kind: self._fed_forward(kind)(x[kind]) if at_once else by_chunks(self._fed_forward(kind), x[kind])
                 for kind in self.updated
             }
         )
 
-    def forward(self, x: PerElement[Tensor], topology: PackedComplex) -> PerElement[Tensor]:
-        normal = x.replace(**{kind: normalized(x[kind]) for kind in self.updated})
-        change = self.attention(normal, topology)
-        x = x.replace(**{kind: x[kind] + change[kind] for kind in self.updated})
-        return x.replace(**{kind: by_chunks(self._fed_forward(kind), x[kind]) for kind in self.updated})
-
     def _fed_forward(self, kind: ElementKind) -> Callable[[Tensor], Tensor]:
-        return lambda rows: rows + self.feed_forward[kind](normalized(rows))
+        return lambda rows: rows + self._dropped(self.feed_forward[kind](normalized(rows)))
+
+    def _dropped(self, change: Tensor) -> Tensor:
+        return dropout(change, self.residual_dropout if self.training else 0.0)
 
 
 class HodgeFormerBlock(Block):

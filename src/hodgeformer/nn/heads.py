@@ -7,10 +7,9 @@ from typing import cast
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional
 
 from hodgeformer.base.containers import ElementKind, PerElement
-from hodgeformer.kernels.linear import linear
+from hodgeformer.kernels.linear import BatchNorm, linear
 from hodgeformer.kernels.linear_attention import segment_mean
 from hodgeformer.kernels.rows import dropout
 from hodgeformer.nn.complex import PackedComplex
@@ -32,27 +31,23 @@ class _Head(nn.Module):
 
 
 class MeshHead(_Head):
-    """One row per mesh: the mean over each updated kind, centered by the statistics of the batch.
+    """One row per mesh: the mean over each updated kind, centered by the statistics of the batch unless told not to.
 
     After the last LayerNorm all meshes share a large common offset and differ by little, which a linear layer
-    alone unlearns very slowly. A batch of one mesh has no statistics and is centered as in evaluation.
+    alone unlearns very slowly. A batch of one mesh has no statistics and is centered as in evaluation. The paper's
+    head has no such layer.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self.center = nn.BatchNorm1d(self.d_in)
+        self.center = BatchNorm(self.d_in) if config.center_head else None
 
     def forward(self, x: PerElement[Tensor | None], topology: PackedComplex) -> Float[Tensor, "meshes n_classes"]:
         means = [segment_mean(cast(Tensor, x[kind]), topology.offsets[kind]) for kind in self.updated]
         return self.answer(self.centered(torch.cat(means, dim=1)))
 
     def centered(self, pooled: Float[Tensor, "meshes d"]) -> Float[Tensor, "meshes d"]:
-        if len(pooled) > 1:
-            return cast(Tensor, self.center(pooled))
-        center = self.center
-        return functional.batch_norm(
-            pooled, center.running_mean, center.running_var, center.weight, center.bias, eps=center.eps
-        )
+        return pooled if self.center is None else cast(Tensor, self.center(pooled))
 
 
 class ElementHead(_Head):

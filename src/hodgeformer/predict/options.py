@@ -18,7 +18,8 @@ from hodgeformer.kernels.elimination import N_TIMES
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import UpName
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
-from hodgeformer.nn.config import ModelConfig, activation_memory, bytes_per_face
+from hodgeformer.nn.config import ModelConfig
+from hodgeformer.nn.memory import activation_memory, bytes_per_face
 from hodgeformer.predict.model_info import ModelInfo
 
 UNLIMITED = 10**9

@@ -120,6 +120,8 @@ class GlobalMeshHead(MeshHead):
 
     def centered(self, pooled: Float[Tensor, "meshes d"]) -> Float[Tensor, "meshes d"]:
         center = self.center
+        if center is None:
+            return pooled
         n_meshes = float(_sum(pooled.new_tensor([len(pooled)]))) if center.training else 0.0
         if n_meshes < 2:
             mean, variance = _running(center)
@@ -132,6 +134,11 @@ class GlobalMeshHead(MeshHead):
 
 def share_statistics(model: HodgeFormer, processes: Processes) -> None:
     """Let the head of a model use the whole batch if several processes share it."""
+    if processes.count > 1 and model.config.feed_forward_norm:
+        raise ConfigError(
+            "feed_forward_norm normalizes by the batch of one process, so several would train another model; train "
+            "with one process, or set model.feed_forward_norm=false"
+        )
     if processes.count == 1 or not isinstance(model.head, MeshHead):
         return
     head = GlobalMeshHead(model.config).to(model.head.out.weight)

@@ -211,9 +211,9 @@ def recentered(model: HodgeFormer, batches: Iterable[Batch]) -> HodgeFormer:
     not affect a run. Models without such a head are only copied.
     """
     ready = copy.deepcopy(model).eval()
-    if not isinstance(ready.head, MeshHead):
+    center = ready.head.center if isinstance(ready.head, MeshHead) else None
+    if center is None:
         return ready
-    center = ready.head.center
     momentum, center.momentum = center.momentum, None
     center.reset_running_stats()
     center.train()

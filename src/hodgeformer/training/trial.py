@@ -9,7 +9,7 @@ from itertools import chain, count, islice
 from hodgeformer.base.containers import PerElement
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.memory import held_memory, peak_memory
-from hodgeformer.nn.config import activation_memory
+from hodgeformer.nn.memory import activation_memory
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.training.learner import Learner
 from hodgeformer.training.setup import Setup
