@@ -217,14 +217,12 @@ def _adjacent(mesh: Mesh, kind: ElementKind) -> tuple[IntArray, IntArray, FloatA
     if kind == "e":
         sides = topology.face_edges
         return sides.ravel(), np.roll(sides, -1, axis=1).ravel(), np.ones(sides.size)
-    order = np.argsort(topology.face_edges.ravel(), kind="stable")
-    counts = np.bincount(topology.face_edges.ravel(), minlength=topology.n.e)
-    starts = (np.cumsum(counts) - counts)[counts == 2]
-    first, second = kept[order[starts] // 3], kept[order[starts + 1] // 3]
+    side, other = topology.paired_sides()
+    first, second = kept[side // 3], kept[other // 3]
     normals = unit(face_vectors(mesh.vertices, mesh.faces))
     # The absolute value, since neighbors may have opposite winding.
     bend = 1 - np.abs(np.einsum("ij,ij->i", normals[first], normals[second]))
-    tail, head = topology.edges[counts == 2].T
+    tail, head = topology.edges[topology.face_edges.ravel()[side]].T
     lengths = norms(mesh.vertices[head] - mesh.vertices[tail])
     scale = lengths.mean() if lengths.size and lengths.mean() > 0 else 1.0
     return first, second, lengths / scale * np.exp(-bend / _SHARPNESS) + 1e-9

@@ -193,7 +193,9 @@ def distance_features(vertices: FloatArray, edges: IntArray, faces: IntArray) ->
     area = double_areas.sum() / 2
     shares = vertex_areas / (area or 1.0)
     size, summary = np.sqrt(area if area > LEAST_AREA else 1.0), np.zeros((len(vertices), N_DISTANCES))
-    weights, radii = _nearest_shares(distances, shares), np.array(RADII)
+    # The share of the surface that is nearest to each point.
+    weights = np.asarray(np.bincount(distances.argmin(axis=0), shares, len(distances)), np.float64)
+    radii = np.array(RADII)
 
     def summarize(first: int, last: int) -> None:
         _summarize(distances[:, first:last], size, weights, radii, summary[first:last])
@@ -204,21 +206,6 @@ def distance_features(vertices: FloatArray, edges: IntArray, faces: IntArray) ->
 
 def _n_threads(n_vertices: int) -> int:
     return thread_count() if n_vertices > _WORTH_THREADS else 1
-
-
-@njit(cache=True, nogil=True)
-def _nearest_shares(distances: FloatArray, shares: FloatArray) -> FloatArray:
-    """The share of the surface that is nearest to each point."""
-    n_points, n_vertices = distances.shape
-    least, nearest = distances[0].copy(), np.zeros(n_vertices, np.int64)
-    for i in range(1, n_points):
-        for j in range(n_vertices):
-            if distances[i, j] < least[j]:
-                least[j], nearest[j] = distances[i, j], i
-    weights = np.zeros(n_points)
-    for j in range(n_vertices):
-        weights[nearest[j]] += shares[j]
-    return weights
 
 
 @njit(cache=True, nogil=True)

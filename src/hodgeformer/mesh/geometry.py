@@ -16,7 +16,6 @@ LEAST_SINE = 1e-6  # of the angle of a face at its first corner: below it has no
 LEAST_AREA = 1e-12  # of a surface in the unit sphere: with less it is a line, and its area is no unit
 _ORDINARY = 100  # coordinates are ordinary between 2 to the minus this and 2 to the this
 _FARTHEST_UNUSED = 4.0  # in sizes of the surface
-_REACH = 40  # powers of two: how far outside the surface unused vertices may be
 
 
 def face_vectors(vertices: FloatArray, faces: IntArray) -> FloatArray:
@@ -235,16 +234,6 @@ def _opposite_corners(
                         place = 1 - place
                     sides[e, place] = faces[f, (side + 2) % 3]
     return sides
-
-
-def moderate(vertices: FloatArray, faces: IntArray) -> FloatArray:
-    """Scale by a power of two, which is exact, so that squares of any finite coordinates are finite.
-
-    The surface determines the scale; a vertex that no face uses may be anywhere and is moved near.
-    """
-    _, exponent = np.frexp(_extent(vertices, faces)[0])
-    reach = np.ldexp(1.0, min(int(exponent) + _REACH, 1023))
-    return np.ldexp(np.clip(vertices, -reach, reach), -int(exponent))
 
 
 @njit(cache=True, nogil=True)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
-from hodgeformer.mesh.geometry import face_vector
+from hodgeformer.mesh.geometry import face_centers, face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray
-from hodgeformer.mesh.topology import MeshComplex, pieces, sorted_by
+from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, pieces, sorted_by
 
 _BITS = 21  # three axes fill 63 bits
 _MAX_SPLITS = 64
@@ -22,20 +22,11 @@ _HOLLOW = 1e-3  # volume over area ** 1.5; below this a piece encloses nothing
 
 def canonical_faces(faces: IntArray) -> tuple[IntArray, IntArray]:
     """Faces rotated so that the smallest corner comes first, with the same winding, and sorted; and their order."""
-    turned, order, n_vertices = np.empty_like(faces), np.arange(len(faces)), int(faces.max()) + 1
-    _turn(faces, turned)
+    order, n_vertices = np.arange(len(faces)), int(faces.max()) + 1
+    turned = np.take_along_axis(faces, (faces.argmin(axis=1)[:, None] + np.arange(3)) % 3, axis=1)
     for corner in range(2, -1, -1):
         order = order[sorted_by(turned[order, corner], n_vertices)[1]]
     return turned[order], order
-
-
-@njit(cache=True, nogil=True)
-def _turn(faces: IntArray, turned: IntArray) -> None:
-    for f in range(len(faces)):
-        a, b, c = faces[f, 0], faces[f, 1], faces[f, 2]
-        first = 0 if a <= b and a <= c else 1 if b <= c else 2
-        for corner in range(3):
-            turned[f, corner] = faces[f, (first + corner) % 3]
 
 
 def inverse(order: IntArray) -> IntArray:
@@ -150,35 +141,14 @@ def _dense_rank(first: IntArray, second: NDArray[np.int64] | NDArray[np.uint64])
     return rank
 
 
-def file_edge_order(
-    faces: IntArray, face_edges: IntArray, n_edges: int, file_faces: IntArray, order_v: IntArray, order_f: IntArray
-) -> IntArray:
+def file_edge_order(topology: MeshComplex, file_faces: IntArray, order_v: IntArray, order_f: IntArray) -> IntArray:
     """The number in the file, by first appearance, of each prepared edge."""
-    here, numbers = np.full(len(file_faces), -1), np.full(n_edges, -1)
-    here[order_f] = np.arange(len(order_f))
-    _meet(here, faces, face_edges, file_faces, order_v, numbers)
-    return numbers
-
-
-@njit(cache=True, nogil=True)
-def _meet(
-    here: IntArray, faces: IntArray, face_edges: IntArray, file_faces: IntArray, order_v: IntArray, numbers: IntArray
-) -> None:
-    n_met = 0
-    for row in range(len(here)):
-        f = here[row]
-        if f < 0:
-            continue
-        turn = 0
-        # In the file its sides start at another corner, and if it was flipped outward they are in reverse order.
-        while file_faces[row, turn] != order_v[faces[f, 0]]:
-            turn += 1
-        ahead = file_faces[row, (turn + 1) % 3] == order_v[faces[f, 1]]
-        for step in range(3):
-            edge = face_edges[f, (step - turn if ahead else turn - 1 - step) % 3]
-            if numbers[edge] < 0:
-                numbers[edge] = n_met
-                n_met += 1
+    # A side is opposite to a corner, wherever its face begins in the file and whichever way it winds there.
+    opposite = np.roll(inverse(order_v)[file_faces[order_f]], 1, axis=1)
+    _, second, third = np.split(topology.faces, 3, axis=1)
+    corner = np.where(opposite == second, 1, np.where(opposite == third, 2, 0))
+    face_edges = np.take_along_axis(topology.face_edges, (corner + 1) % 3, axis=1)
+    return inverse(edges_by_first_appearance(face_edges[np.argsort(order_f)], topology.n.e))
 
 
 def outward(vertices: FloatArray, faces: IntArray) -> IntArray:
@@ -187,79 +157,29 @@ def outward(vertices: FloatArray, faces: IntArray) -> IntArray:
     Outward means that the volume about the center of the piece is positive, even if the piece is open. A piece that
     encloses nothing keeps the winding of most of its area; one that cannot be oriented keeps that of the file.
     """
-    topology = MeshComplex.from_faces(faces, len(vertices))
-    turned = _inside_out(vertices, faces, *_agreeing(topology.face_edges, topology.face_signs, topology.n.e))
-    return np.where(turned[:, None], faces[:, [0, 2, 1]], faces)
+    piece, turned, orientable = _agreeing(MeshComplex.from_faces(faces, len(vertices)))
+    vectors, centers = face_vectors(vertices, faces), face_centers(vertices, faces)
+    areas = norms(vectors) / 2
+    area = np.bincount(piece, areas)
+    moment = np.stack([np.bincount(piece, areas * along) for along in centers.T], axis=1)
+    heights = centers - (moment / np.where(area > 0, area, 1.0)[:, None])[piece]
+    volume = np.bincount(piece, np.einsum("fi,fi->f", heights, vectors) / np.where(turned, -6, 6))
+    hollow = np.abs(volume) > _HOLLOW * area**1.5
+    inside_out = np.where(hollow, volume < 0, np.bincount(piece, areas * turned) > area / 2)
+    flipped = orientable & (turned != inside_out[piece])
+    return np.where(flipped[:, None], faces[:, [0, 2, 1]], faces)
 
 
-@njit(cache=True, nogil=True)
-def _inside_out(
-    vertices: FloatArray, faces: IntArray, piece: IntArray, turned: NDArray[np.bool_], orientable: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """The faces to flip: `turned`, or in some pieces all the others."""
-    n = len(orientable)
-    area, turned_area, moment, volume = np.zeros(n), np.zeros(n), np.zeros((n, 3)), np.zeros(n)
-    vectors, centers = np.empty((len(faces), 3)), np.zeros((len(faces), 3))
-    for f in range(len(faces)):
-        x, y, z = face_vector(vertices, faces[f])
-        vectors[f, 0], vectors[f, 1], vectors[f, 2] = x, y, z
-        share = np.sqrt(x * x + y * y + z * z) / 2
-        area[piece[f]] += share
-        turned_area[piece[f]] += share * turned[f]
-        for axis in range(3):
-            for corner in faces[f]:
-                centers[f, axis] += vertices[corner, axis] / 3
-            moment[piece[f], axis] += share * centers[f, axis]
-    for f in range(len(faces)):
-        p = piece[f]
-        for axis in range(3):
-            height = centers[f, axis] - (moment[p, axis] / area[p] if area[p] > 0 else 0.0)
-            volume[p] += height * vectors[f, axis] / (-6 if turned[f] else 6)
-    out = np.empty(len(faces), dtype=np.bool_)
-    for f in range(len(faces)):
-        p = piece[f]
-        hollow = abs(volume[p]) > _HOLLOW * area[p] ** 1.5
-        inside_out = volume[p] < 0 if hollow else turned_area[p] > area[p] / 2
-        out[f] = orientable[p] and turned[f] != inside_out
-    return out
+def _agreeing(topology: MeshComplex) -> tuple[IntArray, NDArray[np.bool_], NDArray[np.bool_]]:
+    """For each face its piece, whether it must be flipped to agree with the first face, and whether the piece is
+    orientable.
 
-
-@njit(cache=True, nogil=True)
-def _agreeing(
-    face_edges: IntArray, face_signs: NDArray[np.int8], n_edges: int
-) -> tuple[IntArray, NDArray[np.bool_], NDArray[np.bool_]]:
-    """The piece of each face, whether it must be flipped to agree with the first, and which pieces are orientable."""
-    n = len(face_edges)
-    count, pair = np.zeros(n_edges, dtype=np.int64), np.zeros((n_edges, 2), dtype=np.int64)
-    for f in range(n):
-        for side in range(3):
-            e = face_edges[f, side]
-            if count[e] < 2:
-                pair[e, count[e]] = 3 * f + side
-            count[e] += 1
-    piece, turned = np.full(n, -1), np.zeros(n, dtype=np.bool_)
-    orientable, stack = np.ones(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
-    n_pieces = 0
-    for start in range(n):
-        if piece[start] >= 0:
-            continue
-        piece[start] = n_pieces
-        stack[0], height = start, 1
-        while height > 0:
-            height -= 1
-            f = stack[height]
-            for side in range(3):
-                e = face_edges[f, side]
-                if count[e] != 2:
-                    continue
-                other = pair[e, 0] if pair[e, 1] == 3 * f + side else pair[e, 1]
-                g = other // 3
-                turn = turned[f] ^ (face_signs[f, side] == face_signs[g, other % 3])
-                if piece[g] < 0:
-                    piece[g], turned[g] = n_pieces, turn
-                    stack[height] = g
-                    height += 1
-                elif turned[g] != turn:
-                    orientable[n_pieces] = False
-        n_pieces += 1
-    return piece, turned, orientable[:n_pieces]
+    Each face counts twice, as it is and flipped, and is connected to the form of its neighbor that agrees with it. A
+    piece that cannot be oriented is then connected to its own flipped form.
+    """
+    n, signs, (one, other) = topology.n.f, topology.face_signs.ravel(), topology.paired_sides()
+    f, g, flip = one // 3, other // 3, n * (signs[one] == signs[other])
+    links = np.stack([np.concatenate([f, f + n]), np.concatenate([g + flip, g + n - flip])], axis=1)
+    as_is, flipped = pieces(links, 2 * n).reshape(2, n)
+    piece = np.unique(np.minimum(as_is, flipped), return_inverse=True)[1]
+    return piece, as_is > flipped, as_is != flipped

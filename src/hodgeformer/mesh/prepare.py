@@ -23,7 +23,7 @@ from hodgeformer.mesh.features import (
     own_parts,
     reversed_edge_columns,
 )
-from hodgeformer.mesh.geometry import face_centers, moderate, to_disk_area, to_unit_sphere
+from hodgeformer.mesh.geometry import face_centers, in_range, to_disk_area, to_unit_sphere
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, file_edge_order, inverse, outward
@@ -216,14 +216,14 @@ def prepare(
     if not kept.size:
         raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; repair the mesh")
     faces = mesh.faces[kept]
-    vertices = moderate(mesh.vertices, faces)
+    vertices = in_range(mesh).vertices
     if config.winding == "outward":
         faces = outward(vertices, faces)
     vertices, faces, order_v, face_order = _canonical(vertices, faces, config, frame)
     vertices = to_size(vertices, faces, config.size)
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
     order_f = kept[face_order]
-    order_e = file_edge_order(faces, topology.face_edges, topology.n.e, mesh.faces, order_v, order_f)
+    order_e = file_edge_order(topology, mesh.faces, order_v, order_f)
     order = PerElement(order_v, order_e, order_f)
     return PreparedMesh(
         topology=topology,

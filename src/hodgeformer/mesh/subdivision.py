@@ -112,11 +112,7 @@ def undo_subdivision(points: FloatArray, faces: IntArray) -> Undone | None:
 
 def _across(topology: MeshComplex) -> IntArray:
     """(n_f, 3) the neighbor across each side, -1 if there is none; no side has more than two faces."""
-    sides = topology.face_edges.ravel()
-    order = np.argsort(sides, kind="stable")
-    same = np.flatnonzero(sides[order[1:]] == sides[order[:-1]])
-    across = np.full(len(sides), -1)
-    first, second = order[same], order[same + 1]
+    across, (first, second) = np.full(topology.face_edges.size, -1), topology.paired_sides()
     across[first], across[second] = second // 3, first // 3
     return across.reshape(-1, 3)
 

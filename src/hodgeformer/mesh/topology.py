@@ -46,6 +46,12 @@ class MeshComplex:
         edges, face_edges, face_signs = _sides(np.ascontiguousarray(faces), n_vertices)
         return cls(PerElement(n_vertices, len(edges), len(faces)), faces, edges, face_edges, face_signs)
 
+    def paired_sides(self) -> tuple[IntArray, IntArray]:
+        """The two sides, numbered 3 f + i, at each edge of exactly two faces, in the order of the edges."""
+        offsets, sides = sorted_by(self.face_edges.ravel(), self.n.e)
+        first = offsets[:-1][np.diff(offsets) == 2]
+        return sides[first], sides[first + 1]
+
     def d0_matrix(self) -> csr_array:
         """d_0 (n_e, n_v): -1 at the tail of an edge, +1 at its head."""
         rows = np.repeat(np.arange(self.n.e), 2)
