@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import uvicorn
@@ -18,7 +18,11 @@ from starlette.types import ASGIApp
 from clock import PATIENCE
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.prepare import Faces
+from hodgeformer.mesh.prepare import PrepareConfig
+from hodgeformer.nn.config import ModelConfig
+from hodgeformer.predict.member import Member
+from hodgeformer.predict.model_info import ModelInfo
+from hodgeformer.predict.predictor import Predictor
 from hodgeformer.predict.result import Result
 from hodgeformer.web.server.guard import PatientProtocol
 from hodgeformer.web.viewer.app import Viewer, create_app
@@ -31,15 +35,15 @@ CLASSES = ("left", "right")
 COLORS = ((10, 20, 30), (200, 100, 50))
 
 
-class SidedModel:
-    """Faces left of zero are class 0, the others class 1; `before` runs first."""
-
-    network: Any = None
+class SidedModel(Predictor):
+    """Faces left of zero are class 0, the others class 1; `before` runs first. There is no network to inspect."""
 
     def __init__(self, before: Callable[[Mesh], None] = lambda mesh: None) -> None:
+        info = ModelInfo(prepare=PrepareConfig(), model=ModelConfig(task="segmentation", n_classes=2), classes=CLASSES)
+        super().__init__(Member(info, network=cast(Any, None)))
         self._before = before
 
-    def predict(self, mesh: Mesh, faces: Faces, report: Callable[[float], None]) -> Result:
+    def predict(self, mesh: Any, *, report: Any = None, **options: Any) -> Result:
         self._before(mesh)
         report(0.5)
         right = mesh.vertices[mesh.faces].mean(axis=1)[:, 0] > 0
@@ -48,7 +52,7 @@ class SidedModel:
 
 
 def make_viewer(out: Path, model: Any = None, **parts: Any) -> Viewer:
-    shelf = Shelf({"sided": OfferedModel(lambda: model or SidedModel(), "by the sign of x")})
+    shelf = Shelf({"sided": OfferedModel("by the sign of x", model or SidedModel())})
     return Viewer(shelf=shelf, outbox=Outbox(out), **parts)
 
 

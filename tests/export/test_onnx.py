@@ -401,9 +401,9 @@ def test_every_verb_takes_exported_models(
     samples = [(ball, exported[1].predict(ball).labels) for ball in balls]
     assert evaluate(str(model), samples).values["face_accuracy"] == 1.0
     shelf = Shelf(offered_models(str(model)))
-    offered = shelf.model(next(iter(shelf.offered)))
-    assert offered.network is None
-    shown = offered.predict(balls[0], "auto", lambda share: None)
+    name = next(iter(shelf.offered))
+    assert shelf.network(name) is None
+    shown = shelf.predictor(name).predict(balls[0])
     np.testing.assert_array_equal(shown.labels, exported[1].predict(balls[0]).labels)
     assert load_predictor(str(model)).names == PARTS
 

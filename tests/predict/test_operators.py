@@ -15,7 +15,7 @@ from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
 from hodgeformer.predict.operators import HeadOperators, head_operators
-from meshes import icosphere, two_components
+from meshes import icosphere
 
 D_HEAD = 4
 
@@ -23,7 +23,7 @@ D_HEAD = 4
 def small_model(**changes: object) -> HodgeFormer:
     torch.manual_seed(0)
     settings = {"blocks": "HTHT", "updates": "vef", "d_model": 2 * D_HEAD, "d_hidden": 8, "n_heads": 2} | changes
-    return HodgeFormer(ModelConfig(task="segmentation", n_classes=3, **settings))  # type: ignore[arg-type]
+    return HodgeFormer(ModelConfig(task="segmentation", n_classes=3, **settings)).eval()  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +47,8 @@ def test_the_operator_is_what_the_layer_applies(
     seen: dict[str, Tensor] = {}
     module.value.register_forward_hook(lambda _, __, out: seen.update(value=out))
     module.out.register_forward_pre_hook(lambda _, arguments: seen.update(applied=arguments[0]))
+    with torch.no_grad():
+        model(pack([sphere]))
     operators = head_operators(model, sphere, layer=3, head=head)
     columns = slice((head - 1) * D_HEAD, head * D_HEAD)
     value, applied = (seen[name][:, columns].numpy().astype(np.float64) for name in ("value", "applied"))
@@ -61,7 +63,6 @@ def test_rows_sum_to_one_and_reach_lies_between_one_and_the_pattern(operators: H
         assert (reach.neighbors >= 1 - 1e-6).all()
         assert (reach.neighbors <= np.diff(matrix.indptr) + 1e-6).all()
         assert (reach.distance < 2).all()
-        assert (reach.unreachable == 0).all()
 
 
 def test_signs_change_nothing_about_how_far_a_star_reads(operators: HeadOperators) -> None:
@@ -84,19 +85,12 @@ def test_an_even_star_reads_all_of_its_neighbors(operators: HeadOperators) -> No
     alone.data = (even.indices == np.repeat(np.arange(len(reach.neighbors)), np.diff(even.indptr))).astype(float)
     only_itself = reach_of(alone, operators.prepared, "e")
     np.testing.assert_allclose(only_itself.neighbors, 1)
-    np.testing.assert_allclose(only_itself.hops, 0)
+    np.testing.assert_allclose(only_itself.distance, 0)
     assert only_itself.summary()["own_weight_mean"] == 1.0
 
 
-def test_weight_on_another_component_is_told() -> None:
-    operators = head_operators(small_model(updates="v"), prepare(two_components()), layer=1)
-    reach = reach_of(operators.stars["v"]["star0_inv"], operators.prepared, "v")
-    assert reach.unreachable.max() > 0  # random connections cross to the other component
-    assert np.isfinite(reach.hops).all()
-
-
 @pytest.mark.parametrize("kind", ["v", "e", "f"])
-def test_attention_is_told_in_the_numbers_of_the_file(operators: HeadOperators, kind: ElementKind) -> None:
+def test_attention_is_in_the_numbers_of_the_file(operators: HeadOperators, kind: ElementKind) -> None:
     name = {"v": "star0_inv", "e": "star1", "f": "star2"}[kind]
     matrix = operators.stars["e"][name]  # type: ignore[index]
     picked = 7
@@ -117,16 +111,6 @@ def test_layers_and_heads_that_are_not_there(sphere: PreparedMesh) -> None:
         head_operators(small_model(updates="v"), sphere, layer=1).laplacian("f")
     with pytest.raises(ConfigError, match="no learned operators"):
         head_operators(small_model(blocks="TT"), sphere, layer=None)
-
-
-def test_reading_operators_leaves_the_model_in_its_mode(sphere: PreparedMesh) -> None:
-    model = small_model(dropout=0.5).train()
-    first = head_operators(model, sphere, layer=None).stars["v"]["star1"]
-    second = head_operators(model, sphere, layer=3).stars["v"]["star1"]
-    assert model.training
-    np.testing.assert_array_equal(first.data, second.data)  # no dropout in what is shown
-    batch = pack([sphere])
-    assert not torch.equal(model(batch), model(batch))
 
 
 def test_a_star_correlates_with_itself_and_not_with_a_constant(operators: HeadOperators) -> None:

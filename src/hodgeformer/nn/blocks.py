@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -126,8 +127,7 @@ class Block(nn.Module):
         self.residual_dropout, self.normalizes = config.residual_dropout, config.feed_forward_norm
 
     def forward(self, x: PerElement[Tensor], topology: PackedComplex) -> PerElement[Tensor]:
-        normal = x.replace(**{kind: normalized(x[kind]) for kind in self.updated})
-        change = {kind: self._dropped(value) for kind, value in self.attention(normal, topology).items()}
+        change = {kind: self._dropped(value) for kind, value in self.attention(self.normal(x), topology).items()}
         x = x.replace(**{kind: x[kind] + change[kind] for kind in self.updated})
         # Statistics of a batch are those of all its rows.
         at_once = self.training and self.normalizes
@@ -137,6 +137,10 @@ class Block(nn.Module):
                 for kind in self.updated
             }
         )
+
+    def normal(self, x: PerElement[Any]) -> PerElement[Any]:
+        """What the attention reads."""
+        return x.replace(**{kind: normalized(x[kind]) for kind in self.updated})
 
     def _fed_forward(self, kind: ElementKind) -> Callable[[Tensor], Tensor]:
         return lambda rows: rows + self._dropped(self.feed_forward[kind](normalized(rows)))

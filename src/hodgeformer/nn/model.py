@@ -12,7 +12,7 @@ from hodgeformer.base.containers import ELEMENT_NAMES, KINDS, ElementKind, PerEl
 from hodgeformer.base.errors import BatchError
 from hodgeformer.kernels.linear import FeedForward
 from hodgeformer.kernels.rows import normalized
-from hodgeformer.nn.blocks import BLOCKS
+from hodgeformer.nn.blocks import BLOCKS, Block
 from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.heads import head_for
@@ -62,14 +62,21 @@ class Encoder(nn.Module):
         self.checkpoint_activations = config.checkpoint_activations
 
     def forward(self, x: PerElement[Tensor | None], topology: PackedComplex) -> PerElement[Tensor | None]:
+        x = self.through(x, topology, len(self.blocks))
+        return x.replace(**{kind: normalized(cast(Tensor, x[kind])) for kind in self.updated})
+
+    def through(
+        self, x: PerElement[Tensor | None], topology: PackedComplex, n_blocks: int
+    ) -> PerElement[Tensor | None]:
+        """The features after the first blocks."""
         # Kinds that no block updates are the same for all of them, so they are normalized once.
         x = x.replace(**{kind: normalized(cast(Tensor, x[kind])) for kind in self.kept})
-        for block in self.blocks:
+        for block in self.blocks[:n_blocks]:
             if self.checkpoint_activations and self.training:
                 x = checkpoint(block, x, topology, use_reentrant=False)
             else:
                 x = block(x, topology)
-        return x.replace(**{kind: normalized(cast(Tensor, x[kind])) for kind in self.updated})
+        return x
 
 
 class HodgeFormer(nn.Module):
@@ -94,6 +101,11 @@ class HodgeFormer(nn.Module):
         self._check(batch)
         x = self.embedding(batch.x_in, batch.topology)
         return cast("PerElement[Tensor | None]", self.encoder(x, batch.topology))
+
+    def features_before(self, batch: Batch, number: int) -> PerElement[Tensor | None]:
+        """The features that the attention of a block reads; blocks count from 1."""
+        x = self.encoder.through(self.embedding(batch.x_in, batch.topology), batch.topology, number - 1)
+        return cast(Block, self.encoder.blocks[number - 1]).normal(x)
 
     def numbers_of(self, batch: Batch) -> int:
         """How many numbers the widest layer reads and writes of a batch: what it pays to share among threads."""

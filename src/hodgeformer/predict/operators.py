@@ -1,19 +1,18 @@
-"""The operators that one head of one layer has learned, on one mesh: stars as matrices, Laplacians as linear operators,
-and their eigenfunctions; for comparison, those of the cotangent Laplacian."""
+"""The operators that one head of an H block has learned, on one mesh: stars as matrices, Laplacians as operators, and
+their eigenfunctions; for comparison, those of the cotangent Laplacian."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, diags_array
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs, eigsh
-from torch import Tensor, nn
+from torch import Tensor
 
 from hodgeformer.base.containers import ElementKind, PerElement
 from hodgeformer.base.errors import ConfigError
@@ -21,19 +20,15 @@ from hodgeformer.kernels.star_attention import star_attention_weights
 from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.mesh.topology import MeshComplex
-from hodgeformer.nn.blocks import HodgeAttention, HodgeFormerBlock
+from hodgeformer.nn.blocks import HodgeFormerBlock
 from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import OPERATOR_STARS, STAR_KIND, StarName
 from hodgeformer.nn.hodge_star import FixedStar, HodgeStar
 from hodgeformer.nn.metric import Metric
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.nn.pack import Batch, pack
+from hodgeformer.nn.pack import pack
 
-End = Literal["largest", "smallest"]
 ComplexArray = NDArray[np.complex128]
-
-# Largest is by modulus and smallest by real part: both are outer ends of the spectrum, where ARPACK converges.
-_WHICH: dict[End, str] = {"largest": "LM", "smallest": "SR"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,29 +63,28 @@ class HeadOperators:
         n = self.prepared.n[kind]
         return LinearOperator((n, n), matvec=apply, matmat=apply, dtype=np.float64)
 
-    def cotangent(self) -> tuple[csr_array, FloatArray]:
-        """Stiffness d0^T star1 d0 and mass star0 of the cotangent Laplacian."""
-        return cotangent_laplacian(self.prepared.topology, self.prepared.positions)
-
 
 def head_operators(model: HodgeFormer, prepared: PreparedMesh, *, layer: int | None, head: int = 1) -> HeadOperators:
-    """Run the model up to a layer (counted from 1; None: the last HodgeFormer block) and read one head's stars."""
+    """Run the model up to a layer (counted from 1; None: the last HodgeFormer block) and read one head's stars.
+
+    The model must be in evaluation mode.
+    """
     if layer is None:
         if "H" not in model.config.blocks:
             raise ConfigError(f"the model has no learned operators: its blocks '{model.config.blocks}' contain no H")
         layer = model.config.blocks.rindex("H") + 1
-    attention = hodge_attention(model, layer)
+    named = {kind: stars_of(model, layer, kind) for kind in model.config.updated}
     if not 1 <= head <= model.config.n_heads:
         raise ConfigError(f"the model has heads 1 to {model.config.n_heads}, got {head}")
     batch = pack([prepared])
-    x = features_at(model, attention, batch)
-    metric_of = replace(batch.topology, positions=torch.from_numpy(prepared.positions.copy()))
+    with torch.no_grad():
+        x = model.features_before(batch, layer)
+    topology = replace(batch.topology, positions=torch.from_numpy(prepared.positions.copy()))
     stars = {
-        kind: {name: star_matrix(star, x, metric_of, head=head - 1) for name, star in stars_of(attention, kind).items()}
-        for kind in model.config.updated
+        kind: {name: star_matrix(star, x, topology, head=head - 1) for name, star in own.items()}
+        for kind, own in named.items()
     }
-    textbook = {name: FixedStar(name, galerkin=True) for name in STAR_KIND}
-    classical = {name: star_matrix(star, x, metric_of, head=0) for name, star in textbook.items()}
+    classical = {name: star_matrix(FixedStar(name, galerkin=True), x, topology, head=0) for name in STAR_KIND}
     return HeadOperators(prepared, layer, head, stars, classical)
 
 
@@ -116,50 +110,29 @@ def star_matrix(
     return csr_array(tuple(values.cpu().numpy() for values in csr), shape=(len(pattern), len(pattern)))
 
 
-def hodge_attention(model: HodgeFormer, layer: int) -> HodgeAttention:
-    """The attention of a HodgeFormer block, counted from 1."""
+def star_row(star: csr_array, row: int) -> FloatArray:
+    """One value per element; NaN outside the pattern of the row."""
+    entries = slice(star.indptr[row], star.indptr[row + 1])
+    values = np.full(star.shape[1], np.nan)
+    values[star.indices[entries]] = star.data[entries]
+    return values
+
+
+def stars_of(model: HodgeFormer, layer: int, kind: ElementKind) -> dict[StarName, HodgeStar | FixedStar]:
+    """The stars of L_v, L_e or L_f of a HodgeFormer block, counted from 1, by their names."""
     blocks = model.config.blocks
-    if not 1 <= layer <= len(blocks) or not isinstance(model.encoder.blocks[layer - 1], HodgeFormerBlock):
+    if not 1 <= layer <= len(blocks) or not isinstance(block := model.encoder.blocks[layer - 1], HodgeFormerBlock):
         known = ", ".join(str(i + 1) for i, letter in enumerate(blocks) if letter == "H")
         raise ConfigError(
             f"layer {layer} is not a HodgeFormer block; the HodgeFormer blocks of '{blocks}': {known or 'none'}"
         )
-    return cast(HodgeAttention, model.encoder.blocks[layer - 1].attention)
-
-
-def stars_of(attention: HodgeAttention, kind: ElementKind) -> dict[StarName, HodgeStar | FixedStar]:
-    """The stars of L_v, L_e or L_f by their names."""
-    laplacian = attention.laplacian[kind]
+    laplacian = cast(Any, block.attention).laplacian[kind]
     return {name: getattr(laplacian, name) for name in OPERATOR_STARS[kind]}
-
-
-class _ArrivedError(Exception):
-    """The features have reached the module; the rest of the model need not run."""
-
-
-def features_at(model: HodgeFormer, attention: nn.Module, batch: Batch) -> PerElement[Tensor | None]:
-    """The features that arrive at a module when the model processes the batch."""
-    seen: list[PerElement[Tensor | None]] = []
-
-    def catch(_: nn.Module, arguments: tuple[Any, ...], __: Any) -> None:
-        seen.append(arguments[0])
-        raise _ArrivedError
-
-    hook = attention.register_forward_hook(catch)
-    training = model.training
-    try:
-        with torch.no_grad(), suppress(_ArrivedError):
-            model.eval()
-            model.forward_features(batch)
-    finally:
-        hook.remove()
-        model.train(training)
-    return seen[0]
 
 
 @dataclass(frozen=True, eq=False)
 class Eigenpairs:
-    """Eigenvalues (k,) and eigenfunctions (n, k), sorted from the chosen end; complex ones come in conjugate pairs.
+    """Eigenvalues (k,) and eigenfunctions (n, k); complex ones come in conjugate pairs.
 
     Functions have unit norm and the phase that makes their real part largest. `residuals` are |L f - value f|.
     """
@@ -173,8 +146,7 @@ class Eigenpairs:
 
     def distinct(self) -> list[int]:
         """Positions without the second partners of conjugate pairs, whose real parts are the same."""
-        small = 1e-9 * (np.abs(self.values).max() if len(self) else 0.0)
-        return [i for i in range(len(self)) if self.values[i].imag >= -small]
+        return [i for i in range(len(self)) if self.values[i].imag >= 0 or not self.is_pair(i)]
 
     def in_file_order(self, prepared: PreparedMesh, kind: ElementKind) -> Eigenpairs:
         """Functions on the elements of a prepared mesh, in the order of its file."""
@@ -185,8 +157,8 @@ class Eigenpairs:
         return bool(abs(self.values[i].imag) > 1e-9 * np.abs(self.values).max())
 
 
-def eigenpairs(operator: LinearOperator, k: int, end: End, *, seed: int = 0) -> Eigenpairs:
-    """The k eigenpairs of a real operator, not symmetric in general, at one end of its spectrum.
+def eigenpairs(operator: LinearOperator, k: int) -> Eigenpairs:
+    """The k eigenpairs of largest modulus of a real operator, not symmetric in general.
 
     Fewer are returned if the iteration does not converge. A conjugate pair is never split.
     """
@@ -196,25 +168,19 @@ def eigenpairs(operator: LinearOperator, k: int, end: End, *, seed: int = 0) -> 
     if n <= 4 * k + 8:  # too small for a Krylov space, and cheap as a dense matrix
         values, functions = np.linalg.eig(operator @ np.eye(n))
     else:
-        start = np.random.default_rng(seed).standard_normal(n)
+        start = np.random.default_rng(0).standard_normal(n)
         try:
             # One more than requested, so that a pair at the end is complete.
-            values, functions = eigs(
-                operator, k=k + 1, which=_WHICH[end], v0=start, ncv=min(n, max(6 * k, 60)), maxiter=50 * n
-            )
+            values, functions = eigs(operator, k=k + 1, v0=start, ncv=min(n, max(6 * k, 60)), maxiter=50 * n)
         except ArpackNoConvergence as stopped:
             values, functions = stopped.eigenvalues, stopped.eigenvectors
-    return _sorted(operator, values, functions, k, end)
-
-
-def _sorted(operator: LinearOperator, values: NDArray[Any], functions: NDArray[Any], k: int, end: End) -> Eigenpairs:
     values, functions = values.astype(np.complex128), functions.astype(np.complex128)
-    key = -np.abs(values) if end == "largest" else values.real
+    size = np.abs(values)
+    largest = size.max(initial=0.0)
     # Rounded, so that the partners of a pair are adjacent, the positive one first.
-    order = np.lexsort((-values.imag, np.round(key / max(np.abs(values).max(initial=0.0), 1e-300), 9)))
+    order = np.lexsort((-values.imag, np.round(-size / max(largest, 1e-300), 9)))
     values, functions = values[order], _in_phase(functions[:, order])
-    small = 1e-9 * np.abs(values).max(initial=0.0)
-    whole = k + 1 if len(values) > k and values[k - 1].imag > small else k
+    whole = k + 1 if len(values) > k and values[k - 1].imag > 1e-9 * largest else k
     values, functions = values[:whole], functions[:, :whole]
     applied = operator @ functions.real + 1j * (operator @ functions.imag)
     return Eigenpairs(values, functions, np.linalg.norm(applied - functions * values, axis=0))
@@ -244,17 +210,18 @@ def whitney_matrix(metric: Metric) -> csr_array:
     return csr_array((metric.whitney.numpy().astype(np.float64).ravel(), (rows, columns)), shape=(n_e, n_e))
 
 
-def cotangent_eigenpairs(*, stiffness: csr_array, mass: FloatArray, k: int, seed: int = 0) -> Eigenpairs:
+def cotangent_eigenpairs(topology: MeshComplex, positions: FloatArray, k: int) -> Eigenpairs:
     """The k smallest eigenpairs of the cotangent Laplacian: stiffness f = value mass f, functions of unit norm.
 
     Vertices without area (no face uses them) are not part of the surface and get the value zero.
     """
+    stiffness, mass = cotangent_laplacian(topology, positions)
     used = np.flatnonzero(mass > 0)
     k = min(k, len(used) - 1)
     if k < 1:
         raise ConfigError("eigenfunctions need a surface with at least two vertices")
     inner, areas = csc_array(stiffness[used][:, used]), mass[used]
-    start = np.random.default_rng(seed).standard_normal(len(used))
+    start = np.random.default_rng(0).standard_normal(len(used))
     shift = -1e-6 * float(np.abs(inner.diagonal() / areas).mean())
     values, found = eigsh(inner, k=k, M=diags_array(areas).tocsc(), sigma=shift, which="LM", v0=start)
     order = np.argsort(values, kind="stable")

@@ -67,6 +67,8 @@ class Predictor:
         Several models (a list, "a,b", a pattern, or the folder of a cross-validation) form an ensemble: the mean of
         their probabilities. They must have the same classes. Exported models do not need torch.
         """
+        if isinstance(model, Predictor) and device == "auto":
+            return model
         models: list[Checkpoint | Member] = []
         for one in model if isinstance(model, list | tuple) else [model]:
             if isinstance(one, Predictor):
@@ -119,7 +121,7 @@ class Predictor:
 
     def _single(self, purpose: str) -> Checkpoint:
         if len(self.members) > 1:
-            raise ConfigError(f"cannot {purpose} an ensemble of {len(self.members)} models; use one of them")
+            raise ConfigError(f"cannot {purpose} an ensemble of {len(self.members)} models; name one of them")
         if (found := self.members[0].checkpoint) is None:
             raise ConfigError(f"cannot {purpose} an exported model; use the checkpoint it was exported from")
         return found

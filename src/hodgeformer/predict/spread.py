@@ -19,7 +19,6 @@ from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.blocks import Spreading, SpreadingBlock
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import Batch, pack
-from hodgeformer.predict.operators import features_at
 
 DiagonalName = Literal["star1", "star0"]
 DIAGONAL_KIND: dict[DiagonalName, ElementKind] = {"star1": "e", "star0": "v"}
@@ -66,15 +65,15 @@ class Spread:
 
 def spread_from(model: HodgeFormer, prepared: PreparedMesh, picked: int, layer: int | None = None) -> Spread:
     """`picked` is a vertex of the file, `layer` one of the D blocks, by default all of them."""
-    blocks = spreading_blocks(model, layer)
+    blocks = _spreading_blocks(model, layer)
     if not 0 <= picked < prepared.n.v:
         raise ConfigError(f"the mesh has vertices 0 to {prepared.n.v - 1}, got {picked}")
     batch, here = pack([prepared]), int(np.flatnonzero(prepared.order.v == picked)[0])
     away = np.linalg.norm(prepared.positions - prepared.positions[here], axis=1)
     areas = batch.topology.surface.star0.double().numpy()[:, None]
 
-    def read(block: Spreading) -> BlockSpread:
-        stars = stars_at(model, block, batch)
+    def read(number: int, block: Spreading) -> BlockSpread:
+        stars = _stars(model, number, block, batch)
         source = torch.zeros(prepared.n.v, N_TIMES)
         source[here] = 1 / stars.star0[here]
         weights = (stars.star0 * spread(source, stars)).double().numpy()
@@ -83,10 +82,10 @@ def spread_from(model: HodgeFormer, prepared: PreparedMesh, picked: int, layer: 
             heat=prepared.to_file_order(heat, "v"),
             area=1 / (weights * heat).sum(axis=0),
             distance=away @ weights,
-            share=time_shares(block),
+            share=_time_shares(block),
         )
 
-    return Spread(picked, {number: read(block) for number, block in blocks.items()})
+    return Spread(picked, {number: read(number, block) for number, block in blocks.items()})
 
 
 def log_factors(
@@ -99,8 +98,8 @@ def log_factors(
     batch = pack([prepared])
     textbook = textbook_stars(batch)
     found: dict[int, dict[DiagonalName, FloatArray]] = {}
-    for number, block in spreading_blocks(model, layer).items():
-        learned = stars_at(model, block, batch)
+    for number, block in _spreading_blocks(model, layer).items():
+        learned = _stars(model, number, block, batch)
         found[number] = {}
         for name, kind in DIAGONAL_KIND.items():
             star, classical = cast(Tensor, getattr(learned, name)).double().numpy(), textbook[name][:, None]
@@ -128,16 +127,16 @@ def log10_of(star: FloatArray) -> FloatArray:
     return np.asarray(np.log10(np.where(star > 0, star, np.nan)))
 
 
-def stars_at(model: HodgeFormer, block: Spreading, batch: Batch) -> DiagonalStars:
+def _stars(model: HodgeFormer, number: int, block: Spreading, batch: Batch) -> DiagonalStars:
     """The stars of a D block when the model reads the batch; the textbook's where it learns none."""
     if not block.bound:
         return batch.topology.surface.stars
-    x = features_at(model, block, batch)
     with torch.no_grad():
+        x = model.features_before(batch, number)
         return block.diagonal_stars(cast(Tensor, x.v), batch.topology)
 
 
-def spreading_blocks(model: HodgeFormer, layer: int | None = None) -> dict[int, Spreading]:
+def _spreading_blocks(model: HodgeFormer, layer: int | None = None) -> dict[int, Spreading]:
     """The D blocks by their number, from 1; with `layer` that one alone."""
     found = {
         number: cast(Spreading, block.attention)
@@ -150,7 +149,7 @@ def spreading_blocks(model: HodgeFormer, layer: int | None = None) -> dict[int, 
     return found if layer is None else {layer: found[layer]}
 
 
-def time_shares(block: Spreading) -> FloatArray:
+def _time_shares(block: Spreading) -> FloatArray:
     """The share of W_O W_V of a D block, in squares, that belongs to each time."""
     d = block.value.weight.shape[0]
     into = block.value.weight.detach().double().view(N_TIMES, -1, d)

@@ -23,7 +23,7 @@ class DoubtfulModel(SidedModel):
 
     DOUBTS = (((0, 0, 1), 0.7), ((0, 0, -1), 0.6), ((1, 0, 0), 0.5))
 
-    def predict(self, mesh: Mesh, *_: Any) -> Result:
+    def predict(self, mesh: Any, **_: Any) -> Result:
         sure = np.full(mesh.n_faces, 0.95)
         for end, confidence in self.DOUBTS:
             sure[near_end(mesh, end)] = confidence

@@ -123,8 +123,7 @@ def test_what_a_vertex_reads_spreads_with_time(tmp_path: Path) -> None:
     source, ball = Spreading(shelf), icosphere(3)
     scene = OpenMesh(ball)
     assert source.choices(scene) is None
-    model = shelf.model("tiny")
-    scene.prediction = Prediction("tiny", model.predict(ball, 320, lambda share: None), 320)
+    scene.prediction = Prediction("tiny", shelf.predictor("tiny").predict(ball, faces=320), 320)
     choices = source.choices(scene)
     assert choices is not None and [choice.key for choice in choices] == ["block", "time"]
     pick = Pick(7, tuple(ball.vertices[ball.faces[7, 0]]))
@@ -134,7 +133,9 @@ def test_what_a_vertex_reads_spreads_with_time(tmp_path: Path) -> None:
     assert spans == sorted(spans, reverse=True) and spans[0] > 2 * spans[-1]
     assert all(np.linalg.norm(ball.vertices[v.argmax()] - pick.point) < 0.3 for v in fields)
     working = icosphere(2)
-    found = spread_from(model.network, prepare(working), 5).blocks[1]
+    network = shelf.network("tiny")
+    assert network is not None
+    found = spread_from(network, prepare(working), 5).blocks[1]
     areas = np.bincount(working.faces.ravel(), np.repeat(norms(face_vectors(working.vertices, working.faces)), 3)) / 3
     np.testing.assert_allclose(areas / areas.sum() @ found.heat, 1, rtol=1e-4)
     assert (np.diff(found.area) > 0).all() and (np.diff(found.distance) > 0).all()

@@ -20,7 +20,7 @@ from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.web.viewer.app import Viewer, create_app
 from hodgeformer.web.viewer.messages import decode, described
-from hodgeformer.web.viewer.models import Shelf, ViewerModel, offered_models
+from hodgeformer.web.viewer.models import Shelf, offered_models
 from hodgeformer.web.viewer.open_meshes import OpenMeshes
 from hodgeformer.web.viewer.outbox import Outbox
 from meshes import icosphere
@@ -130,23 +130,17 @@ def test_fifty_predictions_do_not_grow_memory(out: Path, tiny: Path) -> None:
     assert max(used[-10:]) - max(used[10:15]) < 10 * 2**20
 
 
-def test_models_of_every_kind_answer_for_faces(tmp_path: Path) -> None:
-    ball = icosphere(2)
-    fractions: list[float] = []
-    for task, element, rows in (
-        ("segmentation", "face", 320),
-        ("segmentation", "vertex", 320),
-        ("segmentation", "edge", 320),
-        ("classification", "mesh", 1),
-    ):
-        predictor = Predictor(tiny_checkpoint(task, element))
-        prediction = ViewerModel(predictor).predict(ball, "original", fractions.append)
-        assert prediction.probabilities.shape == (rows, 4)
-        np.testing.assert_allclose(prediction.probabilities.sum(axis=1), 1, rtol=1e-5)
-        assert fractions[0] == 0.0
-        assert fractions[-1] == 1.0
-        assert sorted(fractions) == fractions
-        fractions.clear()
-    simplified = ViewerModel(Predictor(tiny_checkpoint())).predict(ball, 100, fractions.append)
-    assert simplified.probabilities.shape == (320, 4)
-    assert "simplified to 100" in simplified.resolution
+@pytest.mark.parametrize("task", ["face", "vertex", "edge", "mesh", "regression"])
+def test_models_of_every_kind_answer_for_faces(out: Path, task: str) -> None:
+    kind = {"mesh": "classification", "regression": "regression"}.get(task, "segmentation")
+    predictor = Predictor(tiny_checkpoint(kind, None if kind != "segmentation" else task))
+    viewer = make_viewer(out, predictor)
+    with TestClient(create_app(viewer), base_url=BASE) as client:
+        opened = viewer.meshes.add(icosphere(2))
+        progress = predicted(client, opened.id)
+        if task == "regression":
+            assert progress["stage"] == "failed" and "predicts values, not classes" in progress["error"]
+            return
+        assert progress["stage"] == "done" and opened.prediction is not None
+        assert opened.prediction.result.probabilities.shape == (1 if task == "mesh" else 320, 4)
+        np.testing.assert_allclose(opened.prediction.result.probabilities.sum(axis=1), 1, rtol=1e-5)

@@ -1,5 +1,5 @@
-"""Everything that can be said of one head of one layer on one mesh: how its stars spread their weight around one
-element, over all rows, and against the textbook's star; and the eigenfunctions of its Laplacians."""
+"""One head of one layer on one mesh: how its stars spread their weight around one element, over all rows, and compared
+with the textbook's star; and the eigenfunctions of its Laplacians."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
 from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.base.errors import ConfigError
@@ -17,7 +16,6 @@ from hodgeformer.mesh.geometry import centers
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.order import inverse
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
-from hodgeformer.mesh.topology import MeshComplex
 from hodgeformer.nn.config import STAR_KIND
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.operators import (
@@ -26,27 +24,21 @@ from hodgeformer.predict.operators import (
     cotangent_eigenpairs,
     eigenpairs,
     head_operators,
+    star_row,
 )
-
-_MOST_ROWS_WITH_HOPS = 256  # a search over the whole mesh for each row
-_ROWS_AT_ONCE = 32
 
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """Per row of a star: its sum, exp of its entropy (how many neighbors it really reads), weighted mean distances.
+    """Per row of a star: its sum, exp of its entropy (how many neighbors it really reads), weighted mean distance.
 
-    Entries count without their signs. Rows of a star without signs sum to one.
-    `distance` is in radii of the mesh. `hops` counts steps between adjacent elements, for some rows evenly chosen;
-    weight on other components is left out of it and counted in `unreachable`.
+    Entries count without their signs. Rows of a star without signs sum to one. `distance` is in radii of the mesh.
     """
 
     row_sums: FloatArray
     neighbors: FloatArray
     own_weight: FloatArray
     distance: FloatArray
-    hops: FloatArray
-    unreachable: FloatArray
 
     def summary(self) -> dict[str, float]:
         return {
@@ -56,15 +48,13 @@ class Reach:
             "effective_neighbors_max": float(self.neighbors.max()),
             "own_weight_mean": float(self.own_weight.mean()),
             "distance_mean": float(self.distance.mean()),
-            "hops_mean": float(self.hops.mean()),
-            "unreachable_weight_mean": float(self.unreachable.mean()),
         }
 
 
 @dataclass(frozen=True, eq=False)
 class OperatorReport:
     """Per star, named such as "L_v.star1": reach, correlations with the textbook's star, and `attention` around element
-    `picked` for those that act on elements of `kind`. Per Laplacian: eigenpairs, and the roughness of those of L_v.
+    `picked` for those that act on elements of `kind`. Per Laplacian: eigenpairs.
 
     Arrays are in the order of the mesh file; rows of the stars in `reach` in that of the prepared mesh.
     """
@@ -78,7 +68,6 @@ class OperatorReport:
     correlations: dict[str, dict[str, float | None]]
     eigen: dict[ElementKind, Eigenpairs]
     cotangent: Eigenpairs
-    roughness: FloatArray | None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -90,7 +79,6 @@ class OperatorReport:
             "correlation_with_classical_star": self.correlations,
             "eigenvalues": {f"L_{kind}": _pairs(found) for kind, found in self.eigen.items()},
             "eigenvalues_cotangent": _pairs(self.cotangent),
-            "roughness_of_L_v": None if self.roughness is None else self.roughness.tolist(),
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -131,9 +119,9 @@ def study_operators(
     if kind not in acts_on.values():
         known = ", ".join(dict.fromkeys(ELEMENT_NAMES[other] for other in acts_on.values()))
         raise ConfigError(f"this model has no star on the {ELEMENT_NAMES[kind]} elements, only on: {known}")
-    stiffness, mass = operators.cotangent()
-    cotangent = cotangent_eigenpairs(stiffness=stiffness, mass=mass, k=n_functions)
-    learned = {owner: eigenpairs(operators.laplacian(owner), n_functions, "largest") for owner in operators.stars}
+    prepared = operators.prepared
+    cotangent = cotangent_eigenpairs(prepared.topology, prepared.positions, n_functions)
+    learned = {owner: eigenpairs(operators.laplacian(owner), n_functions) for owner in operators.stars}
     shown = {title: star for title, name, star in stars if acts_on[name] == kind}
     return OperatorReport(
         layer=operators.layer,
@@ -141,11 +129,10 @@ def study_operators(
         kind=kind,
         picked=picked,
         attention={title: attention_around(operators, star, kind, picked) for title, star in shown.items()},
-        reach={title: reach_of(star, operators.prepared, acts_on[name]) for title, name, star in stars},
+        reach={title: reach_of(star, prepared, acts_on[name]) for title, name, star in stars},
         correlations={title: compare_stars(star, operators.classical[name]) for title, name, star in stars},
-        eigen={owner: found.in_file_order(operators.prepared, owner) for owner, found in learned.items()},
-        cotangent=cotangent.in_file_order(operators.prepared, "v"),
-        roughness=roughness(learned["v"].functions, stiffness, mass) if "v" in learned else None,
+        eigen={owner: found.in_file_order(prepared, owner) for owner, found in learned.items()},
+        cotangent=cotangent.in_file_order(prepared, "v"),
     )
 
 
@@ -163,15 +150,11 @@ def reach_of(star: csr_array, prepared: PreparedMesh, kind: ElementKind) -> Reac
     entropy = -row_sums(shares * np.log(np.maximum(shares, 1e-300)))
     at = centers(kind, prepared.topology, prepared.positions)
     apart = np.linalg.norm(at[row] - at[columns], axis=1)
-    chosen = np.unique(np.linspace(0, n - 1, min(n, _MOST_ROWS_WITH_HOPS)).round().astype(np.int64))
-    hops, unreachable = _weighted_hops(star, _adjacency(prepared.topology, kind), chosen)
     return Reach(
         row_sums=row_sums(weights),
         neighbors=np.exp(entropy),
         own_weight=star.diagonal(),
         distance=row_sums(weights * apart),
-        hops=hops,
-        unreachable=unreachable,
     )
 
 
@@ -185,10 +168,7 @@ def attention_around(operators: HeadOperators, star: csr_array, kind: ElementKin
     if not 0 <= picked < n_file:
         raise ConfigError(f"{prepared.name} has {ELEMENT_NAMES[kind]} elements 0 to {n_file - 1}, got {picked}")
     here = int(prepared.face_source[picked] if kind == "f" else inverse(prepared.order[kind])[picked])
-    entries = slice(star.indptr[here], star.indptr[here + 1])
-    weights = np.full(prepared.n[kind], np.nan)
-    weights[star.indices[entries]] = star.data[entries]
-    return prepared.to_file_order(weights, kind)
+    return prepared.to_file_order(star_row(star, here), kind)
 
 
 def compare_stars(learned: csr_array, classical: csr_array) -> dict[str, float | None]:
@@ -211,33 +191,6 @@ def correlation(a: NDArray[Any], b: NDArray[Any]) -> float | None:
     a, b = a - a.mean(), b - b.mean()
     scale = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float(a @ b) / scale if scale > 1e-12 * len(a) else None
-
-
-def _adjacency(topology: MeshComplex, kind: ElementKind) -> csr_array:
-    """Vertices adjacent over an edge, edges at a vertex, faces over an edge."""
-    incidence = abs(topology.d1_matrix() if kind == "f" else topology.d0_matrix()).astype(np.float64)
-    return csr_array(incidence.T @ incidence if kind == "v" else incidence @ incidence.T)
-
-
-def _weighted_hops(star: csr_array, adjacency: csr_array, rows: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
-    hops, unreachable = np.zeros(len(rows)), np.zeros(len(rows))
-    for first in range(0, len(rows), _ROWS_AT_ONCE):
-        part = rows[first : first + _ROWS_AT_ONCE]
-        distances = dijkstra(adjacency, indices=part, unweighted=True)
-        for i, (row, apart) in enumerate(zip(part, distances, strict=True), first):
-            entries = slice(star.indptr[row], star.indptr[row + 1])
-            weights, steps = star.data[entries], apart[star.indices[entries]]
-            reached = np.isfinite(steps)
-            hops[i] = weights[reached] @ steps[reached]
-            unreachable[i] = weights[~reached].sum()
-    return hops, unreachable
-
-
-def roughness(functions: NDArray[np.complex128], stiffness: Any, mass: FloatArray) -> FloatArray:
-    """f* W f / f* M f: the eigenvalue of the cotangent Laplacian that varies as much as f does."""
-    energy = np.einsum("nk,nk->k", functions.conj(), stiffness @ functions).real
-    norm = np.einsum("nk,nk,n->k", functions.conj(), functions, mass).real
-    return np.asarray(energy / np.maximum(norm, 1e-300), np.float64)
 
 
 def farthest(operators: HeadOperators, kind: ElementKind) -> int:

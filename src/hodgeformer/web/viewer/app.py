@@ -33,7 +33,7 @@ from hodgeformer.web.server.intake import EXPLAINED, Refusal, Threads, Uploads
 from hodgeformer.web.viewer import messages
 from hodgeformer.web.viewer.fields import Eigenfunctions, FieldSource
 from hodgeformer.web.viewer.learning import Learning
-from hodgeformer.web.viewer.models import Predictions, Shelf, offered_models, shelf_name
+from hodgeformer.web.viewer.models import Predictions, Shelf, offered_models, shown_name
 from hodgeformer.web.viewer.open_meshes import OpenMesh, OpenMeshes
 from hodgeformer.web.viewer.operators import Attention, DiagonalStars, LearnedEigenfunctions, Spreading
 from hodgeformer.web.viewer.outbox import Annotation, Outbox
@@ -220,7 +220,7 @@ def make_viewer(*, model: str | None, mesh: Path | None, out: Path, faces: Faces
         ),
         opened=None if mesh is None or series is not None else meshes.add(load_mesh(mesh), pinned=True),
         series=series,
-        preferred=None if model is None else shelf_name(model),
+        preferred=None if model is None else shown_name(model),
         faces=messages.parsed_faces(str(faces)),
         up=up,
     )

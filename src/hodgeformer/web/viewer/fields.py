@@ -17,7 +17,7 @@ from scipy.sparse.linalg import ArpackError
 from hodgeformer.base.errors import HodgeFormerError
 from hodgeformer.mesh.elements import proper_complex
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.predict.operators import Eigenpairs, cotangent_eigenpairs, cotangent_laplacian
+from hodgeformer.predict.operators import Eigenpairs, cotangent_eigenpairs
 from hodgeformer.web.server.intake import Refusal
 from hodgeformer.web.viewer.models import Recent
 from hodgeformer.web.viewer.open_meshes import OpenMesh
@@ -104,7 +104,6 @@ class Eigenfunctions:
 def smoothest_functions(mesh: Mesh) -> Eigenpairs:
     """Eigenfunctions of the cotangent Laplacian in the order of the file, smallest eigenvalues first."""
     try:
-        stiffness, mass = cotangent_laplacian(proper_complex(mesh)[1], mesh.vertices)
-        return cotangent_eigenpairs(stiffness=stiffness, mass=mass, k=min(N_EIGENFUNCTIONS, mesh.n_vertices - 2))
+        return cotangent_eigenpairs(proper_complex(mesh)[1], mesh.vertices, min(N_EIGENFUNCTIONS, mesh.n_vertices - 2))
     except (ArpackError, HodgeFormerError, RuntimeError, ValueError) as error:
         raise Refusal(422, f"Eigenfunctions cannot be found for this mesh ({error}).") from None

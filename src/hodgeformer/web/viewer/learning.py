@@ -14,7 +14,7 @@ from typing import Any
 from hodgeformer.data.folder import open_folder
 from hodgeformer.data.folder_spec import FILE_NAME
 from hodgeformer.web.server.intake import Refusal
-from hodgeformer.web.viewer.models import Shelf, offered
+from hodgeformer.web.viewer.models import OfferedModel, Shelf
 
 MIN_MESHES = 3
 MAX_MINUTES = 600.0
@@ -60,7 +60,7 @@ class Learning:
             out = _free_run(data.parent / "runs", data.name)
             # -P: a folder that is called like the package and happens to lie here is not taken for it.
             command = [sys.executable, "-P", "-m", "hodgeformer", "train", data, "--out", out, "--json"]
-            command += ["--from", self._shelf.offered[model].where, "--set", f"train.minutes={minutes}"]
+            command += ["--from", str(self._shelf.offered[model].source), "--set", f"train.minutes={minutes}"]
             self.progress = LearningProgress("starting")
             self._process = subprocess.Popen(
                 list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8"
@@ -87,7 +87,7 @@ class Learning:
                 elif event["event"] == "stopped":
                     self.progress = LearningProgress("stopping")
         if result is not None and process.returncode == 0:
-            self._shelf.offered[out.name] = offered(out, str(out))
+            self._shelf.offered[out.name] = OfferedModel(str(out), out)
             self.progress = LearningProgress("done", 1.0, model=out.name, told=_told(n_meshes, result))
         elif self.progress.stage == "stopping" or process.returncode < 0:
             begun = (out / "config.toml").is_file()

@@ -1,4 +1,4 @@
-"""The models a person can pick from: named beforehand, read when first used, run in the background."""
+"""The models that the page offers, loaded on first use, and predictions with them in the background."""
 
 from __future__ import annotations
 
@@ -7,19 +7,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from hodgeformer.base.containers import PerElement
 from hodgeformer.base.errors import ConfigError, HodgeFormerError
-from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import Faces
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.predict.inference import Report, Views, make_views
-from hodgeformer.predict.predictor import Predictor
+from hodgeformer.predict.predictor import Models, Predictor
 from hodgeformer.predict.pretrained import bundled_models
-from hodgeformer.predict.result import Result
 from hodgeformer.web.server.intake import Refusal
 from hodgeformer.web.viewer.open_meshes import OpenMesh, OpenMeshes, Prediction, PredictionProgress
 
@@ -32,10 +27,10 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """The last few results of slow work, made one at a time, so that asking again is quick."""
+    """The last few results of slow work, made one at a time."""
 
-    def __init__(self, n: int, lock: threading.Lock | None = None) -> None:
-        self._n, self._lock = n, lock or threading.Lock()
+    def __init__(self, n: int) -> None:
+        self._n, self._lock = n, threading.Lock()
         self._made: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K, make: Callable[[], V]) -> V:
@@ -48,73 +43,26 @@ class Recent(Generic[K, V]):
             return self._made[key]
 
 
-class ViewerModel:
-    """A predictor that answers for faces."""
-
-    def __init__(self, predictor: Predictor) -> None:
-        self._predictor = predictor
-
-    @cached_property
-    def network(self) -> HodgeFormer | None:
-        """For looking inside, of several models into the first; an exported one cannot be looked into."""
-        checkpoint = self._predictor.members[0].checkpoint
-        # Not the one that predicts: hooks that look inside must not meet a prediction that runs at the same time.
-        return None if checkpoint is None else checkpoint.build_model()
-
-    def see(self, mesh: Mesh, faces: Faces, *, most_faces: int | None = None, surface: bool = False) -> Views:
-        """The mesh as the first view of a prediction has it; its `surface` alone has no patterns and few features.
-
-        Where the model worked on more than `most_faces`, nothing is prepared and the request is refused.
-        """
-        config = self._predictor.info.at(faces)
-        n = config.working(PerElement(mesh.n_vertices, 0, mesh.n_faces)).f
-        if most_faces is not None and n > most_faces:
-            raise Refusal(
-                422,
-                f"The model worked on {n:,} faces, and this layer supports {most_faces:,} at most. Choose a coarser "
-                "resolution and predict again.",
-            )
-        if config.pose == "frame_average":
-            config = config.replace(pose="frame")  # the first of the frames, without the others
-        model = self._predictor.info.model
-        if surface:
-            config, model = config.replace(features=("coords",)), model.replace(blocks="T")  # which reads no patterns
-        return make_views(mesh, config, model=model)
-
-    def predict(self, mesh: Mesh, faces: Faces, report: Report) -> Result:
-        """The answer for every face, or for the mesh; `report` is told the fraction of the work that is done."""
-        if self._predictor.info.model.task == "regression":
-            name = self._predictor.info.name
-            raise ConfigError(f"'{name}' predicts values, not classes; use `hodgeformer predict` for it")
-        result = self._predictor.predict(mesh, faces=faces, report=report)
-        return result if result.element in ("face", "mesh") else result.on("face")
-
-
 @dataclass(frozen=True)
 class OfferedModel:
-    """A model on the shelf: how it is read, what to say of it, and where it is."""
+    """A model in the list of the page: its description, and where it is loaded from."""
 
-    load: Callable[[], ViewerModel]
-    description: str = ""
-    where: str | Path = ""
-
-
-def offered(where: str | Path, description: str) -> OfferedModel:
-    """A model that is read when it is first used."""
-    return OfferedModel(lambda: ViewerModel(Predictor.load(where)), description, where)
+    description: str
+    source: Models
 
 
 def offered_models(given: str | None) -> dict[str, OfferedModel]:
-    """The model that was asked for, first, and the bundled ones."""
+    """The model of the command line, first, and the bundled ones."""
     bundled = bundled_models()
     first = {}
     if given is not None and (given not in bundled or Path(given).exists()):
-        first[shelf_name(given)] = offered(given, str(Path(given).resolve()) if Path(given).exists() else given)
-    return first | {m.name: offered(m.path, m.summary) for m in bundled.values() if m.name not in first}
+        description = str(Path(given).resolve()) if Path(given).exists() else given
+        first[shown_name(given)] = OfferedModel(description, given)
+    return first | {m.name: OfferedModel(m.summary, m.path) for m in bundled.values() if m.name not in first}
 
 
-def shelf_name(given: str) -> str:
-    """How a model is called in the list: a bundled name, the run's folder, or the file without suffix."""
+def shown_name(given: str) -> str:
+    """The name of a model in the list: a bundled name, the run's folder, or the file without suffix."""
     path = Path(given)
     if path.is_file():
         return path.resolve().parent.name if path.stem in ("best", "last", "model") else path.stem
@@ -122,28 +70,33 @@ def shelf_name(given: str) -> str:
 
 
 class Shelf:
-    """Models by name. A request can only name what lies here, never a path.
-
-    `inside` is held while a model runs to be looked into, so that hooks of two requests do not meet.
-    """
+    """Models by name, loaded on first use. A request can only name one of these, never a path."""
 
     def __init__(self, offered: Mapping[str, OfferedModel]) -> None:
         self.offered = dict(offered)
-        self.inside = threading.Lock()
-        self._loaded: Recent[str, ViewerModel] = Recent(MAX_LOADED)
+        self._predictors: Recent[str, Predictor] = Recent(MAX_LOADED)
+        self._networks: Recent[str, HodgeFormer | None] = Recent(MAX_LOADED)
 
     def check_name(self, name: str) -> None:
         if name not in self.offered:
-            raise Refusal(404, f"There is no model '{name[:80]}'; pick one of the list.")
+            raise Refusal(404, f"There is no model '{name[:80]}'; choose one from the list.")
 
-    def model(self, name: str) -> ViewerModel:
-        """The model, read from disk if it is not in memory."""
+    def predictor(self, name: str) -> Predictor:
         self.check_name(name)
-        return self._loaded.get(name, self.offered[name].load)
+        return self._predictors.get(name, lambda: Predictor.load(self.offered[name].source))
+
+    def network(self, name: str) -> HodgeFormer | None:
+        """The network to inspect, on the CPU; of an ensemble the first, and of an exported model none."""
+
+        def build() -> HodgeFormer | None:
+            checkpoint = self.predictor(name).members[0].checkpoint
+            return None if checkpoint is None else checkpoint.build_model()
+
+        return self._networks.get(name, build)
 
 
 class Predictions:
-    """Runs models over open meshes in threads, a few at once. Asking again for a mesh replaces what was asked."""
+    """Runs models on open meshes in threads, a few at once. A new request for a mesh replaces the earlier one."""
 
     def __init__(self, shelf: Shelf, meshes: OpenMeshes) -> None:
         self._shelf, self._meshes = shelf, meshes
@@ -169,7 +122,7 @@ class Predictions:
             stage: str, fraction: float | None = None, error: str | None = None, found: Prediction | None = None
         ) -> None:
             with self._lock:
-                if opened.run == run:  # what was replaced says no more, whether it ends well or badly
+                if opened.run == run:  # a request that was replaced reports nothing more, not even its failure
                     opened.prediction = found or opened.prediction
                     opened.progress = PredictionProgress(stage, fraction, error)
 
@@ -177,10 +130,13 @@ class Predictions:
             if opened.run != run or not self._meshes.holds(opened):
                 return
             report("loading the model")
-            predictor = self._shelf.model(model)
+            predictor = self._shelf.predictor(model)
             report("preparing the mesh")
-            result = predictor.predict(opened.mesh, faces, lambda fraction: report("predicting", fraction))
-            report("done", 1.0, found=Prediction(model, result, faces))
+            result = predictor.predict(opened.mesh, faces=faces, report=lambda share: report("predicting", share))
+            if result.task == "regression":
+                raise ConfigError(f"'{model}' predicts values, not classes; use `hodgeformer predict` for it")
+            shown = result if result.element in ("face", "mesh") else result.on("face")
+            report("done", 1.0, found=Prediction(model, shown, faces))
         except HodgeFormerError as error:
             report("failed", error=str(error))
         except MemoryError:

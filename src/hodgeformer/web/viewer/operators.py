@@ -1,9 +1,11 @@
 """What a model has learned, as layers: what the clicked place attends to or spreads to, diagonal stars, and learned
-eigenfunctions."""
+eigenfunctions.
+
+A layer shows the mesh as the model processed it for the prediction: at its resolution, in the first frame of its pose.
+"""
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,26 +13,18 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind, PerElement
 from hodgeformer.kernels.elimination import TIMES
 from hodgeformer.mesh.elements import convert_values
-from hodgeformer.mesh.prepare import Faces, PreparedMesh
-from hodgeformer.nn.config import ModelConfig, StarName
+from hodgeformer.mesh.prepare import PreparedMesh
+from hodgeformer.nn.config import STAR_KIND, ModelConfig, StarName
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
-from hodgeformer.predict.operators import (
-    Eigenpairs,
-    eigenpairs,
-    features_at,
-    head_operators,
-    hodge_attention,
-    stars_of,
-)
+from hodgeformer.predict.inference import Views, make_views
+from hodgeformer.predict.operators import Eigenpairs, eigenpairs, head_operators, star_row, stars_of
 from hodgeformer.predict.spread import (
     DIAGONAL_KIND,
     DiagonalName,
@@ -42,9 +36,9 @@ from hodgeformer.predict.spread import (
 )
 from hodgeformer.web.server.intake import Refusal
 from hodgeformer.web.viewer.fields import MAX_KEPT, Choice, Pick, ScalarField
-from hodgeformer.web.viewer.models import Recent, Shelf, ViewerModel
-from hodgeformer.web.viewer.open_meshes import OpenMesh
-from hodgeformer.web.viewer.sight import Sight
+from hodgeformer.web.viewer.models import Recent, Shelf
+from hodgeformer.web.viewer.open_meshes import OpenMesh, Prediction
+from hodgeformer.web.viewer.picking import nearest_element, on_faces
 
 N_FUNCTIONS = 8
 MAX_FACES = 50_000  # three H blocks of width 64 take 2 seconds and 150 MB for half as many
@@ -56,98 +50,124 @@ _SYMBOLS: dict[StarName | DiagonalName, str] = {
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
-    """The prediction that a layer is about, while the mesh may get another one; and the model that made it."""
+class _Inspected:
+    """The prediction that a layer is about, while the mesh may get another one."""
 
-    opened: OpenMesh
-    model: ViewerModel
     network: HodgeFormer
-    faces: Faces
-    key: tuple[Any, ...]
+    views: Views
+    once: Callable[..., Any]
+    """Returns the result of a slow function, and remembers it under the arguments that follow."""
+
+    @property
+    def prepared(self) -> PreparedMesh:
+        return self.views.views[0]
 
 
-class _Inside(ABC):
-    """A source that looks into the model which predicted the mesh, and remembers what took long."""
+class _ModelLayer(ABC):
+    """A source of fields that inspects the model which predicted the mesh, and remembers what took long."""
+
+    picks = False
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
-        self._sights: Recent[tuple[Any, ...], Sight] = Recent(MAX_KEPT)
-        self._kept: Recent[tuple[Any, ...], Any] = Recent(MAX_KEPT, shelf.inside)
+        self._views: Recent[tuple[Any, ...], Views] = Recent(MAX_KEPT)
+        self._results: Recent[tuple[Any, ...], Any] = Recent(MAX_KEPT)
 
     def choices(self, opened: OpenMesh) -> tuple[Choice, ...] | None:
-        if opened.prediction is None:
-            return None
-        network = self._shelf.model(opened.prediction.model).network
-        return None if network is None else self._questions(network, opened)
+        network = None if opened.prediction is None else self._shelf.network(opened.prediction.model)
+        return None if network is None else self._choices(network)
+
+    def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
+        prediction, choices = opened.prediction, self.choices(opened)
+        network = None if prediction is None else self._shelf.network(prediction.model)
+        if prediction is None or network is None or choices is None:
+            raise Refusal(400, "There is nothing to show yet; predict with a model that has such blocks first.")
+        if self.picks and pick is None:
+            raise Refusal(400, "Click a face of the mesh first.")
+        values = [choice.answer(chosen) for choice in choices]
+        key = (opened.id, prediction.model, prediction.faces)
+
+        def once(make: Callable[[], T], *more: object) -> T:
+            return cast(T, self._results.get((*key, *more), make))
+
+        views = self._views.get(key, lambda: self._prepared(opened, prediction, network))
+        return self._field(_Inspected(network, views, once), pick, *values)
 
     @abstractmethod
-    def _questions(self, network: HodgeFormer, opened: OpenMesh) -> tuple[Choice, ...] | None:
-        """What can be asked of such a model; nothing where it has no such blocks."""
+    def _choices(self, network: HodgeFormer) -> tuple[Choice, ...] | None:
+        """What can be chosen for such a model; None if it has no such blocks."""
 
-    def _answers(self, opened: OpenMesh, chosen: Mapping[str, str]) -> tuple[_Asked, list[str]]:
-        """What the layer is about, and what was chosen."""
-        prediction = opened.prediction
-        model = None if prediction is None else self._shelf.model(prediction.model)
-        choices = self.choices(opened)
-        if prediction is None or model is None or model.network is None or choices is None:
-            raise Refusal(400, "There is nothing to show yet; predict with a model that has such blocks first.")
-        asked = _Asked(opened, model, model.network, prediction.faces, (opened.id, prediction.model, prediction.faces))
-        return asked, [choice.answer(chosen) for choice in choices]
+    @abstractmethod
+    def _field(self, inspected: _Inspected, pick: Any, *chosen: str) -> ScalarField:
+        """The field for the chosen values, in the order of the choices."""
 
-    def _sight(self, asked: _Asked, **limits: Any) -> Sight:
-        """The mesh as the model saw it; `limits` are those of `ViewerModel.see`."""
-        return self._sights.get(asked.key, lambda: Sight(asked.model.see(asked.opened.mesh, asked.faces, **limits)))
+    def _most_faces(self, network: HodgeFormer) -> int | None:
+        """The limit on the working resolution; None if only the surface is prepared, without patterns."""
+        return MAX_FACES
 
-    def _once(self, asked: _Asked, make: Callable[[], T], *key: object) -> T:
-        return cast(T, self._kept.get((*asked.key, *key), make))
+    def _prepared(self, opened: OpenMesh, prediction: Prediction, network: HodgeFormer) -> Views:
+        """The first view of a prediction; refused, before anything is prepared, above the limit."""
+        config, model = self._shelf.predictor(prediction.model).info.at(prediction.faces), network.config
+        n = config.working(PerElement(opened.mesh.n_vertices, 0, opened.mesh.n_faces)).f
+        limit = self._most_faces(network)
+        if limit is not None and n > limit:
+            raise Refusal(
+                422,
+                f"The model worked on {n:,} faces, and this layer supports {limit:,} at most. Choose a coarser "
+                "resolution and predict again.",
+            )
+        if config.pose == "frame_average":
+            config = config.replace(pose="frame")  # the first of the frames, without the others
+        if limit is None:
+            config, model = config.replace(features=("coords",)), model.replace(blocks="T")  # which reads no patterns
+        return make_views(opened.mesh, config, model=model)
 
 
-class Attention(_Inside):
-    """Rows of the learned stars."""
+class Attention(_ModelLayer):
+    """Rows of the learned stars; entries of signed stars without their signs."""
 
     name, title, picks = "attention", "Attention", True
 
-    def _questions(self, network: HodgeFormer, opened: OpenMesh) -> tuple[Choice, ...] | None:
-        layers = _layers(network.config)
-        stars = _learned_stars(network, int(layers[0])) if layers else {}
+    def _choices(self, network: HodgeFormer) -> tuple[Choice, ...] | None:
+        choices = _block_and_head(network.config)
+        stars = _learned_stars(network) if choices else {}
         if not stars:
             return None
-        return (
-            *_block_and_head(network.config, layers),
-            Choice("star", "Star", tuple((key, _title(key, star)) for key, star in stars.items())),
-        )
+        return *choices, Choice("star", "Star", tuple(stars.items()))
 
-    def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
-        asked, (layer, head, key) = self._answers(opened, chosen)
-        network = asked.network
-        star = _learned_stars(network, int(layer))[key]
-        sight = self._sight(asked, most_faces=MAX_FACES)
-        x = self._once(asked, lambda: _arriving(network, sight.prepared, int(layer)), layer)
-        weights = star_row(star, sight.prepared, x, sight.nearest(clicked(pick), star.kind), head=int(head) - 1)
-        values = sight.on_faces(weights, star.kind)
-        note = f"Weight of each neighbor of the {ELEMENT_NAMES[star.kind]} in {_title(key, star)}"
-        return ScalarField(values.astype(np.float32), "face", signed=False, note=note)
+    def _field(self, inspected: _Inspected, pick: Any, *chosen: str) -> ScalarField:
+        layer, head, key = chosen
+        network, prepared = inspected.network, inspected.prepared
+        find = partial(head_operators, network, prepared, layer=int(layer), head=int(head))
+        stars = inspected.once(find, layer, head).stars
+        owner, _, name = key.partition(".")
+        kind = STAR_KIND[cast(StarName, name)]
+        weights = np.abs(star_row(stars[owner][name], nearest_element(inspected.views, pick, kind)))
+        note = f"Weight of each neighbor of the {ELEMENT_NAMES[kind]} in {_learned_stars(network)[key]}"
+        return ScalarField(on_faces(inspected.views, weights, kind), "face", signed=False, note=note)
 
 
-class Spreading(_Inside):
+class Spreading(_ModelLayer):
     """How far the clicked vertex reads in D blocks, at the resolution that the model works at."""
 
     name, title, picks = "spread", "Spread", True
 
-    def _questions(self, network: HodgeFormer, opened: OpenMesh) -> tuple[Choice, ...] | None:
+    def _choices(self, network: HodgeFormer) -> tuple[Choice, ...] | None:
         if "D" not in network.config.blocks:
             return None
         block, times = _block_and_time(network.config)
         return block, Choice("time", "Time", (("all", "all, as the block mixes them"), *times.options))
 
-    def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
-        asked, (block, time) = self._answers(opened, chosen)
+    def _most_faces(self, network: HodgeFormer) -> int | None:
         # Learned stars follow from the features of the mesh, the textbook's from its surface alone.
-        limits = {"most_faces": MAX_FACES} if asked.network.config.diffusion_bound else {"surface": True}
-        sight = self._sight(asked, **limits)
-        vertex = int(sight.prepared.order.v[sight.nearest(clicked(pick), "v")])
-        find = partial(spread_from, asked.network, sight.prepared, vertex, int(block))
-        found = self._once(asked, find, block, vertex).blocks[int(block)]
+        return MAX_FACES if network.config.diffusion_bound else None
+
+    def _field(self, inspected: _Inspected, pick: Any, *chosen: str) -> ScalarField:
+        block, time = chosen
+        prepared = inspected.prepared
+        vertex = int(prepared.order.v[nearest_element(inspected.views, pick, "v")])
+        find = partial(spread_from, inspected.network, prepared, vertex, int(block))
+        found = inspected.once(find, block, vertex).blocks[int(block)]
         if time == "all":
             heat, note = found.mixed, f"What block {block} reads around the clicked vertex"
         else:
@@ -156,141 +176,106 @@ class Spreading(_Inside):
             note = f"Read at time {TIMES[i]:.2g}: {found.area[i]:.1%} of the surface"
             note += f"; {found.share[i]:.0%} of block {block}"
         # Over two powers of ten to either side of the mean of the mesh.
-        values = np.log10(np.clip(sight.seen.on_mesh(heat[:, None], "v")[:, 0], 1e-2, 1e2))
+        values = np.log10(np.clip(inspected.views.on_mesh(heat[:, None], "v")[:, 0], 1e-2, 1e2))
         return ScalarField(values.astype(np.float32), "vertex", signed=True, note=f"{note} (powers of ten)")
 
 
-class DiagonalStars(_Inside):
+class DiagonalStars(_ModelLayer):
     """The learned stars of D blocks over the textbook's, and the textbook's beside them."""
 
-    name, title, picks = "diagonal-star", "Learned star", False
+    name, title = "diagonal-star", "Learned star"
 
-    def _questions(self, network: HodgeFormer, opened: OpenMesh) -> tuple[Choice, ...] | None:
+    def _choices(self, network: HodgeFormer) -> tuple[Choice, ...] | None:
         if "D" not in network.config.blocks or not network.config.diffusion_bound:
             return None
         stars = tuple((star, f"{_SYMBOLS[star]} ({ELEMENT_NAMES[kind]})") for star, kind in DIAGONAL_KIND.items())
         shown = (("learned", "log of the factor"), ("textbook", "textbook's star"))
         return *_block_and_time(network.config), Choice("star", "Star", stars), Choice("shown", "Show", shown)
 
-    def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
-        asked, (block, time, name, shown) = self._answers(opened, chosen)
-        star, sight = cast(DiagonalName, name), self._sight(asked, most_faces=MAX_FACES)
-        prepared, kind = sight.prepared, DIAGONAL_KIND[star]
+    def _field(self, inspected: _Inspected, pick: Any, *chosen: str) -> ScalarField:
+        block, time, name, shown = chosen
+        star, prepared = cast(DiagonalName, name), inspected.prepared
+        kind = DIAGONAL_KIND[star]
         if shown == "textbook":
             values = log10_of(prepared.to_file_order(textbook_stars(pack([prepared]))[star], kind))
             note = f"Textbook's {_SYMBOLS[star]} (powers of ten)"
         else:
-            find = partial(log_factors, asked.network, prepared, int(block))
-            values = self._once(asked, find, block)[int(block)][star][:, int(time) - 1]
+            factors = inspected.once(partial(log_factors, inspected.network, prepared, int(block)), block)
+            values = factors[int(block)][star][:, int(time) - 1]
             note = f"Log of the learned {_SYMBOLS[star]} of block {block} over the textbook's at time "
             note += f"{TIMES[int(time) - 1]:.2g}"
         if kind == "e":
-            kind, values = "f", sides_mean(values, sight.seen.working_mesh)
+            kind, values = "f", sides_mean(values, inspected.views.working_mesh)
             note += "; mean over the sides of each face"
-        on_mesh = sight.seen.on_mesh(values[:, None], kind)[:, 0].astype(np.float32)
-        return ScalarField(on_mesh, "face" if kind == "f" else "vertex", signed=shown == "learned", note=note)
+        return _signed_field(inspected.views, values, kind, note, signed=shown == "learned")
 
 
-class LearnedEigenfunctions(_Inside):
+class LearnedEigenfunctions(_ModelLayer):
     """L f = lambda f for the learned Laplacian of one head, largest |lambda| first, real parts."""
 
-    name, title, picks = "learned-eigenfunction", "Learned operator", False
+    name, title = "learned-eigenfunction", "Learned operator"
 
-    def _questions(self, network: HodgeFormer, opened: OpenMesh) -> tuple[Choice, ...] | None:
-        config = network.config
-        layers = _layers(config)
-        if not layers:
+    def _choices(self, network: HodgeFormer) -> tuple[Choice, ...] | None:
+        if not (choices := _block_and_head(network.config)):
             return None
-        return (
-            Choice("operator", "Operator", tuple((kind, f"L_{kind}") for kind in config.updated)),
-            *_block_and_head(config, layers),
-            Choice("index", "Number", tuple((str(i), str(i + 1)) for i in range(N_FUNCTIONS))),
-        )
+        operators = tuple((kind, f"L_{kind}") for kind in network.config.updated)
+        numbers = tuple((str(i), str(i + 1)) for i in range(N_FUNCTIONS))
+        return Choice("operator", "Operator", operators), *choices, Choice("index", "Number", numbers)
 
-    def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
-        asked, (operator, layer, head, index) = self._answers(opened, chosen)
-        kind, i = cast(ElementKind, operator), int(index)
-        sight = self._sight(asked, most_faces=MAX_FACES_ITERATED)
-        find = partial(_learned_eigenpairs, asked.network, sight.prepared, int(layer), int(head), kind)
-        found = self._once(asked, find, layer, head, kind)
+    def _most_faces(self, network: HodgeFormer) -> int | None:
+        return MAX_FACES_ITERATED
+
+    def _field(self, inspected: _Inspected, pick: Any, *chosen: str) -> ScalarField:
+        operator, layer, head, index = chosen
+        kind, i, prepared = cast(ElementKind, operator), int(index), inspected.prepared
+
+        def find() -> Eigenpairs:
+            operators = head_operators(inspected.network, prepared, layer=int(layer), head=int(head))
+            return eigenpairs(operators.laplacian(kind), N_FUNCTIONS).in_file_order(prepared, kind)
+
+        found: Eigenpairs = inspected.once(find, layer, head, kind)
         if i >= len(found):
             raise Refusal(422, f"Only {len(found)} eigenfunctions were found; choose a smaller number.")
-        value, function = found.values[i], found.functions[:, i].real[:, None]
+        value, function, on = found.values[i], found.functions[:, i].real, kind
         if kind == "e":
-            kind, function = "v", convert_values(function, sight.seen.working_mesh, source="e", to="v")
-        values = sight.seen.on_mesh(function, kind)[:, 0]
+            on = "v"
+            function = convert_values(function[:, None], inspected.views.working_mesh, source="e", to="v")[:, 0]
         text = f"{value.real:.4g}" if not found.is_pair(i) else f"{value.real:.4g} ± {abs(value.imag):.4g} i"
-        note = f"Learned L_{operator}, eigenvalue {text}"
-        return ScalarField(values.astype(np.float32), "face" if kind == "f" else "vertex", signed=True, note=note)
+        return _signed_field(inspected.views, function, on, f"Learned L_{operator}, eigenvalue {text}")
 
 
-def clicked(pick: Pick | None) -> Pick:
-    if pick is None:
-        raise Refusal(400, "Click a face of the mesh first.")
-    return pick
+def _signed_field(
+    views: Views, values: NDArray[Any], kind: ElementKind, note: str, *, signed: bool = True
+) -> ScalarField:
+    """Values at vertices or faces of the working mesh, on those of the file."""
+    on_mesh = views.on_mesh(values[:, None], kind)[:, 0].astype(np.float32)
+    return ScalarField(on_mesh, "face" if kind == "f" else "vertex", signed=signed, note=note)
 
 
-def star_row(
-    star: HodgeStar, prepared: PreparedMesh, arrived: PerElement[Tensor | None], row: int, *, head: int
-) -> NDArray[np.float64]:
-    """softmax(q_i . k_j / sqrt(d_head)) over j in S_i, as one value per element; NaN outside S_i."""
-    pattern = prepared.patterns[star.kind]
-    neighbors = pattern.indices[pattern.offsets[row] : pattern.offsets[row + 1]].astype(np.int64)
-    x = cast(Tensor, arrived[star.kind])[torch.from_numpy(np.r_[row, neighbors])]
-    with torch.inference_mode():
-        q, k = star.queries_and_keys(x)
-        scores = (k[1:, head] @ q[0, head]) / math.sqrt(q.shape[-1])
-        weights = scores.double().softmax(dim=0).numpy()
-    row_values = np.full(prepared.n[star.kind], np.nan)
-    row_values[neighbors] = weights
-    return row_values
+def _block_choice(key: str, config: ModelConfig, letter: str) -> tuple[Choice, ...]:
+    """The numbers of the blocks of this kind, the last first."""
+    n = len(config.blocks)
+    blocks = tuple((str(i), f"{i} of {n}") for i in range(n, 0, -1) if config.blocks[i - 1] == letter)
+    return (Choice(key, "Block", blocks),) if blocks else ()
 
 
-def _arriving(network: HodgeFormer, prepared: PreparedMesh, layer: int) -> PerElement[Tensor | None]:
-    """The features that arrive at the stars of one layer."""
-    return features_at(network, hodge_attention(network, layer), pack([prepared]))
+def _block_and_head(config: ModelConfig) -> tuple[Choice, ...]:
+    heads = tuple((str(i), str(i)) for i in range(1, config.n_heads + 1))
+    block = _block_choice("layer", config, "H")
+    return (*block, Choice("head", "Head", heads)) if block else ()
 
 
-def _learned_eigenpairs(
-    network: HodgeFormer, prepared: PreparedMesh, layer: int, head: int, kind: ElementKind
-) -> Eigenpairs:
-    operators = head_operators(network, prepared, layer=layer, head=head)
-    return eigenpairs(operators.laplacian(kind), N_FUNCTIONS, "largest").in_file_order(prepared, kind)
+def _block_and_time(config: ModelConfig) -> tuple[Choice, ...]:
+    times = tuple((str(i), f"{time:.2g} of the area") for i, time in enumerate(TIMES, 1))
+    return *_block_choice("block", config, "D"), Choice("time", "Time", times)
 
 
-def _layers(config: ModelConfig) -> list[str]:
-    """The numbers of the blocks with learned operators, the last first."""
-    return [str(i + 1) for i, letter in enumerate(config.blocks) if letter == "H"][::-1]
-
-
-def _block_and_head(config: ModelConfig, layers: list[str]) -> tuple[Choice, Choice]:
-    heads = [str(i + 1) for i in range(config.n_heads)]
-    return (
-        Choice("layer", "Block", tuple((layer, f"{layer} of {len(config.blocks)}") for layer in layers)),
-        Choice("head", "Head", tuple((head, head) for head in heads)),
-    )
-
-
-def _block_and_time(config: ModelConfig) -> tuple[Choice, Choice]:
-    """Of D blocks, the last first."""
-    blocks = [str(i + 1) for i, letter in enumerate(config.blocks) if letter == "D"][::-1]
-    return (
-        Choice("block", "Block", tuple((block, f"{block} of {len(config.blocks)}") for block in blocks)),
-        Choice("time", "Time", tuple((str(i), f"{time:.2g} of the area") for i, time in enumerate(TIMES, 1))),
-    )
-
-
-def _learned_stars(network: HodgeFormer, layer: int) -> dict[str, HodgeStar]:
-    """The learned stars of a block, by the kind that their Laplacian updates and their name."""
-    attention = hodge_attention(network, layer)
+def _learned_stars(network: HodgeFormer) -> dict[str, str]:
+    """The titles of the learned stars by keys such as "v.star1"; all H blocks have the same ones."""
+    last = network.config.blocks.rindex("H") + 1
     return {
-        f"{kind}.{name}": star
+        f"{kind}.{name}": f"{_SYMBOLS[name]} of L_{kind} ({ELEMENT_NAMES[star.kind]})"
         for kind in network.config.updated
-        for name, star in stars_of(attention, kind).items()
+        for name, star in stars_of(network, last, kind).items()
         if isinstance(star, HodgeStar)
     }
-
-
-def _title(key: str, star: HodgeStar) -> str:
-    owner, _, name = key.partition(".")
-    return f"{_SYMBOLS[cast(StarName, name)]} of L_{owner} ({ELEMENT_NAMES[star.kind]})"

@@ -19,6 +19,7 @@ from hodgeformer.mesh.simplify import triangulations
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
 from hodgeformer.predict import inference
+from hodgeformer.predict.inference import Views, make_views
 from hodgeformer.predict.operators import eigenpairs, head_operators
 from hodgeformer.predict.spread import log_factors, sides_mean
 from hodgeformer.web.server.intake import Refusal
@@ -27,7 +28,7 @@ from hodgeformer.web.viewer.fields import Pick
 from hodgeformer.web.viewer.models import Shelf, offered_models
 from hodgeformer.web.viewer.open_meshes import OpenMesh, Prediction
 from hodgeformer.web.viewer.operators import Attention, DiagonalStars, LearnedEigenfunctions, Spreading
-from hodgeformer.web.viewer.sight import Sight
+from hodgeformer.web.viewer.picking import nearest_element, on_faces
 from meshes import icosphere
 from tiny_models import tiny_checkpoint, write_tiny
 
@@ -53,8 +54,12 @@ def shelf_with(folder: Path, **changes: Any) -> Shelf:
 
 
 def predicted(shelf: Shelf, mesh: Mesh, faces: Faces) -> OpenMesh:
-    result = shelf.model("tiny").predict(mesh, faces, lambda fraction: None)
+    result = shelf.predictor("tiny").predict(mesh, faces=faces)
     return OpenMesh(mesh, prediction=Prediction("tiny", result, faces))
+
+
+def first_view(shelf: Shelf, mesh: Mesh, faces: Faces) -> Views:
+    return make_views(mesh, shelf.predictor("tiny").info.at(faces).replace(pose="frame"))
 
 
 def click(mesh: Mesh, face: int) -> Pick:
@@ -82,7 +87,8 @@ def prepared_views(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("faces", ["original", WORKING])
 @pytest.mark.parametrize("star", ["v.star0_inv", "v.star1", "f.star2"])
 def test_attention_is_the_row_that_the_model_had(shelf: Shelf, star: str, faces: Faces) -> None:
-    mesh, model = egg(), shelf.model("tiny")
+    mesh, network = egg(), shelf.network("tiny")
+    assert network is not None
     opened, pick = predicted(shelf, mesh, faces), click(egg(), 700)
     found = Attention(shelf).field(opened, {"layer": "1", "head": "2", "star": star}, pick)
     assert found.values.shape == (mesh.n_faces,)
@@ -91,18 +97,18 @@ def test_attention_is_the_row_that_the_model_had(shelf: Shelf, star: str, faces:
     working = mesh if small is None else small.mesh
     prepared = prepare(working, CONFIG)  # frame 0
     batch = pack([prepared])
-    block = model.network.encoder.blocks[0]
+    block = network.encoder.blocks[0]
     caught = []
     hook = block.attention.register_forward_pre_hook(lambda _, given: caught.append(given[0]))
     with torch.no_grad():
-        model.network(batch)
+        network(batch)
     hook.remove()
     kind, _, name = star.partition(".")
     module = getattr(block.attention.laplacian[kind], name)
     pattern = batch.topology.patterns[module.kind]
     q, k = module.queries_and_keys(caught[0][module.kind])
     weights = star_attention_weights(q=q, k=k, pattern=pattern)[:, 1].detach().numpy()
-    row = Sight(model.see(mesh, faces)).nearest(pick, module.kind)
+    row = nearest_element(first_view(shelf, mesh, faces), pick, module.kind)
     entries = slice(int(pattern.offsets[row]), int(pattern.offsets[row + 1]))
     np.testing.assert_allclose(weights[entries].sum(), 1, rtol=1e-5)
 
@@ -118,14 +124,15 @@ def test_attention_is_the_row_that_the_model_had(shelf: Shelf, star: str, faces:
 
 @pytest.mark.parametrize("kind", ["v", "e", "f"])
 def test_learned_eigenfunctions_are_those_of_the_working_mesh(shelf: Shelf, kind: Any) -> None:
-    mesh, model = egg(), shelf.model("tiny")
+    mesh, network = egg(), shelf.network("tiny")
+    assert network is not None
     found = LearnedEigenfunctions(shelf).field(predicted(shelf, mesh, WORKING), {"operator": kind, "layer": "1"}, None)
     assert found.element == ("face" if kind == "f" else "vertex")
     assert len(found.values) == (mesh.n_faces if kind == "f" else mesh.n_vertices)
     small = triangulations(mesh, WORKING, 1)[0]
     prepared = prepare(small.mesh, CONFIG)
-    learned = head_operators(model.network, prepared, layer=1, head=1).laplacian(kind)
-    pairs = eigenpairs(learned, 8, "largest").in_file_order(prepared, kind)
+    learned = head_operators(network, prepared, layer=1, head=1).laplacian(kind)
+    pairs = eigenpairs(learned, 8).in_file_order(prepared, kind)
     assert f"{pairs.values[0].real:.4g}" in found.note and f"L_{kind}" in found.note
     if kind != "e":
         expected = small.values_back(pairs.functions[:, :1].real, kind)[:, 0]
@@ -134,7 +141,8 @@ def test_learned_eigenfunctions_are_those_of_the_working_mesh(shelf: Shelf, kind
 
 @pytest.mark.parametrize("star", ["star1", "star0"])
 def test_learned_stars_are_those_of_the_working_mesh(shelf: Shelf, star: Any) -> None:
-    mesh, model, source = egg(), shelf.model("tiny"), DiagonalStars(shelf)
+    mesh, network, source = egg(), shelf.network("tiny"), DiagonalStars(shelf)
+    assert network is not None
     opened = predicted(shelf, mesh, WORKING)
     choices = source.choices(opened)
     assert choices is not None and [choice.key for choice in choices] == ["block", "time", "star", "shown"]
@@ -143,7 +151,7 @@ def test_learned_stars_are_those_of_the_working_mesh(shelf: Shelf, star: Any) ->
     prepared = prepare(small.mesh, CONFIG)
     kind: Any = "f" if star == "star1" else "v"
     for time in ("1", "6"):
-        factors = log_factors(model.network, prepared)[2][star][:, int(time) - 1]
+        factors = log_factors(network, prepared)[2][star][:, int(time) - 1]
         on_working = sides_mean(factors, small.mesh) if star == "star1" else factors
         found = source.field(opened, {"time": time, "star": star}, None)
         assert found.signed and ("mean over the sides" in found.note) == (star == "star1")
@@ -205,12 +213,13 @@ def test_a_new_resolution_is_looked_at_anew(shelf: Shelf) -> None:
 def test_a_mesh_that_is_cut_finer_gets_its_values_back(shelf: Shelf) -> None:
     mesh = icosphere(0)
     opened, pick = predicted(shelf, mesh, "auto"), click(icosphere(0), 7)
-    sight = Sight(shelf.model("tiny").see(mesh, "auto"))
-    assert sight.prepared.n.f == 4 * mesh.n_faces
+    views = first_view(shelf, mesh, "auto")
+    prepared = views.views[0]
+    assert prepared.n.f == 4 * mesh.n_faces
     for kind, most in (("f", 1), ("e", 2), ("v", 2)):  # the middle piece, its sides, and their ends
-        here = np.full(sight.prepared.n[kind], np.nan)
-        here[sight.nearest(pick, kind)] = 1.0
-        values = sight.on_faces(here, kind)
+        here = np.full(prepared.n[kind], np.nan)
+        here[nearest_element(views, pick, kind)] = 1.0
+        values = on_faces(views, here, kind)
         assert values[7] == 1.0
         assert np.isfinite(values).sum() <= most
     assert np.isfinite(Attention(shelf).field(opened, {}, pick).values[7])
