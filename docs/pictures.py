@@ -25,8 +25,6 @@ from hodgeformer.draw.lettering import Legend
 from hodgeformer.draw.render import render
 from hodgeformer.lab.study.spread_picture import save_star_picture
 from hodgeformer.lab.study.star_report import study_stars
-from hodgeformer.predict.checkpoint import load_checkpoint
-from hodgeformer.predict.pretrained import locate_model
 from hodgeformer.training.run import train
 
 IMAGES = Path(__file__).parent / "images"
@@ -111,7 +109,7 @@ def viewer() -> None:
 
 def stars(run: str) -> None:
     """The diagonal stars that the last D block of a run has learned, on a figure."""
-    checkpoint = load_checkpoint(locate_model(run, "draw"))
+    checkpoint = hf.Predictor.load(run).checkpoint
     mesh, _ = figure(np.random.default_rng(5), n_faces=1500, name="figure")
     found = study_stars(checkpoint, mesh, layer=checkpoint.model.blocks.rindex("D") + 1, up="y")
     with tempfile.TemporaryDirectory() as folder:

@@ -12,9 +12,7 @@ pytest.importorskip("onnxruntime", reason="needs the run-time of exported models
 
 from attack.mutate import tally
 from hodgeformer.export.export import export
-from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.predict.predictor import Predictor
-from hodgeformer.predict.pretrained import locate_model
 
 
 @pytest.mark.attack
@@ -24,7 +22,7 @@ def test_labels_of_fifty_meshes_are_those_of_torch(model: str, folder: str, real
     found = sorted((real_data / folder).rglob("*.obj"))
     paths = [found[i * len(found) // 50] for i in range(50)]
     assert len(set(paths)) == 50
-    export(load_checkpoint(locate_model(model, "export")), tmp_path / "model.onnx")
+    export(Predictor.load(model).checkpoint, tmp_path / "model.onnx")
     both = (each.predict_many(paths) for each in (Predictor.load(model), Predictor.load(tmp_path / "model.onnx")))
     worst, n_labels = 0.0, 0
     for one, two in zip(*both, strict=True):

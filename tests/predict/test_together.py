@@ -17,7 +17,6 @@ from hodgeformer.mesh.elements import element_counts
 from hodgeformer.predict.checkpoint import save_checkpoint
 from hodgeformer.predict.options import PredictKeywords, PredictOptions
 from hodgeformer.predict.predictor import Predictor
-from hodgeformer.predict.pretrained import locate_model
 from meshes import icosphere
 from tiny_models import PARTS, tiny_checkpoint, write_tiny
 
@@ -137,11 +136,10 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         result.to_trimesh()
 
 
-def test_one_model_is_asked_for_where_only_one_can_be_used(tmp_path: Path) -> None:
-    (tmp_path / "tiny.onnx").touch()
+def test_one_model_is_needed_where_only_one_can_be_used(tmp_path: Path) -> None:
     tiny = write_tiny(tmp_path)
-    assert locate_model(tiny, "start from") == tiny
-    with pytest.raises(CheckpointError, match="cannot start from 2 models"):
-        locate_model(f"{tiny},{tiny}", "start from")
-    with pytest.raises(CheckpointError, match="cannot start from an exported model; use the checkpoint"):
-        locate_model(tmp_path / "tiny.onnx", "start from")
+    assert Predictor.load(tiny).checkpoint.path == tiny
+    with pytest.raises(ConfigError, match="cannot get the checkpoint of an ensemble of 2 models; name one of them"):
+        _ = Predictor.load(f"{tiny},{tiny}").checkpoint
+    ready = Predictor.load(tiny)
+    assert Predictor.load(ready) is ready

@@ -67,15 +67,15 @@ def evaluate(
     from hodgeformer.data.open import open_dataset
     from hodgeformer.predict.checkpoint import save_checkpoint
     from hodgeformer.predict.predictor import Predictor
-    from hodgeformer.predict.pretrained import bundled_models, locate_model
+    from hodgeformer.predict.pretrained import bundled_models
     from hodgeformer.training.calibration import calibrated
     from hodgeformer.training.evaluate import Evaluator, fitting
     from hodgeformer.training.evaluate import evaluate as scores_of
 
-    path = locate_model(model, "calibrate") if calibrate else None
+    predictor = Predictor.load(model, device)
+    path = predictor.checkpoint.path if calibrate else None
     if path is not None and path in (bundled.path for bundled in bundled_models().values()):
         raise ConfigError(f"'{model}' is part of the package; copy {path.name} and calibrate the copy")
-    predictor = Predictor.load(model, device)
     dataset = fitting(open_dataset(data, allow_remote=allow_remote), predictor.info)
     samples, prepare = dataset.split(split), predictor.info.at(faces)
     if path is not None:

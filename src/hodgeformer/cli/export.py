@@ -19,11 +19,10 @@ def export(
 ) -> None:
     """Write a model as an ONNX graph, and check it against PyTorch on meshes of three sizes."""
     from hodgeformer.export.export import export as write
-    from hodgeformer.predict.checkpoint import load_checkpoint
+    from hodgeformer.predict.predictor import Predictor
     from hodgeformer.predict.pretrained import SUFFIX as CHECKPOINT_SUFFIX
-    from hodgeformer.predict.pretrained import locate_model
 
-    checkpoint = load_checkpoint(locate_model(model, "export"))
+    checkpoint = Predictor.load(model, "cpu").checkpoint
     name = Path(model).resolve().name.removesuffix(CHECKPOINT_SUFFIX)
     path = out or Path(f"{name}.onnx")
     found = write(checkpoint, path)

@@ -68,18 +68,18 @@ def robustness(
     from hodgeformer.lab.study.mutations import further_mutations, paper_mutations
     from hodgeformer.lab.study.robustness import robustness as scored
     from hodgeformer.lab.study.robustness import save_robustness_picture
-    from hodgeformer.predict.checkpoint import load_checkpoint
-    from hodgeformer.predict.pretrained import locate_model
+    from hodgeformer.predict.predictor import Predictor
     from hodgeformer.training.evaluate import fitting
 
-    checkpoint = load_checkpoint(locate_model(model, "study"))
+    predictor = Predictor.load(model, "cpu")
+    checkpoint = predictor.checkpoint
     dataset = fitting(open_dataset(data), checkpoint)
     samples = dataset.split(split)[:meshes]
     learned = warn_of_learned([checkpoint], dataset, samples)
     mutations = [*paper_mutations(), *further_mutations()]
     results = []
     with bar("scoring mutated meshes", quiet=quiet) as progress:
-        for result in scored(checkpoint.build_model(), dataset, samples, checkpoint.at(faces), mutations, seed=seed):
+        for result in scored(predictor.model, dataset, samples, checkpoint.at(faces), mutations, seed=seed):
             results.append(result)
             progress(len(results), len(mutations) + 1)
     table = [result.row(results[0]) for result in results]

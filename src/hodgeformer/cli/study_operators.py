@@ -15,10 +15,10 @@ from hodgeformer.cli.results import JsonOption, ModelArgument, UpOption, conclud
 if TYPE_CHECKING:
     from hodgeformer.lab.study.operator_report import OperatorReport
     from hodgeformer.mesh.mesh import Mesh
-    from hodgeformer.predict.checkpoint import Checkpoint
+    from hodgeformer.predict.predictor import Predictor
 
 _REACH = {
-    "neighbors": "effective_neighbors_mean", "own": "own_weight_mean", "distance": "distance_mean", "hops": "hops_mean",
+    "neighbors": "effective_neighbors_mean", "own": "own_weight_mean", "distance": "distance_mean",
 }  # fmt: skip
 _LIKENESS = {"r entries": "entries", "r |entries|": "absolute_entries", "r diagonal": "diagonal"}
 
@@ -75,18 +75,17 @@ def operators(
     stars: by which factor they differ from the textbook's, and whether they differ on the borders of parts.
     """
     from hodgeformer.mesh.io import load_mesh
-    from hodgeformer.predict.checkpoint import load_checkpoint
-    from hodgeformer.predict.pretrained import locate_model
+    from hodgeformer.predict.predictor import Predictor
 
-    path = locate_model(model, "study")
-    checkpoint = load_checkpoint(path)
+    predictor = Predictor.load(model, "cpu")
+    checkpoint = predictor.checkpoint
     blocks = checkpoint.model.blocks
     diffuses = "D" in (blocks if layer is None else blocks[layer - 1 : layer])
     learned = diffuses and checkpoint.model.diffusion_bound > 0
     if labels is not None and not learned:
         raise ConfigError(f"--labels needs D blocks with learned stars; the model is {checkpoint.model.description}")
     out.mkdir(parents=True, exist_ok=True)
-    study = _Study(checkpoint, load_mesh(mesh), out, up, layer, {"model": str(path), "mesh": str(mesh)})
+    study = _Study(predictor, load_mesh(mesh), out, up, layer, {"model": str(checkpoint.path), "mesh": str(mesh)})
     spreads = diffuses and element in (None, "vertex")
     if spreads:
         study.spread(pick)
@@ -101,7 +100,7 @@ def operators(
 class _Study:
     """What was found: `content` for JSON, arrays for NPZ, tables by title, and the files written."""
 
-    checkpoint: Checkpoint
+    predictor: Predictor
     mesh: Mesh
     out: Path
     up: Any
@@ -117,9 +116,9 @@ class _Study:
         from hodgeformer.mesh.prepare import prepare
         from hodgeformer.predict.spread import farthest_vertex, spread_from
 
-        prepared = prepare(self.mesh, self.checkpoint.prepare)
+        prepared = prepare(self.mesh, self.predictor.info.prepare)
         picked = farthest_vertex(prepared) if pick is None else pick
-        found = spread_from(self.checkpoint.build_model(), prepared, picked, self.layer)
+        found = spread_from(self.predictor.model, prepared, picked, self.layer)
         self.files.append(self.out / "spread.png")
         save_spread_picture(found, self.mesh, self.files[-1], up=self.up)
         self.content["spread"] = {"picked": found.picked, "times": found.rows()}
@@ -134,7 +133,7 @@ class _Study:
         from hodgeformer.lab.study.star_report import study_stars
         from hodgeformer.training.run_folder import write_csv
 
-        truth, checkpoint = None, self.checkpoint
+        truth, checkpoint = None, self.predictor.checkpoint
         if labels is not None:
             n = checkpoint.model.n_classes
             codes = Codes.counted_from(0, n + 1, checkpoint.classes)
@@ -158,9 +157,9 @@ class _Study:
         from hodgeformer.lab.study.operator_report import study_operators
 
         report = study_operators(
-            self.checkpoint.build_model(),
+            self.predictor.model,
             self.mesh,
-            self.checkpoint.prepare,
+            self.predictor.info.prepare,
             layer=self.layer,
             head=head,
             kind=None if element is None else KIND_OF[element],

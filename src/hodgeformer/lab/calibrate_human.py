@@ -15,8 +15,8 @@ import numpy as np
 
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.open import DataConfig, open_dataset
-from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from hodgeformer.predict.pretrained import locate_model
+from hodgeformer.predict.checkpoint import Checkpoint, save_checkpoint
+from hodgeformer.predict.predictor import Predictor
 from hodgeformer.training.calibration import Rehearsal, calibrated_by
 from hodgeformer.training.evaluate import Answer, Evaluator
 
@@ -37,11 +37,11 @@ def main() -> None:
     rehearsals = []
     for text in arguments.runs:
         family, _, run = text.partition("=")
-        checkpoint = load_checkpoint(locate_model(run, "calibrate"))
+        checkpoint = Predictor.load(run, "cpu").checkpoint
         dataset = open_dataset(DataConfig(name="human", hold_out=(family,)))
         known = np.stack([answer.features for answer in answers(checkpoint, dataset, "train", _KNOWN)])
         rehearsals.append(Rehearsal(known, answers(checkpoint, dataset, "val")))
-    human = load_checkpoint(locate_model(arguments.human, "calibrate"))
+    human = Predictor.load(arguments.human, "cpu").checkpoint
     own = np.stack([answer.features for answer in answers(human, open_dataset(DataConfig(name="human")), "train")])
     save_checkpoint(arguments.out, calibrated_by(rehearsals, human, own), half=True)
 

@@ -74,16 +74,6 @@ def locate_models(model: str | os.PathLike[str]) -> list[Path]:
     raise CheckpointError(f"{model}: no file, folder or bundled model has this name; {hint}")
 
 
-def locate_model(model: str | os.PathLike[str], purpose: str) -> Path:
-    """The single checkpoint that MODEL names, for uses that support neither an ensemble nor an exported model."""
-    found = locate_models(model)
-    if len(found) > 1:
-        raise CheckpointError(f"{model}: cannot {purpose} {len(found)} models; name one of them")
-    if found[0].suffix == EXPORTED:
-        raise CheckpointError(f"{model}: cannot {purpose} an exported model; use the checkpoint it was exported from")
-    return found[0]
-
-
 def holds_model(folder: Path) -> bool:
     """Whether a folder contains a run, a model of `save_pretrained`, or a cross-validation."""
     return folder.is_dir() and bool(_checkpoints(folder) or _folds(folder))

@@ -26,7 +26,7 @@ from hodgeformer.mesh.prepare import Faces
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.predict.predictor import ModelLike, Predictor
-from hodgeformer.predict.pretrained import FOLD, locate_model
+from hodgeformer.predict.pretrained import FOLD
 from hodgeformer.training.calibration import calibrated, rehearsed
 from hodgeformer.training.config import Overrides, RunConfig, Source, by_name, given_tables, with_overrides
 from hodgeformer.training.distributed import Processes, restarted
@@ -204,9 +204,7 @@ def _kept(source: Source | DataSet | None, out: Path, processes: Processes) -> S
 
 
 def _one(model: ModelLike) -> Checkpoint:
-    if isinstance(model, Predictor | Checkpoint):
-        return model.checkpoint if isinstance(model, Predictor) else model
-    return load_checkpoint(locate_model(model, "start from"))
+    return Predictor.load(model, "cpu").checkpoint
 
 
 def _cross_validate(
