@@ -12,6 +12,7 @@ import pytest
 import hodgeformer
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.settings import Settings, read_toml
+from hodgeformer.training.config import read_config
 
 
 def _groups() -> Iterator[type[Settings]]:
@@ -47,3 +48,14 @@ def test_keys_with_more_dots_than_memory_are_refused(text: str, tmp_path: Path) 
         read_toml(tmp_path / "a.toml")
     (tmp_path / "a.toml").write_text(f"[table.of]\nmany = {[0.5] * 1000}\nx.y.z = '{'.' * 1000}'")
     assert len(read_toml(tmp_path / "a.toml")["table"]["of"]["many"]) == 1000
+
+
+def test_a_mistake_is_told_by_the_name_that_the_user_wrote() -> None:
+    for given, said in (
+        ({"train": {"lr": "fast"}}, r"train\.lr: must be a valid number \(got 'fast'\)"),
+        ({"prepare": {"faces": -2}}, r"prepare\.faces: must be [^():]+, or must be 'auto' or 'original' \(got -2\)"),
+        ({"model": {"blocks": "XYZ"}}, r"model\.blocks: [^(]+ \(got 'XYZ'\)"),
+        ({"train": {"lrr": 3}}, r"unknown setting train\.lrr; did you mean 'lr'\?"),
+    ):
+        with pytest.raises(ConfigError, match=f"^{said}$"):
+            read_config({"data": {"name": "figures"}, **given})

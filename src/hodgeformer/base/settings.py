@@ -20,6 +20,7 @@ _LONGEST = 200  # characters of a name or value that an error shows
 _DEEPEST, _MOST_TABLES = 100, 200_000
 _DECIMAL = re.compile(r"\d\.\d")  # these dots are in values; of keys that are digits, half is left
 _MOST = 2  # mistakes that an error reports
+_ALTERNATIVE = re.compile(r"[a-z]+(-[a-z]+)+|.*\[.*\]|bool|float|int|none|str")  # pydantic's names of types
 
 
 class Settings(BaseModel):
@@ -65,7 +66,7 @@ def read_toml(path: Path) -> Table:
         _check_tables(text, path)
         return tomllib.loads(text)
     except FileNotFoundError:
-        raise ConfigError(f"{path}: the configuration file does not exist") from None
+        raise ConfigError(f"{path}: no configuration, data set or folder has this name; check the spelling") from None
     except RecursionError:
         raise ConfigError(f"{path}: not a TOML file (its values are nested too deeply)") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -85,21 +86,34 @@ def _check_tables(text: str, path: Path) -> None:
 
 
 def _explain(cls: type[BaseModel], error: ValidationError) -> str:
-    mistakes = [_explain_one(cls, dict(item)) for item in error.errors()]
-    left = f"; and {len(mistakes) - _MOST} more" if len(mistakes) > _MOST else ""
-    return "; ".join(mistakes[:_MOST]) + left
+    mistakes: dict[str, list[dict[str, Any]]] = {}
+    for item in error.errors():
+        own = [str(part) for i, part in enumerate(item["loc"]) if i == 0 or not _ALTERNATIVE.fullmatch(str(part))]
+        mistakes.setdefault(_cut(".".join(own)), []).append(dict(item))
+    shown = [_explain_one(cls, path, items) for path, items in list(mistakes.items())[:_MOST]]
+    return "; ".join(shown) + (f"; and {len(mistakes) - _MOST} more" if len(mistakes) > _MOST else "")
 
 
-def _explain_one(cls: type[BaseModel], item: dict[str, Any]) -> str:
-    path = _cut(".".join(str(part) for part in item["loc"]))
-    where = f"{cls.__name__}.{path}" if path else cls.__name__
+def _explain_one(cls: type[BaseModel], path: str, items: list[dict[str, Any]]) -> str:
+    """One mistake; a setting that may have one of several types has one message for each."""
+    table = name.lower() if (name := cls.__name__.removesuffix("Config")) not in (cls.__name__, "Run") else ""
+    where, item = ".".join(filter(None, (table, path))), items[0]
     if item["type"] == "extra_forbidden":
         known = list(_fields_at(cls, item["loc"][:-1]))
         close = difflib.get_close_matches(str(item["loc"][-1]), known, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(known)}"
         return f"unknown setting {where}; {hint}"
-    message = item["msg"].removeprefix("Value error, ")[: 2 * _LONGEST]  # it may quote a value
-    return f"{where}: {message} (got {_cut(repr(item['input']))})" if path else f"{where}: {message}"
+    messages = dict.fromkeys(_plain(item["msg"]) for item in items)
+    if item["type"] == "value_error" and next(iter(messages)).startswith((f"{path}.", f"{path}:")):
+        return ", or ".join(messages)  # a group of settings inside this one has explained it
+    found = f"{', or '.join(messages)} (got {_cut(repr(item['input']))})" if path else ", or ".join(messages)
+    return f"{where}: {found}" if where else found
+
+
+def _plain(message: str) -> str:
+    """What pydantic reports, in our words."""
+    text = re.sub(r"^[A-Z]\w+ should (be|have) ", r"must \1 ", message.removeprefix("Value error, "))
+    return text.partition(", unable to parse")[0][: 2 * _LONGEST]  # it may quote a value
 
 
 def _cut(text: str) -> str:

@@ -156,7 +156,8 @@ def _show_plan(setup: Setup, *, as_json: bool) -> None:
     for reason in setup.reasons():
         print(f"# {reason}")
     print(f"# {cost.n_parameters:,} parameters, {cost.n_batches} steps per epoch, {cost.seconds_per_step:.2f} s each")
-    print(f"# measured: about {cost.minutes:.0f} minutes, {cost.memory / GIGABYTE:.1f} GB of peak memory")
+    minutes = max(1, round(cost.minutes))
+    print(f"# measured: about {minutes} minute{'s' * (minutes > 1)}, {cost.memory / GIGABYTE:.1f} GB of peak memory")
 
 
 def _self_test(setup: Setup, *, as_json: bool) -> None:

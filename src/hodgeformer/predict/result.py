@@ -109,7 +109,7 @@ class Result:
         order = [i for i in np.argsort(-self.shares, kind="stable") if self.counts[i]]
         parts = [f"{self.names[i]} {self.shares[i]:.0%} ({self.counts[i]:,})" for i in order]
         counted = "vertices" if self.element == "vertex" else f"{self.element}s"
-        return f"{', '.join(parts)} of the surface (and {counted})"
+        return f"{', '.join(parts)}; percent of the surface (number of {counted})"
 
     @property
     def probabilities(self) -> NDArray[np.float32]:

@@ -146,8 +146,8 @@ def _about_pose(pose: PoseName) -> str:
     if (up := up_axis(pose)) is None:
         return "answers depend on the pose of the file" if pose == "file" else ""
     return (
-        f"meshes are only turned about the axis {'xyz'[int(up.argmax())]} of their files, along which they all stand: "
-        "answers depend on which way is up; for a file that lies, use `predict --up`"
+        f"the {'xyz'[int(up.argmax())]} axis points up in all files, so meshes are only turned about it: "
+        "answers depend on which way is up; for a file that stands differently, use `predict --up`"
     )
 
 
@@ -210,7 +210,7 @@ def _mirroring(given: AugmentConfig, census: Census) -> Table:
 def _about_mirror_images(augment: AugmentConfig, census: Census) -> list[str]:
     """How mirror images change labels, or why there are none; nothing if they were turned off."""
     if not _symmetric(census):
-        few = "hardly any mesh is close to its own mirror image, so they may be shapes of another kind"
+        few = "hardly any mesh is mirror-symmetric, so a mirror image may be a different kind of shape"
         return [f"training uses mirror images as set, but {few}" if augment.mirror else f"no mirror images: {few}"]
     mirrored = census.mirrored
     if mirrored.unclear and set(augment.swap) <= set(mirrored.pairs):

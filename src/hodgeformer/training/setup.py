@@ -95,8 +95,8 @@ class Setup:
         about = f"{dataset.name}: {dataset.task}, one target per {dataset.element}; meshes: {splits}"
         found = (about, *reasons(self.config, self.census))
         if self.is_rehearsed:
-            why = "no validation meshes: after training, shorter runs that leave some training meshes out show"
-            found = (*found, f"{why} how sure answers may be; train.calibrate=false skips them")
+            why = "no validation meshes: after training, shorter runs on some of the training meshes"
+            found = (*found, f"{why} calibrate the confidence; train.calibrate=false skips them")
         return found if self.start is None else (*found, self._kept(self.start))
 
     def _kept(self, start: Checkpoint) -> str:
