@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -118,12 +118,13 @@ class SparsityPattern(Generic[T]):
     def transposed(self) -> Transposed[T]:
         """The column-wise view for the backward pass; computed once, on first use."""
         offsets, indices = _as_numpy(self.offsets, "offsets"), _as_numpy(self.indices, "indices")
-        ends = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=offsets.size - 1))])
-        rows, entries = np.empty(indices.size, dtype=np.int32), np.empty(indices.size, dtype=np.int64)
-        _compiled_columns()(offsets, indices, ends[:-1].copy(), rows, entries)
-        columns = ends, rows, entries
+        from scipy.sparse import csr_array  # slow to import
+
+        n = offsets.size - 1
+        by_column = csr_array((np.arange(indices.size), indices, offsets), shape=(n, n)).tocsc()
+        columns = by_column.indptr.astype(np.int64), by_column.indices.astype(np.int32), by_column.data
         if isinstance(self.offsets, np.ndarray):
-            return Transposed(*columns)  # type: ignore[arg-type]
+            return Transposed(*columns)
         import torch
 
         device = self.offsets.device  # type: ignore[attr-defined]
@@ -136,25 +137,6 @@ class SparsityPattern(Generic[T]):
             t = self.transposed
             moved.__dict__["transposed"] = Transposed(fn(t.offsets), fn(t.rows), fn(t.entries))
         return moved
-
-
-@lru_cache
-def _compiled_columns() -> Callable[..., None]:
-    """Compiled on first use, or read from numba's cache on disk: importing numba is slow."""
-    from hodgeformer.base.compiled import njit
-
-    compiled: Callable[..., None] = njit(cache=True, nogil=True)(_fill_columns)
-    return compiled
-
-
-def _fill_columns(
-    offsets: np.ndarray, indices: np.ndarray, free: np.ndarray, rows: np.ndarray, entries: np.ndarray
-) -> None:
-    for i in range(len(offsets) - 1):
-        for t in range(offsets[i], offsets[i + 1]):
-            j = indices[t]
-            rows[free[j]], entries[free[j]] = i, t
-            free[j] += 1
 
 
 def _as_numpy(array: Any, name: str) -> np.ndarray:

@@ -13,14 +13,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from hodgeformer.base.errors import BatchError
-from hodgeformer.kernels.rows import (
-    TensorFields,
-    TensorFunction,
-    compiled_for,
-    run_rows,
-)
+from hodgeformer.kernels.rows import TensorFields, TensorFunction
 
 
 def d0(x: Float[Tensor, "n_v ..."], edges: Int[Tensor, "n_e 2"]) -> Float[Tensor, "n_e ..."]:
@@ -88,10 +84,10 @@ class Incidence(TensorFields):
         return cls(
             indices=indices,
             signs=signs,
-            offsets=k * torch.arange(n_out + 1, device=indices.device),
+            offsets=k * torch.arange(n_out + 1, dtype=torch.int32, device=indices.device),
             t_indices=(order // max(k, 1)).to(torch.int32),
             t_signs=signs.flatten()[order],
-            t_offsets=torch.cat([counts.new_zeros(1), counts.cumsum(0)]),
+            t_offsets=functional.pad(counts.cumsum(0), (1, 0)).to(torch.int32),
         )
 
     @property
@@ -140,41 +136,15 @@ def _signed_gather(x: Tensor, a: Incidence, transposed: bool) -> Tensor:
     offsets, indices, signs = (
         (a.t_offsets, a.t_indices, a.t_signs) if transposed else (a.offsets, a.indices.flatten(), a.signs.flatten())
     )
-    out = torch.empty(offsets.shape[0] - 1, *x.shape[1:], dtype=x.dtype, device=x.device)
-    if out.numel() == 0:
-        return out
-    if compiled_for(x) and x.numel():
-        given = offsets, indices, signs, *_flat(x.detach()), out.reshape(len(out), -1)
-        run_rows(_add_rows, len(out), *given, numbers=indices.numel() * (x.numel() // max(1, len(x))))
-        return out
-    lengths = offsets[1:] - offsets[:-1]
-    rows = torch.repeat_interleave(torch.arange(out.shape[0], device=x.device), lengths, output_size=indices.shape[0])
-    shape = (-1, *[1] * (x.ndim - 1))
-    return out.zero_().index_add_(0, rows, x[indices.long()] * signs.to(x.dtype).view(shape))
-
-
-def _flat(x: Tensor) -> tuple[Tensor, int]:
-    """The memory from the first to the last number of x, and the step between rows; a copy only if it must be."""
-    rows = x.reshape(len(x), -1)
-    n, width = rows.shape
-    if rows.stride(1) != 1 and width > 1:
-        rows = rows.contiguous()
-    step = rows.stride(0)
-    return rows.as_strided(((n - 1) * step + width,), (1,)), step
-
-
-def _add_rows(first, last, offsets, indices, signs, x, step, out):  # type: ignore[no-untyped-def]
-    width = out.shape[1]
-    for i in range(first, last):
-        row, begin, end = out[i], offsets[i], offsets[i + 1]
-        if begin == end:
-            row[:] = 0
-        for t in range(begin, end):
-            at = indices[t] * step
-            other, sign = x[at : at + width], row.dtype.type(signs[t])
-            if t == begin:
-                for c in range(width):
-                    row[c] = sign * other[c]
-            else:
-                for c in range(width):
-                    row[c] += sign * other[c]
+    shape = offsets.shape[0] - 1, *x.shape[1:]
+    if x.numel() == 0 or indices.numel() == 0:
+        return x.new_zeros(shape)
+    rows, weights = x.reshape(len(x), -1), signs.to(x.dtype)
+    if x.is_floating_point() and x.device.type in ("cpu", "cuda"):
+        sums = functional.embedding_bag(
+            indices, rows, offsets, mode="sum", per_sample_weights=weights, include_last_offset=True
+        )
+        return sums.view(shape)
+    owners = torch.repeat_interleave(offsets.diff(), output_size=len(indices))
+    total = x.new_zeros(shape[0], rows.shape[1])
+    return total.index_add_(0, owners, rows[indices.long()] * weights[:, None]).view(shape)
