@@ -173,6 +173,8 @@ def test_robustness_writes_a_table_and_a_picture(
     assert (tmp_path / "robustness.csv").read_text().startswith("mutation,mean_faces,accuracy")
     with Image.open(tmp_path / "robustness.png") as picture:
         assert picture.width > 1000
+    with Image.open(tmp_path / "incomplete.png") as picture:  # whole and without a limb, for two meshes
+        assert picture.width < 600 < picture.height
 
 
 def test_ablation_makes_its_table_and_skips_what_is_done(

@@ -67,7 +67,7 @@ def robustness(
     from hodgeformer.data.open import open_dataset
     from hodgeformer.lab.study.mutations import further_mutations, paper_mutations
     from hodgeformer.lab.study.robustness import robustness as scored
-    from hodgeformer.lab.study.robustness import save_robustness_picture
+    from hodgeformer.lab.study.robustness import save_incomplete_picture, save_robustness_picture
     from hodgeformer.predict.predictor import Predictor
     from hodgeformer.training.evaluate import fitting
 
@@ -77,16 +77,18 @@ def robustness(
     samples = dataset.split(split)[:meshes]
     learned = warn_of_learned([checkpoint], dataset, samples)
     mutations = [*paper_mutations(), *further_mutations()]
-    results = []
+    results: list[Any] = []
+    settings: dict[str, Any] = {"seed": seed, "smooth": checkpoint.smooth}
     with bar("scoring mutated meshes", quiet=quiet) as progress:
-        for result in scored(predictor.model, dataset, samples, checkpoint.at(faces), mutations, seed=seed):
+        for result in scored(predictor.model, dataset, samples, checkpoint.at(faces), mutations, **settings):
             results.append(result)
             progress(len(results), len(mutations) + 1)
     table = [result.row(results[0]) for result in results]
     about: dict[str, Any] = {"model": model, "data": dataset.name, "split": split, "n_meshes": len(samples)}
-    about |= {"n_learned_from": len(learned), "seed": seed, "score": results[0].scores.main_name}
+    about |= {"n_learned_from": len(learned), **settings, "score": results[0].scores.main_name}
     files = save_rows(out, "robustness", table, about)
     files.append(save_robustness_picture(results, dataset, out / "robustness.png", up=up))
+    files.append(save_incomplete_picture(results, dataset, out / "incomplete.png", up=up))
     title = f"{about['score'].replace('_', ' ')} in percent, {len(samples)} meshes of {dataset.name} {split}"
     conclude({**about, "rows": table}, {title: table}, files, as_json=as_json)
 

@@ -76,6 +76,26 @@ def test_rows_repeat_and_have_the_papers_figures(model: HodgeFormer, spheres: Da
     assert noisy.example.mesh.name == "a"
 
 
+def test_the_same_two_meshes_are_shown_in_every_row(model: HodgeFormer, spheres: DataSet) -> None:
+    first = spheres.split("test")[0]
+    dented = icosphere(2, "b").with_vertices(icosphere(2).vertices * [1.0, 0.5, 2.0])
+    changed = spheres.with_splits({"test": [first, Sample("b", dented, Values(np.full(320, 3)))]})
+    gone = Mutation("faces removed", partial(face_removal, share=0.2))
+    rows = list(robustness(model, changed, changed.split("test"), PrepareConfig(), [gone]))
+    assert rows[0].well.accuracy() > rows[0].badly.accuracy()
+    assert {rows[0].well.mesh.name, rows[0].badly.mesh.name} == {"a", "b"}
+    assert rows[1].well.mesh.name == rows[0].well.mesh.name
+    assert rows[1].badly.mesh.name == rows[0].badly.mesh.name
+
+
+def test_smoothed_answers_are_scored_where_the_model_smooths(model: HodgeFormer, spheres: DataSet) -> None:
+    plain, smooth = (
+        next(robustness(model, spheres, spheres.split("test"), PrepareConfig(), [], smooth=strength))
+        for strength in (0.0, 2.0)
+    )
+    assert (plain.example.predicted != smooth.example.predicted).any()
+
+
 @pytest.mark.parametrize("change", [partial(face_removal, share=0.3), subdivision, rotation])
 def test_nearest_labels_are_those_of_the_faces_themselves(spheres: DataSet, change: object) -> None:
     sample = spheres.split("test")[0]

@@ -45,11 +45,15 @@ Change = Callable[[Mesh, np.random.Generator], Mutated]
 
 @dataclass(frozen=True, eq=False)
 class Mutation:
-    """A named change; `paper` is the accuracy that the paper reports for it on Human, in percent."""
+    """A named change; `paper` is the accuracy that the paper reports for it on Human, in percent.
+
+    `takes_parts` if whole parts of the shape are missing afterwards.
+    """
 
     name: str
     change: Change
     paper: float | None = None
+    takes_parts: bool = False
 
     def __call__(self, mesh: Mesh, *, seed: int = 0) -> Mutated:
         """The changed mesh, the same for the same seed and name of mesh, whatever else is run."""
@@ -192,9 +196,13 @@ def paper_mutations() -> list[Mutation]:
         Mutation("faces removed, p = 0.10", partial(face_removal, share=0.10), 85.9),
         Mutation("faces removed, p = 0.20", partial(face_removal, share=0.20), 81.6),
         Mutation("patches removed, p = 0.005", partial(patch_removal, share=0.005), 86.8),
-        *(Mutation(f"{n} limb{'s' * (n > 1)} cut away", partial(limbs_cut_away, count=n)) for n in (1, 2, 3)),
-        *(Mutation(f"{share:.0%} cut away by a plane", partial(cut_away, share=share)) for share in (0.1, 0.25, 0.5)),
+        *(_incomplete(f"{n} limb{'s' * (n > 1)} cut away", partial(limbs_cut_away, count=n)) for n in (1, 2, 3)),
+        *(_incomplete(f"{part:.0%} cut away by a plane", partial(cut_away, share=part)) for part in (0.1, 0.25, 0.5)),
     ]
+
+
+def _incomplete(name: str, change: Change) -> Mutation:
+    return Mutation(name, change, takes_parts=True)
 
 
 def remeshed(n_faces: int, paper: float | None = None) -> Mutation:

@@ -36,6 +36,7 @@ _TEXT = 15
 class Robustness:
     """One row: the scores with labels of the nearest original element, and the first answer as an example.
 
+    `well` and `badly` are the answers for the two meshes that were answered best and worst before any change.
     `own_accuracy` counts, where faces keep their identity, against the label of the very face instead: noise can move a
     face next to an original face of another part.
     """
@@ -45,6 +46,8 @@ class Robustness:
     own_accuracy: float | None
     n_faces: float
     example: Answer
+    well: Answer
+    badly: Answer
 
     def row(self, original: Robustness) -> dict[str, Any]:
         """For tables, in percent."""
@@ -71,15 +74,22 @@ def robustness(
     mutations: Iterable[Mutation],
     *,
     seed: int = 0,
+    smooth: float = 0.0,
 ) -> Iterator[Robustness]:
     """Score the unchanged samples first, then every mutation of them."""
     if dataset.task == "regression":
         raise DataError(f"{dataset.name}: robustness is counted in right answers, which a regression has none of")
+    shown: tuple[int, int] | None = None
     for mutation in (ORIGINAL, *mutations):
         mutated = [mutated_sample(dataset, sample, mutation, seed) for sample in samples]
         changed = dataset.with_splits({"test": [sample for sample, _ in mutated]})
         own_labels = {sample.name: labels for sample, labels in mutated}
-        yield _scored(Evaluator(changed, changed.split("test"), prepare), model, mutation, own_labels)
+        evaluator = Evaluator(changed, changed.split("test"), prepare, smooth=smooth)
+        found = list(evaluator.answers(model))
+        if shown is None:
+            accuracies = [answer.accuracy() for answer in found]
+            shown = int(np.nanargmax(accuracies)), int(np.nanargmin(accuracies))
+        yield _scored(evaluator.scored(found), mutation, found, own_labels, shown)
 
 
 def mutated_sample(
@@ -108,22 +118,30 @@ def save_robustness_picture(results: Sequence[Robustness], dataset: DataSet, pat
     """The example of every row in a grid, with its accuracy, and a legend of the classes."""
     if isinstance(up, str) and up == "auto":
         up = up_from_shape(results[0].example.mesh)  # what is left of a body may lie more safely than it stands
-    panels = [_panel(result, dataset, up) for result in results]
-    height = max(len(panel) for panel in panels)
-    blank = np.full((height, _PANEL, 3), 255, dtype=np.uint8)
-    cells = [_of_height(panel, height) for panel in panels]
-    cells += [blank] * (-len(cells) % _COLUMNS)
-    rows = [np.concatenate(cells[i : i + _COLUMNS], axis=1) for i in range(0, len(cells), _COLUMNS)]
-    if len(dataset.classes) <= 40:
-        rows.append(key_band(Legend(tuple(zip(dataset.classes, dataset.colors, strict=True))), _COLUMNS * _PANEL, 20))
-    save_png(stacked(rows), path)
+    panels = [_panel(result, result.example, dataset, up) for result in results]
+    save_png(_grid([panels[i : i + _COLUMNS] for i in range(0, len(panels), _COLUMNS)], dataset), path)
+    return path
+
+
+def save_incomplete_picture(results: Sequence[Robustness], dataset: DataSet, path: Path, *, up: Up = "auto") -> Path:
+    """The mesh that was answered best and the one answered worst, whole and with parts cut away."""
+    shown = [result for result in results if result.mutation is ORIGINAL or result.mutation.takes_parts]
+    rows = []
+    for which in ("well", "badly"):
+        whole = getattr(shown[0], which).mesh
+        upright = up_from_shape(whole) if isinstance(up, str) and up == "auto" else up
+        rows.append([_panel(result, getattr(result, which), dataset, upright) for result in shown])
+    save_png(_grid(rows, dataset), path)
     return path
 
 
 def _scored(
-    evaluator: Evaluator, model: HodgeFormer, mutation: Mutation, own_labels: dict[str, NDArray[Any] | None]
+    scores: Scores,
+    mutation: Mutation,
+    found: Sequence[Answer],
+    own_labels: dict[str, NDArray[Any] | None],
+    shown: tuple[int, int],
 ) -> Robustness:
-    found = list(evaluator.answers(model))
     own = [
         (answer.predicted == labels)[labels >= 0]
         for answer, labels in zip(found, own_labels.values(), strict=True)
@@ -131,15 +149,29 @@ def _scored(
     ]
     return Robustness(
         mutation=mutation,
-        scores=evaluator.scored(found),
+        scores=scores,
         own_accuracy=float(np.concatenate(own).mean()) if own else None,
         n_faces=float(np.mean([answer.mesh.n_faces for answer in found])),
         example=found[0],
+        well=found[shown[0]],
+        badly=found[shown[1]],
     )
 
 
-def _panel(result: Robustness, dataset: DataSet, up: Up) -> Picture:
-    answer = result.example
+def _grid(rows: Sequence[Sequence[Picture]], dataset: DataSet) -> Picture:
+    """Panels in rows, and a legend of the classes below them."""
+    height, columns = max(len(panel) for row in rows for panel in row), max(map(len, rows))
+    blank = np.full((height, _PANEL, 3), 255, dtype=np.uint8)
+    bands = []
+    for row in rows:
+        cells = [_of_height(panel, height) for panel in row]
+        bands.append(np.concatenate([*cells, *[blank] * (columns - len(cells))], axis=1))
+    if len(dataset.classes) <= 40:
+        bands.append(key_band(Legend(tuple(zip(dataset.classes, dataset.colors, strict=True))), columns * _PANEL, 20))
+    return stacked(bands)
+
+
+def _panel(result: Robustness, answer: Answer, dataset: DataSet, up: Up) -> Picture:
     lines = [result.mutation.name, f"{100 * answer.accuracy():.1f} %, {answer.mesh.n_faces} faces"]
     bands = [title_band(line, _PANEL, _TEXT) for line in lines]
     colors = answer.face_colors(dataset, answer.predicted)
