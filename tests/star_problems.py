@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hodgeformer.base.containers import SparsityPattern
-from hodgeformer.kernels.star_attention import star_attention
+from hodgeformer.kernels.star import star_attention
 
 
 def ragged_pattern(n: int, longest: int, *, seed: int = 0) -> SparsityPattern[Tensor]:

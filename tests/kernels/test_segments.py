@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import elu
 
 from hodgeformer.base.errors import BatchError
-from hodgeformer.kernels.linear_attention import linear_attention, segment_mean
+from hodgeformer.kernels.segments import linear_attention, segment_mean
 
 OFFSETS = [0, 3, 4, 11]
 

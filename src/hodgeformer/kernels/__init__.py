@@ -19,15 +19,13 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hodgeformer.kernels.incidence import Incidence, curl, d0, d0_t, d1, d1_t, gradient
-    from hodgeformer.kernels.linear_attention import linear_attention, segment_mean
     from hodgeformer.kernels.rows import normalized as layer_norm
-    from hodgeformer.kernels.star_attention import star_attention, star_attention_weights
+    from hodgeformer.kernels.segments import linear_attention, segment_mean
+    from hodgeformer.kernels.star import star_attention, star_attention_weights
 
 __all__ = [
     "Incidence",
@@ -47,22 +45,11 @@ __all__ = [
 # Loaded on first use: elimination, which exported models need too, works without torch.
 _HOME = {
     "layer_norm": ("rows", "normalized"),
-    "linear_attention": ("linear_attention", "linear_attention"),
-    "segment_mean": ("linear_attention", "segment_mean"),
-    "star_attention": ("star_attention", "star_attention"),
-    "star_attention_weights": ("star_attention", "star_attention_weights"),
+    "linear_attention": ("segments", "linear_attention"),
+    "segment_mean": ("segments", "segment_mean"),
+    "star_attention": ("star", "star_attention"),
+    "star_attention_weights": ("star", "star_attention_weights"),
 }
-
-
-class _Kernels(ModuleType):
-    """Does not let the import of a file hide the function of the same name."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in __all__ and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Kernels
 
 
 def __getattr__(name: str) -> Any:

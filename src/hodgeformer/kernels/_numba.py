@@ -20,7 +20,7 @@ from torch import Tensor
 from hodgeformer.base.compiled import njit
 from hodgeformer.kernels._numba_ir import GROUP, dot_rows, softmax_gradient, softmax_terms, sum_rows
 from hodgeformer.kernels.rows import run_compiled
-from hodgeformer.kernels.star_attention import HEAD_STEP, MIX_A, MIX_B, StarProblem, rows_in_order, weights_are_kept
+from hodgeformer.kernels.star import HEAD_STEP, MIX_A, MIX_B, StarProblem, rows_in_order, weights_are_kept
 
 _compiled = njit(nogil=True, cache=True, error_model="numpy")
 
@@ -267,7 +267,7 @@ def _negate_dropped(terms, near, padded, key, row, head, threshold):
 
 @njit()
 def _mix(x):
-    """The hash of star_attention.py, in 32 bits."""
+    """The hash of star.py, in 32 bits."""
     x = np.uint32(x ^ x >> np.uint32(16))
     x = np.uint32(x * np.uint32(MIX_A))
     x = np.uint32(x ^ x >> np.uint32(15))

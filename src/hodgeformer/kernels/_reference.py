@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hodgeformer.base.containers import SparsityPattern
-from hodgeformer.kernels.star_attention import Dropout, StarProblem
+from hodgeformer.kernels.star import Dropout, StarProblem
 
 BLOCK_ELEMENTS = 1 << 22
 """Most elements in the gathered keys of one block of rows: 16 MB in float32."""

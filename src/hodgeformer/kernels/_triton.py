@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hodgeformer.kernels.star_attention import StarProblem, rows_in_order
+from hodgeformer.kernels.star import StarProblem, rows_in_order
 
 BLOCK = 32
 """Neighbors that one program holds at a time."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from hodgeformer.kernels.star_attention import HEAD_STEP, MIX_A, MIX_B
+from hodgeformer.kernels.star import HEAD_STEP, MIX_A, MIX_B
 
 _MIX_A, _MIX_B, _HEAD_STEP = tl.constexpr(MIX_A), tl.constexpr(MIX_B), tl.constexpr(HEAD_STEP)
 _NOT_CONSTANT = ["key", "threshold", "keep_scale", "scale"]
@@ -26,7 +26,7 @@ def _mix(x):
 
 @triton.jit
 def _kept(rows, neighbors, head, key, threshold, keep_scale):
-    """keep_scale where an entry stays, 0 where it is dropped: the hash of star_attention.py."""
+    """keep_scale where an entry stays, 0 where it is dropped: the hash of star.py."""
     entry = _mix(_mix(rows.to(tl.uint32) ^ tl.cast(key, tl.uint32)) ^ neighbors.to(tl.uint32))
     entry = _mix(entry ^ (head.to(tl.uint32) * tl.cast(_HEAD_STEP, tl.uint32)))
     return tl.where(entry >= tl.cast(threshold, tl.uint32), keep_scale, 0.0)

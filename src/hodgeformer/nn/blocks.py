@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from hodgeformer.base.containers import ElementKind, PerElement
 from hodgeformer.kernels.elimination import N_TIMES, TIMES
 from hodgeformer.kernels.linear import FeedForward, NormalizedFeedForward, by_chunks, linear, product
-from hodgeformer.kernels.linear_attention import linear_attention
 from hodgeformer.kernels.rows import dropout, normalized
+from hodgeformer.kernels.segments import linear_attention
 from hodgeformer.kernels.spreading import DiagonalStars, spread, with_products
 from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import ModelConfig

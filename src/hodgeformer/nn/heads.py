@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from hodgeformer.base.containers import ElementKind, PerElement
 from hodgeformer.kernels.linear import BatchNorm, linear
-from hodgeformer.kernels.linear_attention import segment_mean
 from hodgeformer.kernels.rows import dropout
+from hodgeformer.kernels.segments import segment_mean
 from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import ModelConfig
 

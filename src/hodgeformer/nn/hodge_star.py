@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from hodgeformer.kernels.linear import linear, product
 from hodgeformer.kernels.rows import drawn_seed, normalized_parts
-from hodgeformer.kernels.star_attention import star_attention
+from hodgeformer.kernels.star import star_attention
 from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import STAR_KIND, ModelConfig, StarName
 from hodgeformer.nn.metric import Metric, inverse

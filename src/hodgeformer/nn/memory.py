@@ -80,7 +80,7 @@ def _working(config: ModelConfig, n: PerElement[int], nnz: PerElement[int]) -> i
 
 
 def _weights(config: ModelConfig, n: PerElement[int], nnz: PerElement[int], kind: ElementKind) -> int:
-    from hodgeformer.kernels.star_attention import weights_are_kept  # training alone asks, which has torch
+    from hodgeformer.kernels.star import weights_are_kept  # training alone asks, which has torch
 
     kept = weights_are_kept(nnz=nnz[kind], n=n[kind], d_head=config.d_head)
     return nnz[kind] * config.n_heads if kept else 0

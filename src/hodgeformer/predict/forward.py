@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from hodgeformer.base.containers import Element, PerElement
-from hodgeformer.kernels.linear_attention import segment_mean
 from hodgeformer.kernels.rows import few_threads
+from hodgeformer.kernels.segments import segment_mean
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.complex import PackedComplex
 from hodgeformer.nn.config import ModelConfig

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hodgeformer.base.containers import ElementKind, PerElement
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.kernels.star_attention import star_attention_weights
+from hodgeformer.kernels.star import star_attention_weights
 from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.mesh.topology import MeshComplex

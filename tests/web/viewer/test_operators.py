@@ -12,7 +12,7 @@ pytest.importorskip("starlette", reason="needs the viewer's server: pip install 
 
 import torch
 
-from hodgeformer.kernels.star_attention import star_attention_weights
+from hodgeformer.kernels.star import star_attention_weights
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import Faces, PreparedMesh, prepare
 from hodgeformer.mesh.simplify import triangulations

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hodgeformer.base.containers import SparsityPattern
 from hodgeformer.base.memory import held_memory, peak_memory
-from hodgeformer.kernels.star_attention import star_attention
+from hodgeformer.kernels.star import star_attention
 from hodgeformer.lab.bench.yardsticks import median_seconds
 
 

@@ -10,7 +10,7 @@ import torch
 from hodgeformer.base.containers import SparsityPattern
 from hodgeformer.base.errors import BackendUnavailable, BatchError, ConfigError
 from hodgeformer.kernels import _reference
-from hodgeformer.kernels.star_attention import _announce, star_attention, star_attention_weights
+from hodgeformer.kernels.star import _announce, star_attention, star_attention_weights
 from star_problems import Problem, dense_weights, largest_difference, ragged_pattern
 
 BACKENDS = ["reference", "numba"]
