@@ -33,8 +33,7 @@ SETTINGS = (
 
 def demo(
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="The folder to create; by default demo, or demo-2 and so on.", show_default=False),
+        Path | None, typer.Option("--out", help="The folder to create; by default demo, or demo-2 and so on.")
     ] = None,
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="The number of epochs to train.")] = EPOCHS,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The seed for the data set and the model.")] = 0,

@@ -48,11 +48,7 @@ def evaluate(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            help="Also write the scores to this CSV file, and details to a JSON file beside it.",
-            show_default=False,
-        ),
+        typer.Option("--out", help="Also write the scores to this CSV file, and details to a JSON file beside it."),
     ] = None,
     allow_remote: AllowRemoteOption = False,
     device: DeviceOption = "auto",

@@ -13,8 +13,7 @@ from hodgeformer.cli.results import ModelArgument
 def export(
     model: ModelArgument,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="The file; by default NAME.onnx in the current folder.", show_default=False),
+        Path | None, typer.Option("--out", help="The file; by default NAME.onnx in the current folder.")
     ] = None,
 ) -> None:
     """Write a model as an ONNX graph, and check it against PyTorch on meshes of three sizes."""

@@ -32,10 +32,7 @@ def models(as_json: JsonOption = False) -> None:
     print("\nUse one: hodgeformer predict NAME scan.stl    Read its card: hodgeformer info NAME")
 
 
-def info(
-    model: ModelArgument,
-    as_json: JsonOption = False,
-) -> None:
+def info(model: ModelArgument, as_json: JsonOption = False) -> None:
     """Show what a model does, what it was trained on and what it scores."""
     from hodgeformer.predict.predictor import Predictor
     from hodgeformer.predict.pretrained import bundled_models

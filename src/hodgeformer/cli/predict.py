@@ -59,8 +59,7 @@ def predict(
     context: typer.Context,
     model: ModelArgument,
     paths: Annotated[
-        list[str],
-        typer.Argument(help="Mesh files, folders (searched for meshes) or globs; local paths or URLs."),
+        list[str], typer.Argument(help="Mesh files, folders (searched for meshes) or globs; local paths or URLs.")
     ],
     out: Annotated[
         str, typer.Option("--out", help="The folder for the results: a local path or a URL.")
@@ -71,7 +70,6 @@ def predict(
             "--format",
             help="What to write, separated by commas: ply glb obj off (colored mesh), json npz txt (numbers), png, "
             "html, or none. By default ply,json, or only json for models that label whole meshes.",
-            show_default=False,
         ),
     ] = None,
     faces: FacesOption = "auto",
@@ -80,7 +78,6 @@ def predict(
         typer.Option(
             "--memory",
             help="The memory limit, such as 4GB; by default most of the free memory. Larger meshes go in patches.",
-            show_default=False,
         ),
     ] = None,
     smooth: SmoothOption = None,
@@ -90,11 +87,7 @@ def predict(
     ] = False,
     element: Annotated[
         Literal["face", "vertex", "edge"] | None,
-        typer.Option(
-            "--element",
-            help="Give labels for these elements; by default those the model was trained on.",
-            show_default=False,
-        ),
+        typer.Option("--element", help="Give labels for these elements; by default those the model was trained on."),
     ] = None,
     up: UpOption = "auto",
     strict: Annotated[

@@ -29,8 +29,7 @@ DataArgument = Annotated[str, typer.Argument(help="A data-set folder, the name o
 JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Hide progress; show only the result and errors.")]
 SettingsOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Change a setting, such as train.lr=3e-4; repeatable.", show_default=False),
+    list[str] | None, typer.Option("--set", help="Change a setting, such as train.lr=3e-4; repeatable.")
 ]
 FacesOption = Annotated[
     str,
@@ -39,8 +38,7 @@ FacesOption = Annotated[
     ),
 ]
 DeviceOption = Annotated[
-    str,
-    typer.Option("--device", help="Where to compute: auto (a GPU if there is one), cpu, cuda, cuda:1, and so on."),
+    str, typer.Option("--device", help="Where to compute: auto (a GPU if there is one), cpu, cuda, cuda:1, and so on.")
 ]
 TtaOption = Annotated[
     int,
@@ -53,7 +51,6 @@ SmoothOption = Annotated[
     typer.Option(
         "--smooth/--no-smooth",
         help="Smooth the boundaries of parts, or not; by default as was best for meshes not trained on.",
-        show_default=False,
     ),
 ]
 UpOption = Annotated[
@@ -67,16 +64,11 @@ AllowRemoteOption = Annotated[
     bool, typer.Option("--allow-remote", help="Read shards at the URL that the dataset.toml names.")
 ]
 WorkersOption = Annotated[
-    int | None,
-    typer.Option("--workers", min=1, help="Processes for --engine ray; by default one per core.", show_default=False),
+    int | None, typer.Option("--workers", min=1, help="Processes for --engine ray; by default one per core.")
 ]
 AddressOption = Annotated[
     str | None,
-    typer.Option(
-        "--address",
-        help="The address of the Ray cluster; by default RAY_ADDRESS, or this machine.",
-        show_default=False,
-    ),
+    typer.Option("--address", help="The address of the Ray cluster; by default RAY_ADDRESS, or this machine."),
 ]
 
 _LONGEST = 1500

@@ -21,7 +21,6 @@ def serve(
             "--token",
             envvar="HODGEFORMER_TOKEN",
             help="The token that clients must send as `Authorization: Bearer TOKEN`.",
-            show_default=False,
         ),
     ] = None,
     device: DeviceOption = "auto",
@@ -57,8 +56,7 @@ def serve(
     predictor = load_predictor(model, device)
     listening = listen(host, [port])
     print(
-        f"hodgeformer: serving '{predictor.info.name}' at {address(host, listening)}; press Ctrl+C to stop",
-        flush=True,
+        f"hodgeformer: serving '{predictor.info.name}' at {address(host, listening)}; press Ctrl+C to stop", flush=True
     )
     if not is_local(host) and token is None:
         print(

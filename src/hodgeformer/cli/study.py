@@ -49,9 +49,7 @@ def robustness(
     data: DataArgument,
     split: Annotated[str, typer.Option("--split", help="The split to mutate: train, val or test.")] = "test",
     seed: Annotated[int, typer.Option("--seed", min=0, help="The seed for all mutations.")] = 0,
-    meshes: Annotated[
-        int | None, typer.Option("--meshes", min=1, help="Use only this many meshes.", show_default=False)
-    ] = None,
+    meshes: Annotated[int | None, typer.Option("--meshes", min=1, help="Use only this many meshes.")] = None,
     faces: FacesOption = "auto",
     up: UpOption = "auto",
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("robustness"),
@@ -99,12 +97,9 @@ def familiarity(
     data: DataArgument,
     split: Annotated[str, typer.Option("--split", help="The split of meshes that should be familiar.")] = "test",
     strange: Annotated[
-        list[Path] | None,
-        typer.Option("--strange", help="A folder of meshes that should be unfamiliar; repeatable.", show_default=False),
+        list[Path] | None, typer.Option("--strange", help="A folder of meshes that should be unfamiliar; repeatable.")
     ] = None,
-    meshes: Annotated[
-        int | None, typer.Option("--meshes", min=2, help="Use at most this many of each.", show_default=False)
-    ] = None,
+    meshes: Annotated[int | None, typer.Option("--meshes", min=2, help="Use at most this many of each.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The seed for the cutting planes.")] = 0,
     out: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("familiarity"),
     quiet: QuietOption = False,
@@ -165,22 +160,13 @@ def ablation(
             help="embedding, features, neighbors, mixing, label-smoothing, main, or a TOML file like theirs."
         ),
     ],
-    data: Annotated[
-        str | None,
-        typer.Option("--data", help="A data-set folder or name; `main` has its own.", show_default=False),
-    ] = None,
-    rows: Annotated[
-        list[str] | None, typer.Option("--row", help="Only this row; repeatable.", show_default=False)
-    ] = None,
+    data: Annotated[str | None, typer.Option("--data", help="A data-set folder or name; `main` has its own.")] = None,
+    rows: Annotated[list[str] | None, typer.Option("--row", help="Only this row; repeatable.")] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="The number of seeds, counted from --first-seed.")] = 3,
     first_seed: Annotated[int, typer.Option("--first-seed", min=0, help="The first seed.")] = 0,
-    epochs: Annotated[
-        int | None, typer.Option("--epochs", min=1, help="The number of epochs of every run.", show_default=False)
-    ] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="The number of epochs of every run.")] = None,
     settings: SettingsOption = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the runs; default runs/STUDY.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder of the runs; default runs/STUDY.")] = None,
     results: Annotated[Path, typer.Option("--results", help="Folder of the tables.")] = Path("results"),
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -252,11 +238,7 @@ def _carry_out(run: PlannedRun, place: str, *, quiet: bool) -> None:
 def efficiency(
     data: Annotated[
         str | None,
-        typer.Option(
-            "--data",
-            help="A data-set folder or name; by default synthetic bodies of the size of Human.",
-            show_default=False,
-        ),
+        typer.Option("--data", help="A data-set folder or name; by default synthetic bodies of the size of Human."),
     ] = None,
     largest: Annotated[
         int, typer.Option("--largest", min=8, max=20, help="The largest mesh has 2 to this power vertices.")

@@ -27,13 +27,7 @@ def operators(
     model: ModelArgument,
     mesh: Annotated[Path, typer.Argument(help="The mesh to inspect.")],
     layer: Annotated[
-        int | None,
-        typer.Option(
-            "--layer",
-            min=1,
-            help="The block, counted from 1; by default the last H and all D.",
-            show_default=False,
-        ),
+        int | None, typer.Option("--layer", min=1, help="The block, counted from 1; by default the last H and all D.")
     ] = None,
     head: Annotated[
         int | None,
@@ -41,29 +35,20 @@ def operators(
             "--head",
             help="The head of the H block or the time of D blocks, counted from 1; by default the first head and all "
             "times.",
-            show_default=False,
         ),
     ] = None,
     element: Annotated[
         Literal["vertex", "edge", "face"] | None,
-        typer.Option(
-            "--element",
-            help="The kind of the picked element; by default the one the model updates.",
-            show_default=False,
-        ),
+        typer.Option("--element", help="The kind of the picked element; by default the one the model updates."),
     ] = None,
     pick: Annotated[
-        int | None,
-        typer.Option(
-            "--pick", help="The number of the picked element in the file, counted from 0.", show_default=False
-        ),
+        int | None, typer.Option("--pick", help="The number of the picked element in the file, counted from 0.")
     ] = None,
     functions: Annotated[
         int, typer.Option("--functions", min=1, help="The number of eigenfunctions per operator.")
     ] = 6,
     labels: Annotated[
-        Path | None,
-        typer.Option("--labels", help="The true labels of the faces, to compare stars with.", show_default=False),
+        Path | None, typer.Option("--labels", help="The true labels of the faces, to compare stars with.")
     ] = None,
     up: UpOption = "auto",
     out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("operators"),

@@ -22,14 +22,11 @@ _LEARNED = 0.99
 
 def train(
     source: Annotated[
-        Path | None,
-        typer.Argument(help="A TOML configuration, a data-set folder, or the name of a data set.", show_default=False),
+        Path | None, typer.Argument(help="A TOML configuration, a data-set folder, or the name of a data set.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The run folder to create; by default runs/NAME.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="The run folder to create; by default runs/NAME.")] = None,
     resume: Annotated[
-        Path | None, typer.Option("--resume", help="Continue a stopped run exactly where it was.", show_default=False)
+        Path | None, typer.Option("--resume", help="Continue a stopped run exactly where it was.")
     ] = None,
     settings: SettingsOption = None,
     faces: Annotated[
@@ -37,8 +34,7 @@ def train(
         typer.Option("--faces", help="Simplify larger meshes to this many faces: auto, a number, or original."),
     ] = None,
     start: Annotated[
-        str | None,
-        typer.Option("--from", help="Fine-tune this model: a name, a run folder or a checkpoint.", show_default=False),
+        str | None, typer.Option("--from", help="Fine-tune this model: a name, a run folder or a checkpoint.")
     ] = None,
     folds: Annotated[
         int | None,
@@ -46,7 +42,6 @@ def train(
             "--folds",
             min=2,
             help="Cross-validate: train this many models, each scored on the meshes it was not trained on.",
-            show_default=False,
         ),
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip meshes that cannot be used.")] = False,

@@ -22,16 +22,11 @@ _TRIES = 20
 
 
 def view(
-    model: Annotated[str | None, typer.Argument(help=MODEL_HELP, show_default=False)] = None,
-    mesh: Annotated[
-        Path | None, typer.Argument(help="A mesh to open at once, or a folder of meshes.", show_default=False)
-    ] = None,
+    model: Annotated[str | None, typer.Argument(help=MODEL_HELP)] = None,
+    mesh: Annotated[Path | None, typer.Argument(help="A mesh to open at once, or a folder of meshes.")] = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int | None,
-        typer.Option(
-            "--port", min=0, max=65535, help="The port; by default the first free one from 8765.", show_default=False
-        ),
+        int | None, typer.Option("--port", min=0, max=65535, help="The port; by default the first free one from 8765.")
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="The folder to save labels in.")] = Path("labels"),
     faces: FacesOption = "auto",
@@ -83,8 +78,7 @@ def _serve(viewer: Viewer, host: str, token: str, listening: socket.socket, addr
 
     if not is_local(host):
         print(
-            f"hodgeformer: --host {host} lets everyone on the network who has this URL use the viewer",
-            file=sys.stderr,
+            f"hodgeformer: --host {host} lets everyone on the network who has this URL use the viewer", file=sys.stderr
         )
     if address is not None:
         webbrowser.open(address)
