@@ -52,6 +52,16 @@ def test_probabilities_are_averaged_and_warnings_kept() -> None:
     assert np.allclose(many[0].probabilities, both.predict(BALL).probabilities, atol=1e-6)
 
 
+@pytest.mark.parametrize("tta", [1, 3])
+def test_scores_are_those_of_the_answers_whatever_each_model_has_fitted(tta: int) -> None:
+    """Every member smooths as strongly as was best for itself."""
+    both = Predictor(tiny_checkpoint(), other_weights(smooth=0.9).checkpoint)
+    labels = both.predict(BALL, tta=tta).labels
+    assert hf.evaluate(both, [(BALL, labels)], tta=tta).values["face_accuracy"] == 1.0
+    with pytest.raises(ConfigError, match="tta"):
+        hf.evaluate(both, [(BALL, labels)], tta=0)
+
+
 def test_several_models_are_named_by_commas_patterns_and_folders(tmp_path: Path) -> None:
     for fold in ("fold-1", "fold-2", "fold-10"):
         (tmp_path / "cv" / fold).mkdir(parents=True)

@@ -172,7 +172,7 @@ def evaluate(
     """
     predictor = Predictor.load(model, device)
     first, members = predictor.info, predictor.members
-    strength = PredictOptions.parse({"smooth": smooth}).strength(first)
+    options = PredictOptions.parse({"tta": tta, "smooth": smooth})
     if isinstance(data, DataSet):
         opened = data
     elif isinstance(data, DataConfig | str | Path | Mapping):
@@ -186,9 +186,9 @@ def evaluate(
             dataset,
             samples,
             member.info.at(faces),
-            turns=random_turns(tta - 1, member.info.turn_axis),
+            turns=random_turns(options.tta - 1, member.info.turn_axis, seed=options.seed),
             temperature=member.info.temperature,
-            smooth=strength,
+            smooth=options.strength(member.info),
         )
         for member in members
     ]
