@@ -24,7 +24,7 @@ from hodgeformer.predict.member import Member
 from hodgeformer.predict.model_info import ModelInfo
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.predict.result import Result
-from hodgeformer.web.server.guard import PatientProtocol
+from hodgeformer.web.server.listening import PatientProtocol
 from hodgeformer.web.viewer.app import Viewer, create_app
 from hodgeformer.web.viewer.messages import encode
 from hodgeformer.web.viewer.models import OfferedModel, Shelf

@@ -25,7 +25,7 @@ from starlette.testclient import TestClient
 
 from attack.mutate import ALL, SEED, tally
 from clock import PATIENCE
-from hodgeformer.web.server import guard
+from hodgeformer.web.server import listening
 from hodgeformer.web.viewer.app import create_app
 from meshes import icosphere
 from viewer_parts import BASE, annotation, answering, file_bytes, make_viewer, predicted, running, upload
@@ -134,7 +134,7 @@ def test_many_strange_requests_get_an_answer(client: TestClient, tmp_path: Path)
 
 
 def test_half_sent_headers_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "HEADER_PATIENCE", 1.0)
+    monkeypatch.setattr(listening, "HEADER_PATIENCE", 1.0)
     with running(make_viewer(tmp_path / "out"), token="secret") as port:
         silent, half = (socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(2))
         half.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
@@ -151,7 +151,7 @@ async def large_answer(scope: Any, receive: Any, send: Any) -> None:
 
 
 def test_an_answer_that_nobody_reads_is_given_up_and_a_slow_reader_gets_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "HEADER_PATIENCE", 0.5)
+    monkeypatch.setattr(listening, "HEADER_PATIENCE", 0.5)
 
     def asking(port: int) -> socket.socket:
         stream = socket.socket()
@@ -174,7 +174,7 @@ def test_an_answer_that_nobody_reads_is_given_up_and_a_slow_reader_gets_all(monk
         assert taken(slow, 0.01) >= LARGE  # takes longer than the deaf one is waited for
         time.sleep(1.5)
         assert taken(deaf, 0) < LARGE // 2
-        monkeypatch.setattr(guard, "MOST_LOOKS", 2)
+        monkeypatch.setattr(listening, "MOST_CHECKS", 2)
         assert taken(asking(port), 0.1) < LARGE  # steadily, but for ever
 
 

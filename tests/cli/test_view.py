@@ -29,7 +29,7 @@ from tiny_models import write_tiny
     [
         (["no-such-model"], "no-such-model: no file, folder or bundled model"),
         (["no-such-mesh.ply"], "does not exist"),
-        (["--host", "256.1.1.1"], "no address of this machine"),
+        (["--host", "256.1.1.1"], "this machine has no such address"),
         (["--out", __file__], "this is a file"),
     ],
 )

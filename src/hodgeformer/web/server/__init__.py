@@ -1,1 +1,1 @@
-"""Programs and pages over HTTP, within limits: who may ask, what is taken in, and predictions for programs."""
+"""Predictions over HTTP, and what the viewer shares with them: access control, limits on uploads and connections."""

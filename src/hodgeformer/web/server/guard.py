@@ -1,33 +1,29 @@
-"""What keeps strangers out: only this page, under the names of this machine, with its token, may talk to the server.
+"""Which requests are served: those with the token, and those that no foreign web page has sent.
 
-A page on another site can make a browser send requests to 127.0.0.1, and can point a name of its own at 127.0.0.1
-(DNS rebinding). The first is told by `Origin` and `Sec-Fetch-Site`, the second by `Host`. Other users of the machine
-can send whatever they like, but do not know the token: the printed address has it, the browser keeps it as a cookie.
+A page on another site can make a browser send requests to 127.0.0.1, and can let its own name resolve to 127.0.0.1
+(DNS rebinding). `Origin` and `Sec-Fetch-Site` reveal the first, `Host` the second. Other users of the machine can send
+anything, but do not know the token: it is in the printed URL, and then in a cookie.
 """
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import re
 import secrets
-import sys
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
 from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
-HEADER_PATIENCE = 30.0  # seconds for the headers of a request, and for a client to take some of its answer
-MOST_LOOKS = 20  # at an answer that a client takes too slowly
-MOST_CONNECTIONS = 1000
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_HEADERS = {
+_API_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+_PAGE_HEADERS = {
+    **_API_HEADERS,
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -35,8 +31,6 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
 }
 
 
@@ -52,7 +46,7 @@ class Hosts:
 
     @classmethod
     def of(cls, host: str) -> Hosts:
-        """The names that fit the address the server listens on."""
+        """The names of the address that the server listens on."""
         literal = f"[{host}]" if ":" in host else host.lower()
         address = _address(host)
         return cls(_LOOPBACK | {literal}, any_address=address is not None and address.is_unspecified)
@@ -62,16 +56,16 @@ class Hosts:
         return name in self.names or (self.any_address and _address(name.strip("[]")) is not None)
 
     def reason_to_refuse(self, headers: Headers, path: str) -> str | None:
-        """Why a request comes from a stranger, if it does."""
+        """Why a request may come from a foreign page; None if it cannot."""
         host = headers.get("host", "")
         if not self.allow(host):
-            return f"This server does not answer as '{host[:80]}'; open the address that it printed."
+            return f"This server does not answer as '{host[:80]}'; use the URL that it printed."
         if any(len(headers.getlist(name)) > 1 for name in ("host", "origin")):
             return "Host and Origin must be given once."
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
             return "Requests from other web sites are refused."
-        # A plain link to the page is fine; pulling data out of it is not. Browsers send no Origin with simple GETs.
+        # A link to the page is allowed, reading its data is not. Browsers send no Origin with simple GETs.
         if path != "/" and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             return "Requests from other web sites are refused."
         return None
@@ -79,94 +73,67 @@ class Hosts:
 
 @dataclass(frozen=True)
 class Guard:
-    """ASGI middleware: refuses foreign hosts, origins and users, and adds the headers that keep the page to itself.
-
-    Without a `token` everyone on the machine may use the server.
-    """
+    """ASGI middleware: `refuse` gives the answer to requests that may not reach the application; adds `headers`."""
 
     app: ASGIApp
-    hosts: Hosts
-    token: str | None = None
+    refuse: Callable[[Headers, Scope], ASGIApp | None]
+    headers: Mapping[str, str]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        reason = self.hosts.reason_to_refuse(headers, str(scope["path"]))
-        answer: ASGIApp = self.app if reason is None else JSONResponse({"error": reason}, status_code=403)
-        if reason is None and self.token is not None:
-            answer = self._let_in(self.token, headers, scope)
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
+                MutableHeaders(scope=message).update(self.headers)
             await send(message)
 
+        answer = self.refuse(Headers(scope=scope), scope) or self.app
         await answer(scope, receive, send_guarded)
 
-    def _let_in(self, token: str, headers: Headers, scope: Scope) -> ASGIApp:
-        """The page for whoever has the cookie; for whoever has the printed address, the cookie."""
-        # Cookies do not know of ports, and several viewers may run.
+
+def page_guard(host: str, token: str | None) -> Middleware:
+    """Only the page of this server, opened under its own name and with the token, if there is one, is served."""
+    hosts = Hosts.of(host)
+
+    def refuse(headers: Headers, scope: Scope) -> ASGIApp | None:
+        reason = hosts.reason_to_refuse(headers, scope["path"])
+        if reason is not None:
+            return JSONResponse({"error": reason}, status_code=403)
+        # Cookies are shared by all ports, and several viewers may run.
         name = f"hodgeformer-{headers.get('host', '').rpartition(':')[2]}"
-        if is_same(_cookies(headers).get(name, ""), token):
-            return self.app
+        if token is None or _is_same(_cookies(headers).get(name, ""), token):
+            return None
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[-1]
-        if scope["path"] == "/" and is_same(given, token):
+        if scope["path"] == "/" and _is_same(given, token):
             answer = RedirectResponse("/", status_code=303)
             answer.set_cookie(name, token, httponly=True, samesite="strict")
             return answer
-        return JSONResponse({"error": "Open the address that `hodgeformer view` printed, with its token."}, 403)
+        return JSONResponse({"error": "Open the URL that `hodgeformer view` printed, with its token."}, 403)
+
+    return Middleware(Guard, refuse=refuse, headers=_PAGE_HEADERS)
 
 
-class PatientProtocol(H11Protocol):
-    """HTTP that gives up connections without a request, with half of one, or with an answer that nobody reads.
+def api_guard(host: str, token: str | None, public: Container[str]) -> Middleware:
+    """Programs with the token are served; without a token, programs on this machine, but no page in a browser.
 
-    Where there are too many, the oldest that waits for a request makes room: whoever sends half a header and stops
-    keeps no one out, and the process has files left to open.
+    A server without a token that listens on the network serves everyone. Paths in `public` need no token.
     """
+    hosts = Hosts.of(host) if is_local(host) else None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._made = self.loop.time()
-        self._seen: tuple[Any, int, int] = (None, 0, 0)  # at the last look: the request, bytes unread, looks at those
-        self._timer = self.loop.call_later(HEADER_PATIENCE, self._look)
-        if len(self.connections) > most_connections():
-            others: Any = self.connections
-            min(others, key=lambda one: (one.is_busy, one.n_unread > 0, one._made)).transport.abort()
+    def refuse(headers: Headers, scope: Scope) -> ASGIApp | None:
+        if scope["path"] in public:
+            return None
+        if token is not None:
+            if _is_same(headers.get("authorization", ""), f"Bearer {token}"):
+                return None
+            message = "This server requires its token: Authorization: Bearer TOKEN."
+            return JSONResponse({"error": message}, 401, headers={"WWW-Authenticate": "Bearer"})
+        reason = None if hosts is None else hosts.reason_to_refuse(headers, scope["path"])
+        return None if reason is None else JSONResponse({"error": reason}, 403)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._timer.cancel()
-        super().connection_lost(exc)
-
-    @property
-    def is_busy(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
-    @property
-    def n_unread(self) -> int:
-        """Bytes of answers that the client has not taken."""
-        return int(self.transport.get_write_buffer_size())
-
-    def _look(self) -> None:
-        before, unread_before, looks = self._seen
-        unread, same = self.n_unread, self.cycle is before
-        looks = looks + 1 if unread and same else 0
-        if same and (looks > MOST_LOOKS or (0 < unread_before <= unread) or not (unread or self.is_busy)):
-            self.transport.abort()  # closing would wait for the client to read
-            return
-        self._seen = (self.cycle, unread, looks)
-        self._timer = self.loop.call_later(HEADER_PATIENCE, self._look)
-
-
-def most_connections() -> int:
-    """A quarter of the files that this process may open: those that are being accepted or closed count as well."""
-    if sys.platform == "win32":
-        return MOST_CONNECTIONS
-    import resource
-
-    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return MOST_CONNECTIONS if allowed == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, allowed // 4)
+    return Middleware(Guard, refuse=refuse, headers=_API_HEADERS)
 
 
 def is_local(host: str) -> bool:
@@ -182,8 +149,8 @@ def _cookies(headers: Headers) -> dict[str, str]:
         return {}
 
 
-def is_same(given: str, token: str) -> bool:
-    """Whether it is the token; how long that takes to tell says nothing."""
+def _is_same(given: str, token: str) -> bool:
+    """Whether it is the token; the time this takes reveals nothing."""
     return secrets.compare_digest(given.encode(), token.encode())
 
 

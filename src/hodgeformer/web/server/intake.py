@@ -1,6 +1,6 @@
-"""Requests as they come in: turned down with a reason, taken in within limits, worked on beside the event loop.
+"""Incoming requests: refused with a reason, read within limits, processed in threads.
 
-A mesh or label file is streamed to a private folder, read, and gone again.
+A mesh or label file is streamed to a private folder, read, and deleted.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from hodgeformer.base.errors import HodgeFormerError
 MIB = 2**20
 MAX_UPLOAD = 256 * MIB
 MAX_FILES = 256  # of a form
-PATIENCE = 30.0  # seconds without a single byte before an upload is given up
-LONGEST_UPLOAD = 600.0  # seconds, however steadily it drips
+PATIENCE = 30.0  # seconds without a byte, after which an upload is refused
+LONGEST_UPLOAD = 600.0  # seconds, however steady it is
 _RETRY_AFTER = "5"  # seconds
 _LONGEST_NAME = 200  # bytes: file systems allow 255, and answers and drafts have longer names
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\.|$)")
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class Refusal(HodgeFormerError):
-    """A request that is turned down: the status, and the one line that the page shows, with what helps."""
+    """A refused request: its status, and the line that the page shows, with a remedy."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class Refusal(HodgeFormerError):
 
 
 class Threads:
-    """At most `n` functions at a time in threads of the running event loop; others wait, and nobody else with them."""
+    """At most `n` functions at a time in threads of the running event loop; more wait, and block nothing else."""
 
     def __init__(self, n: int) -> None:
         self._n = n
@@ -60,7 +60,7 @@ class Threads:
 
 
 class Uploads:
-    """Reads request bodies within limits. A slow sender waits alone; files are parsed in threads, few at once."""
+    """Reads request bodies within limits. A slow upload blocks no other request; files are parsed in threads."""
 
     def __init__(
         self,
@@ -68,10 +68,9 @@ class Uploads:
         max_bytes: int = MAX_UPLOAD,
         patience: float = PATIENCE,
         longest: float = LONGEST_UPLOAD,
-        max_parsers: int = 2,
     ) -> None:
         self.max_bytes, self._patience, self._longest = max_bytes, patience, longest
-        self._parsers = Threads(max_parsers)
+        self._parsers = Threads(2)
 
     async def parse(self, request: Request, name: str, read: Callable[[Path], T]) -> T:
         """The uploaded file under its own name in a folder of its own, given to `read`."""
@@ -84,7 +83,7 @@ class Uploads:
 
     @asynccontextmanager
     async def files(self, request: Request, name: str) -> AsyncIterator[list[Path]]:
-        """The body as a file of that name, or the files of a form under their own, each alone in a private folder."""
+        """The body as a file of that name, or the files of a form, each alone in a private folder."""
         with tempfile.TemporaryDirectory(prefix="hodgeformer-upload-") as folder:
             if request.headers.get("content-type", "").startswith("multipart/form-data"):
                 yield await self._write_form(request, Path(folder))
@@ -153,20 +152,20 @@ class Uploads:
                     raise self._too_large()
                 yield chunk
         except TimeoutError:
-            raise Refusal(408, "The upload stopped half way, or took too long; try again.") from None
+            raise Refusal(408, "The upload stopped or took too long; try again.") from None
         except ClientDisconnect:
-            raise Refusal(400, "The upload was broken off.") from None
+            raise Refusal(400, "The upload was interrupted.") from None
 
     def _too_large(self) -> Refusal:
         return Refusal(
             413,
-            f"The file is larger than {self.max_bytes / MIB:.4g} MB, the most this server takes; simplify the mesh or "
+            f"The file is larger than {self.max_bytes / MIB:.4g} MB, the limit of this server; simplify the mesh or "
             "use `hodgeformer predict`, which has no limit.",
         )
 
 
 def named(error: Exception, paths: Iterable[Path]) -> Refusal:
-    """What is wrong with uploaded files, which people know by their names and not by our private folders."""
+    """The error with the names of the uploaded files instead of our private paths."""
     text = str(error)
     for path in paths:
         text = text.replace(f"{path.parent}{os.sep}", "")
@@ -174,7 +173,7 @@ def named(error: Exception, paths: Iterable[Path]) -> Refusal:
 
 
 def safe_file_name(name: str) -> str:
-    """The last part of a name, with nothing in it that any file system reads as more than a name."""
+    """The last part of a name, without anything that a file system gives a meaning."""
     last = re.split(r"[/\\]", name)[-1]
     kept = re.sub(r"[^\w.\- ]", "_", last).strip(". ")
     kept = f"_{kept}" if _RESERVED.match(kept) else kept
@@ -206,9 +205,9 @@ async def _apologize(request: Request, error: Exception) -> Response:
 
 
 def apology(error: Exception) -> str:
-    """What is said of a mistake that nobody foresaw."""
+    """The message for an unexpected error."""
     return f"Something went wrong in the server ({type(error).__name__})."
 
 
 EXPLAINED: dict[Any, Any] = {HodgeFormerError: _explain, HTTPException: _explain_http, Exception: _apologize}
-"""One line of JSON for everything that goes wrong, as an application takes its handlers."""
+"""The exception handlers of an application: one line of JSON for every error."""

@@ -1,4 +1,4 @@
-"""The line before the model: a few work, some wait, the others are sent away at once; nobody stays for ever."""
+"""The queue for the model: a few requests run, some wait, the others are refused; none runs without a time limit."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Report = Callable[[float], None]
 
 
 class _OutOfTime(BaseException):
-    """Ends work that nobody waits for any more. No `Exception`, so that it is not taken for the mistake of a mesh."""
+    """Ends work whose result nobody awaits. Not an `Exception`, so that it is not reported as the error of a mesh."""
 
 
 class Line:
-    """Threads for `workers` pieces of work at a time, and `places` for those who wait."""
+    """Threads for `workers` tasks at a time, and `places` for tasks that wait."""
 
     def __init__(self, *, workers: int, places: int, seconds: float, waiting: Gauge, working: Gauge) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="predict")
@@ -32,9 +32,9 @@ class Line:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """A place for a request as long as it is taken in, waits and is worked on."""
+        """A place for a request while it uploads, waits and runs."""
         if self._taken >= self._most:
-            raise Refusal(503, f"{self._taken} requests are being worked on or wait already; try again later.")
+            raise Refusal(503, f"The server is busy with {self._taken} requests; try again later.")
         self._taken += 1
         try:
             yield
@@ -42,9 +42,9 @@ class Line:
             self._taken -= 1
 
     async def run(self, work: Callable[[Report], T]) -> T:
-        """The result of work in a thread; it tells the share that is done, and is stopped there if that took too long.
+        """The result of work in a thread; it reports its progress, and is stopped when it does so after the time limit.
 
-        What does not tell anything goes on to its end, and another piece of work waits the longer.
+        Work that reports nothing runs to its end, and the next task waits longer.
         """
         end = monotonic() + self._seconds
 
@@ -64,10 +64,14 @@ class Line:
                 return await asyncio.wrap_future(future)
         except (TimeoutError, _OutOfTime):
             if future.cancel():
-                raise Refusal(503, f"It was not its turn within {self._seconds:g} seconds; try again later.") from None
-            raise Refusal(504, f"It took longer than {self._seconds:g} seconds; ask for fewer faces.") from None
+                raise Refusal(
+                    503, f"The server is busy: the request waited {self._seconds:g} s in the queue. Try again later."
+                ) from None
+            raise Refusal(
+                504, f"The answer took longer than {self._seconds:g} s; set a smaller number of faces."
+            ) from None
         finally:
-            if future.cancel():  # it never began
+            if future.cancel():  # it never started
                 self._waiting.dec()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a server did, as numbers for Prometheus."""
+"""Metrics of a server for Prometheus."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 OTHER = "other"
-"""The route of whatever has none: what strangers invent is no label."""
+"""The label of all unknown routes: clients must not create labels."""
 
 
 class Metrics:

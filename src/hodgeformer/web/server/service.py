@@ -1,4 +1,4 @@
-"""Predictions for programs over HTTP: meshes in, labels, probabilities or colored meshes out."""
+"""Predictions over HTTP: meshes in, labels, probabilities or colored meshes out."""
 
 from __future__ import annotations
 
@@ -17,36 +17,32 @@ from zipfile import ZipFile
 import numpy as np
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hodgeformer.base.errors import HodgeFormerError
 from hodgeformer.base.version import __version__
 from hodgeformer.data.figures import figure
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.predict.result import Result
-from hodgeformer.web.server.description import DESCRIPTION, openapi
-from hodgeformer.web.server.guard import Hosts, is_local, is_same
+from hodgeformer.web.server.api import DESCRIPTION, MEDIA_TYPES, Query, openapi
+from hodgeformer.web.server.guard import api_guard
 from hodgeformer.web.server.intake import EXPLAINED, MAX_UPLOAD, PATIENCE, Refusal, Uploads, apology, named
 from hodgeformer.web.server.line import Line, Report
 from hodgeformer.web.server.metrics import Metered, Metrics
-from hodgeformer.web.server.query import MEDIA_TYPES, Asked
 
 ZIP = "application/zip"
-_OPEN = frozenset({"/health"})  # to everyone: probes have no token
 _log = logging.getLogger("hodgeformer.web.server")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a server takes on.
+    """The limits of a server.
 
-    `workers` predictions at a time, `queue` more requests that send or wait; `max_bytes` of a request; seconds for it
-    to be sent, and then for its answer.
+    `workers` predictions run at a time, and `queue` more requests may upload or wait. `max_bytes` limits a request.
+    Uploads and answers have time limits.
     """
 
     workers: int = 2
@@ -96,35 +92,35 @@ class Service:
 
     async def predict(self, request: Request) -> Response:
         """One mesh, as the body or as the file of a form."""
-        asked = Asked.of(request)
+        query = Query.of(request)
         with self.line.place():
-            async with self._uploads.files(request, asked.name) as paths:
+            async with self._uploads.files(request, query.name) as paths:
                 if len(paths) != 1:
-                    raise Refusal(400, f"{len(paths)} files; /predict takes one, /batch takes several.")
+                    raise Refusal(400, f"{len(paths)} files were sent; /predict accepts one, /batch several.")
                 try:
-                    content = await self.line.run(partial(self._one, paths[0], asked))
+                    content = await self.line.run(partial(self._one, paths[0], query))
                 except HodgeFormerError as error:
                     raise named(error, paths) from None
-        return Response(content, media_type=MEDIA_TYPES[asked.suffix])
+        return Response(content, media_type=MEDIA_TYPES[query.suffix])
 
     async def batch(self, request: Request) -> Response:
         """The files of a form: their answers in one JSON, or in a zip archive."""
-        asked = Asked.of(request)
+        query = Query.of(request)
         with self.line.place():
-            async with self._uploads.files(request, asked.name) as paths:
+            async with self._uploads.files(request, query.name) as paths:
                 twice = [name for name, n in Counter(path.name for path in paths).items() if n > 1]
                 if twice or not paths:
-                    raise Refusal(400, f"Several files are called '{twice[0]}'." if twice else "There are no files.")
-                content, n_done = await self.line.run(partial(self._several, paths, asked))
-        media = ZIP if asked.suffix != ".json" else MEDIA_TYPES[".json"]
+                    raise Refusal(400, f"Several files are named '{twice[0]}'." if twice else "No files were sent.")
+                content, n_done = await self.line.run(partial(self._several, paths, query))
+        media = ZIP if query.suffix != ".json" else MEDIA_TYPES[".json"]
         return Response(content, status_code=200 if n_done else 422, media_type=media)
 
-    def _one(self, path: Path, asked: Asked, report: Report) -> bytes:
-        result = self._predictor.predict(path, report=report, **asked.options)
-        return self._written(result, path, asked.suffix)
+    def _one(self, path: Path, query: Query, report: Report) -> bytes:
+        result = self._predictor.predict(path, report=report, **query.options)
+        return self._written(result, path, query.suffix)
 
-    def _several(self, paths: list[Path], asked: Asked, report: Report) -> tuple[bytes, int]:
-        """The answers to those that have one, with what is wrong with the others; and how many have one."""
+    def _several(self, paths: list[Path], query: Query, report: Report) -> tuple[bytes, int]:
+        """The results and the errors of the others, and the number of results."""
         done: dict[str, bytes] = {}
         failed: list[dict[str, str]] = []
 
@@ -134,21 +130,21 @@ class Service:
             reason = str(named(error, paths)) if isinstance(error, HodgeFormerError) else apology(error)
             failed.append({"file": Path(path).name, "error": reason})
 
-        for result in self._predictor.predict_many(paths, on_error=fail, report=report, **asked.options):
+        for result in self._predictor.predict_many(paths, on_error=fail, report=report, **query.options):
             assert result.path is not None
-            done[result.path.name] = self._written(result, result.path, asked.suffix)
-        if asked.suffix == ".json":
+            done[result.path.name] = self._written(result, result.path, query.suffix)
+        if query.suffix == ".json":
             results = b", ".join(done.values())
             return b'{"results": [%b], "failed": %b}' % (results, json.dumps(failed).encode()), len(done)
         stream = io.BytesIO()
         with ZipFile(stream, "w") as archive:
             for name, content in done.items():
-                archive.writestr(f"{name}{asked.suffix}", content)
+                archive.writestr(f"{name}{query.suffix}", content)
             archive.writestr("failed.json", json.dumps(failed))
         return stream.getvalue(), len(done)
 
     def _written(self, result: Result, path: Path, suffix: str) -> bytes:
-        """As `Result.save` writes it, into the private folder of the upload."""
+        """The content that `Result.save` writes, into the private folder of the upload."""
         answer = path.with_name(f"answer-{path.name}{suffix}")
         replace(result, path=Path(path.name)).save(answer)
         self.metrics.meshes.inc()
@@ -156,43 +152,8 @@ class Service:
         return answer.read_bytes()
 
 
-@dataclass(frozen=True)
-class Door:
-    """ASGI middleware: who has the token comes in; without one, programs on this machine and no page of a browser.
-
-    On other addresses than those of this machine a server without a token answers everyone.
-    """
-
-    app: ASGIApp
-    token: str | None
-    hosts: Hosts | None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = self._refusal(scope) if scope["type"] == "http" else None
-
-        async def send_plainly(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update({"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"})
-            await send(message)
-
-        await (refused or self.app)(scope, receive, send_plainly)
-
-    def _refusal(self, scope: Scope) -> Response | None:
-        headers = Headers(scope=scope)
-        if scope["path"] in _OPEN:
-            return None
-        if self.token is not None:
-            given = headers.get("authorization", "")
-            if is_same(given, f"Bearer {self.token}"):
-                return None
-            message = "This server wants its token: Authorization: Bearer TOKEN."
-            return JSONResponse({"error": message}, 401, headers={"WWW-Authenticate": "Bearer"})
-        reason = None if self.hosts is None else self.hosts.reason_to_refuse(headers, scope["path"])
-        return None if reason is None else JSONResponse({"error": reason}, 403)
-
-
 def load_predictor(model: str, device: str = "auto") -> Predictor:
-    """What `Predictor.load` takes, run once so that the first request does not wait."""
+    """Load a predictor and run it once, so that the first request does not wait."""
     predictor = Predictor.load(model, device)
     mesh, _ = figure(rng := np.random.default_rng(0), n_faces=500)
     for member in predictor.members:
@@ -224,7 +185,7 @@ def create_app(service: Service, *, host: str = "127.0.0.1", token: str | None =
         ],
         middleware=[
             Middleware(Metered, metrics=service.metrics, routes=frozenset({*gets, *posts})),
-            Middleware(Door, token=token, hosts=Hosts.of(host) if is_local(host) else None),
+            api_guard(host, token, public={"/health"}),  # probes have no token
         ],
         exception_handlers=EXPLAINED,
         lifespan=lifespan,

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -28,7 +27,7 @@ from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.pose import UP_AXES, UpName
 from hodgeformer.mesh.prepare import Faces
 from hodgeformer.predict.pretrained import locate_models
-from hodgeformer.web.server.guard import Guard, Hosts
+from hodgeformer.web.server.guard import page_guard
 from hodgeformer.web.server.intake import EXPLAINED, Refusal, Threads, Uploads
 from hodgeformer.web.viewer import messages
 from hodgeformer.web.viewer.fields import Eigenfunctions, FieldSource
@@ -257,7 +256,7 @@ def create_app(viewer: Viewer, *, host: str = "127.0.0.1", token: str | None = N
     ]
     return Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, hosts=Hosts.of(host), token=token)],
+        middleware=[page_guard(host, token)],
         exception_handlers=EXPLAINED,
         lifespan=lifespan,
     )
