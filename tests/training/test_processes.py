@@ -18,7 +18,7 @@ from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.folder import open_folder, write_folder
 from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.training.calibration import calibrated
-from hodgeformer.training.distributed import joined
+from hodgeformer.training.distributed import interleaved, joined
 from hodgeformer.training.evaluate import Evaluator
 from hodgeformer.training.run import train
 from hodgeformer.training.run_folder import RunFolder
@@ -149,3 +149,12 @@ def test_restarts_that_torchrun_could_not_do_are_refused_at_once(monkeypatch: py
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match="TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"), joined():
         pass
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_results_of_shares_are_gathered_completely_and_in_order(count: int) -> None:
+    """A rehearsal shares its meshes, and several follow each other: processes then differ by more than one item."""
+    some, others, last = [0, 1, 2], [3, 4, 5, 6, 7], [8]
+    assert interleaved([others[rank::count] for rank in range(count)]) == others
+    shares = [[x for each in (some, others, last) for x in each[rank::count]] for rank in range(count)]
+    assert sorted(interleaved(shares)) == [*some, *others, *last]

@@ -16,8 +16,9 @@ import numpy as np
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.predict.checkpoint import Checkpoint, save_checkpoint
+from hodgeformer.predict.model_info import distance_from
 from hodgeformer.predict.predictor import Predictor
-from hodgeformer.training.calibration import Rehearsal, calibrated_by
+from hodgeformer.training.calibration import calibrated
 from hodgeformer.training.evaluate import Answer, Evaluator
 
 _KNOWN = 4  # every so many-th of the bodies that a model learned from
@@ -34,16 +35,19 @@ def main() -> None:
     parser.add_argument("runs", nargs="+")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    rehearsals = []
+    unseen: list[Answer] = []
+    distances: list[float] = []
     for text in arguments.runs:
         family, _, run = text.partition("=")
         checkpoint = Predictor.load(run, "cpu").checkpoint
         dataset = open_dataset(DataConfig(name="human", hold_out=(family,)))
         known = np.stack([answer.features for answer in answers(checkpoint, dataset, "train", _KNOWN)])
-        rehearsals.append(Rehearsal(known, answers(checkpoint, dataset, "val")))
+        unseen += (found := answers(checkpoint, dataset, "val"))
+        distances += [distance_from(known, answer.features) for answer in found]
     human = Predictor.load(arguments.human, "cpu").checkpoint
     own = np.stack([answer.features for answer in answers(human, open_dataset(DataConfig(name="human")), "train")])
-    save_checkpoint(arguments.out, calibrated_by(rehearsals, human, own), half=True)
+    fitted = calibrated(human, unseen, features=own, distances=distances)
+    save_checkpoint(arguments.out, fitted, half=True)
 
 
 if __name__ == "__main__":

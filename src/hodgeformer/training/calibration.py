@@ -1,4 +1,4 @@
-"""What a model says of its own answers, fitted to meshes that it was not trained on.
+"""What a model states about its own answers, fitted to meshes that it was not trained on.
 
 This is the temperature of its probabilities, how strongly they follow those of neighbors, what meshes are familiar, and
 the usual height of each part. Without validation meshes, shorter runs that leave some of the training meshes out answer
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -29,12 +28,13 @@ from hodgeformer.training.distributed import Processes
 from hodgeformer.training.evaluate import Answer
 from hodgeformer.training.listener import PartOf
 from hodgeformer.training.loop import learn
+from hodgeformer.training.metrics import Tally, scores_of
 from hodgeformer.training.setup import Setup
 
 STRENGTHS = (0.0, 0.5, 0.8, 0.9)
 """Of smoothing."""
 _CALIBRATING = 5000  # elements of a mesh
-_FEWEST = 5  # meshes that familiarity is fitted to, if they are all there is
+_FEWEST, _FEWEST_REHEARSED = 5, 2  # meshes that familiarity is fitted to
 _FEW, _FOLDS = 30, 3  # with fewer training meshes, each of them is left out of one rehearsal
 _LEFT_OUT = 5  # otherwise every so many-th of them is left out of a single one
 _LENGTH = 0.5  # of a rehearsal, relative to the run
@@ -45,59 +45,58 @@ def calibrated(
     checkpoint: Checkpoint,
     answers: Iterable[Answer],
     *,
-    temperature: float | None = None,
+    features: FloatArray | None = None,
+    distances: Sequence[float] = (),
     processes: Processes | None = None,
 ) -> Checkpoint:
-    """The model with everything that is fitted to its answers, at temperature 1, for meshes it was not trained on.
+    """The model with everything that is fitted to answers, at temperature 1, for meshes it was not trained on.
 
-    A temperature may be given. Several processes pass the answers of their shares, and all of them get the same model.
+    The answers may be those of other models. Then `features` are those of this model for meshes it was trained on, and
+    `distances` are those of the answers from meshes that the other models were trained on. Several processes pass the
+    answers of their shares, and all of them get the same model.
     """
     processes = processes or Processes()
-    is_sure = checkpoint.model.task != "regression"
+    has_classes = checkpoint.model.task != "regression"
     n_classes, kind = len(checkpoint.classes), checkpoint.model.target_kind
-    rows, seen, parts, counts = [], [], [], []
+    strengths = STRENGTHS if has_classes and kind is not None else STRENGTHS[:1]
+    tallies = [Tally(n_classes) for _ in strengths]
+    rows, meshes, parts = [], [], []
     for answer in answers:
         some = slice(None, None, -(-len(answer.target) // _CALIBRATING))  # large meshes must not dominate
-        of_parts = is_sure and kind is not None
-        outputs = [answer.smoothed(strength) for strength in (STRENGTHS if of_parts else STRENGTHS[:1])]
+        outputs = [answer.smoothed(strength) for strength in strengths]
         rows.append(([output[some] for output in outputs], answer.target[some]))
-        seen.append((answer.working, answer.features))
-        if of_parts:
-            assert kind is not None
+        meshes.append((answer.working, answer.features))
+        if has_classes and kind is not None:
             on_faces = convert_labels(answer.target, answer.mesh, source=kind, to="f")
             parts.append((*part_centers(answer.mesh, on_faces, n_classes), up_from_shape(answer.mesh)))
-            counts.append(np.stack([_right(output, answer.target, n_classes) for output in outputs]))
-    heights, smooth = checkpoint.heights, 0.0
+            for tally, output in zip(tallies, outputs, strict=True):
+                tally.add(answer.mesh.name, predicted=output.argmax(axis=1), true=answer.target)
+    heights, best = checkpoint.heights, 0
     if all_parts := processes.gathered(parts):
         columns = (np.stack(column) for column in zip(*all_parts, strict=True))
         heights = tuple(usual_heights(*columns).round(4).tolist())
-        smooth = _best_strength(np.sum(processes.gathered(counts), axis=0))
-    at = STRENGTHS.index(smooth)
-    if is_sure and temperature is None and (all_rows := processes.gathered([(x[at], y) for x, y in rows])):
+        best = _best(processes.collect(tallies))
+    temperature = 1.0
+    if has_classes and (all_rows := processes.gathered([(outputs[best], target) for outputs, target in rows])):
         temperature = _fitted_temperature(*(np.concatenate(column) for column in zip(*all_rows, strict=True)))
-    sure = [tempered(outputs[at], temperature or 1.0) if is_sure else None for outputs, _ in rows]
-    known = processes.gathered([impression(*mesh, some) for mesh, some in zip(seen, sure, strict=True)])
-    familiarity = Familiarity.fit(known) if len(known) >= _FEWEST else None
-    return checkpoint.replace(temperature=temperature or 1.0, smooth=smooth, familiarity=familiarity, heights=heights)
+    sure = [tempered(outputs[best], temperature) if has_classes else None for outputs, _ in rows]
+    found = processes.gathered([impression(*mesh, output) for mesh, output in zip(meshes, sure, strict=True)])
+    familiarity = None
+    if features is not None and len(found) >= _FEWEST_REHEARSED:
+        familiarity = Familiarity.fit(found, features=features, distances=processes.gathered(distances))
+    elif len(found) >= _FEWEST:
+        familiarity = Familiarity.fit(found)
+    return checkpoint.replace(temperature=temperature, smooth=strengths[best], familiarity=familiarity, heights=heights)
 
 
-def _right(output: FloatArray, target: NDArray[Any], n_classes: int) -> NDArray[Any]:
-    """(3, classes): how many elements of each class are right, are of this class, and are said to be."""
-    known = target >= 0
-    true, said = target[known], output[known].argmax(axis=1)
-    return np.stack([np.bincount(column, minlength=n_classes) for column in (true[true == said], true, said)])
+def _best(tallies: Sequence[Sequence[Tally]]) -> int:
+    """The strength with the highest sum of accuracy and mean IoU, so that thin parts count as well.
 
-
-def _best_strength(counts: NDArray[Any]) -> float:
-    """The strength of smoothing with the highest sum of accuracy and mean IoU, so that thin parts count as well."""
-    right, true, said = np.moveaxis(counts, 1, 0)
-    union = true + said - right
-    present = union > 0
-    iou = np.divide(right, union, out=np.zeros(right.shape), where=present).sum(axis=1) / np.maximum(
-        present.sum(axis=1), 1
-    )
-    accuracy = right.sum(axis=1) / np.maximum(true.sum(axis=1), 1)
-    return STRENGTHS[int(np.argmax(accuracy + iou))]
+    For each process, `tallies` has one for each strength.
+    """
+    merged = [first.merge(others) for first, *others in zip(*tallies, strict=True)]
+    scores = [scores_of(tally, element="face", classes=(), resamples=1).values for tally in merged]
+    return int(np.argmax([values["face_accuracy"] + values["face_mean_iou"] for values in scores]))
 
 
 def _fitted_temperature(probabilities: FloatArray, labels: NDArray[Any]) -> float:
@@ -113,46 +112,6 @@ def _fitted_temperature(probabilities: FloatArray, labels: NDArray[Any]) -> floa
     return float(f"{np.exp(found.x):.3g}")
 
 
-@dataclass(frozen=True, eq=False)
-class Rehearsal:
-    """The features of meshes that a model was trained on (n, width), and its answers for others."""
-
-    known: FloatArray
-    unseen: Sequence[Answer]
-
-
-def calibrated_by(
-    rehearsals: Sequence[Rehearsal],
-    checkpoint: Checkpoint,
-    features: FloatArray,
-    *,
-    temperature: float | None = None,
-    processes: Processes | None = None,
-) -> Checkpoint:
-    """The same by the answers of other models, each for meshes that it was not trained on.
-
-    `features` are those of the checkpoint's own model for meshes that it was trained on.
-    """
-    processes = processes or Processes()
-    unseen = [answer for rehearsal in rehearsals for answer in rehearsal.unseen]
-    fitted = calibrated(checkpoint, unseen, temperature=temperature, processes=processes)
-    is_sure = checkpoint.model.task != "regression"
-    impressions = processes.gathered(
-        [
-            impression(
-                a.working, a.features, tempered(a.smoothed(fitted.smooth), fitted.temperature) if is_sure else None
-            )
-            for a in unseen
-        ]
-    )
-    distances = processes.gathered(
-        [distance_from(rehearsal.known, a.features) for rehearsal in rehearsals for a in rehearsal.unseen]
-    )
-    if len(impressions) < 2:
-        return fitted.replace(familiarity=None)
-    return fitted.replace(familiarity=Familiarity.fit(impressions, features=features, distances=distances))
-
-
 def rehearsed(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoint:
     """The chosen model, calibrated by rehearsals; a stopped one continues with the run."""
     samples = setup.dataset.split("train")
@@ -162,13 +121,15 @@ def rehearsed(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoin
             "confidence is not calibrated: that needs training meshes from at least two sources, of which one is left "
             "out"
         )
-        return chosen.replace(temperature=setup.config.train.temperature or 1.0)
+        return chosen
     few = len(samples) < _FEW
     folds = in_folds(samples, min(n_sources, _FOLDS if few else _LEFT_OUT), setup.config.train.seed)
-    parts = folds if few else folds[:1]
-    found = []
-    for number, held in enumerate(parts):
-        part = setup.rehearsal(number + 1, held, _LENGTH, PartOf(setup.listener, "calibrating", number, len(parts)))
+    folds = folds if few else folds[:1]
+    answers: list[Answer] = []
+    distances: list[float] = []
+    for number, left_out in enumerate(folds):
+        listener = PartOf(setup.listener, "calibrating", number, len(folds))
+        part = setup.rehearsal(number + 1, left_out, _LENGTH, listener)
         if part.processes.is_first:
             part.folder.root.mkdir(exist_ok=True)
         learn(part)
@@ -177,12 +138,14 @@ def rehearsed(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoin
             part.folder.state.unlink(missing_ok=True)
             learn(part)
         other = load_checkpoint(part.folder.last).build_model().to(setup.config.train.torch_device())
-        answers = list(part.evaluator("unseen", in_units=True).answers(other))
-        found.append(Rehearsal(_features(part, other), answers))
+        known = _features(part, other)
+        for answer in part.evaluator("unseen", in_units=True).answers(other):
+            answers.append(answer)
+            distances.append(distance_from(known, answer.features))
     own = _features(setup, model)
-    fitted = calibrated_by(found, chosen, own, temperature=setup.config.train.temperature, processes=setup.processes)
+    fitted = calibrated(chosen, answers, features=own, distances=distances, processes=setup.processes)
     if setup.processes.is_first:
-        for number in range(len(parts)):
+        for number in range(len(folds)):
             shutil.rmtree(setup.rehearsal_folder(number + 1), ignore_errors=True)
     return fitted
 

@@ -65,8 +65,7 @@ class Processes:
 
     def gathered(self, items: Sequence[T]) -> list[T]:
         """The results of all processes for the items of their shares, in the original order."""
-        parts = self.collect(items)
-        return [parts[i % self.count][i // self.count] for i in range(sum(map(len, parts)))]
+        return interleaved(self.collect(items))
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace each gradient with its sum over all processes, in one message."""
@@ -77,6 +76,14 @@ class Processes:
         for parameter in parameters:
             parameter.grad = flat[start : start + parameter.numel()].view_as(parameter)
             start += parameter.numel()
+
+
+def interleaved(parts: Sequence[Sequence[T]]) -> list[T]:
+    """The items of all parts in turn: of shares, in the original order.
+
+    Where a part has the shares of several lists, one after another, all items are there, in some other order.
+    """
+    return [part[i] for i in range(max(map(len, parts))) for part in parts if i < len(part)]
 
 
 @contextmanager

@@ -32,8 +32,6 @@ from hodgeformer.training.metrics import Scores, Tally, regression_scores, score
 
 HASH_DIGITS = 12  # enough to distinguish the meshes of a data set
 _BATCH_FACES = 12_000
-_CALIBRATING = 5000  # elements of a mesh
-_FEWEST = 5  # meshes that familiarity is fitted to
 _REMEMBERED_FACES = 400_000  # about half a gigabyte of prepared meshes
 
 

@@ -170,14 +170,12 @@ def finish(setup: Setup, steps: Run) -> Outcome:
 
 
 def _calibrated(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoint:
-    """With what is fitted to meshes that were not trained on; the temperature may be set by the configuration."""
-    given = setup.config.train.temperature
+    """With what is fitted to meshes that were not trained on, if there are any."""
     if setup.is_rehearsed:
         return rehearsed(setup, chosen, model)
     if "val" not in setup.dataset.splits:
-        return chosen.replace(temperature=given or 1.0)
-    answers = setup.evaluator("val", in_units=True).answers(model)
-    return calibrated(chosen, answers, temperature=given, processes=setup.processes)
+        return chosen
+    return calibrated(chosen, setup.evaluator("val", in_units=True).answers(model), processes=setup.processes)
 
 
 def _source(data: Data, classes: Sequence[str] = ()) -> Source | DataSet:
