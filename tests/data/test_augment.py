@@ -88,8 +88,8 @@ def test_scale_and_noise_are_bounded(octahedron: Mesh) -> None:
 
 def test_a_mirror_image_keeps_normals_outward(octahedron: Mesh) -> None:
     vertices = octahedron.vertices + np.array([0.3, 0.2, 0.1])
-    mirrored = changed(octahedron.with_vertices(vertices), mirror=1.0, mirror_axis="y")
-    assert np.allclose(mirrored.vertices, vertices * [1, -1, 1])
+    mirrored = changed(octahedron.with_vertices(vertices), mirror=1.0)
+    assert np.allclose(mirrored.vertices, vertices * [-1, 1, 1])
     centers = mirrored.vertices[mirrored.faces].mean(axis=1) - mirrored.vertices.mean(axis=0)
     assert ((face_vectors(mirrored.vertices, mirrored.faces) * centers).sum(axis=1) > 0).all()
 
@@ -139,18 +139,20 @@ def test_a_cut_takes_faces_away_and_keeps_every_target_with_its_element(kind: El
         return {"v": mesh.vertices, "e": edges, "f": faces}[kind]
 
     mesh = icosphere(2)
-    config = AugmentConfig(slide=0.0, cut=0.5, cut_chance=1.0)
-    cut, target = deformed(mesh, places(mesh), config, np.random.default_rng(1), kind=kind)
+    config = AugmentConfig(slide=0.0, cut=0.5)
+    cuts = [deformed(mesh, places(mesh), config, np.random.default_rng(seed), kind=kind) for seed in range(40)]
+    cut, target = min(cuts, key=lambda each: each[0].n_faces)
+    assert 0 < sum(each.n_faces < mesh.n_faces for each, _ in cuts) < 20
     assert mesh.n_faces / 2 <= cut.n_faces < mesh.n_faces
     assert len(np.unique(cut.faces)) == cut.n_vertices
     np.testing.assert_allclose(target, places(cut))
 
 
-@pytest.mark.parametrize("settings", [{"cut": 0.5, "cut_chance": 1.0}, {"mirror": 1.0}], ids=["cut", "mirror"])
+@pytest.mark.parametrize("settings", [{"cut": 0.5}, {"mirror": 1.0}], ids=["cut", "mirror"])
 def test_columns_stay_with_their_elements_and_are_not_mirrored(settings: dict[str, float]) -> None:
     mesh, kinds = icosphere(2), {"vertex": "v", "edge": "e", "face": "f"}
     mesh = mesh.with_columns({f"at_{name}": (name, element_centers(mesh, kind)) for name, kind in kinds.items()})
-    other = changed(mesh, **settings)
+    other = min((changed(mesh, seed, **settings) for seed in range(40)), key=lambda each: each.n_faces)
     assert (other.n_faces < mesh.n_faces) == ("cut" in settings)
     signs = [-1.0 if "mirror" in settings else 1.0, 1.0, 1.0]
     for name, kind in kinds.items():

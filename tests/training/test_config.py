@@ -111,6 +111,24 @@ def test_the_batch_limit_is_known_by_its_former_name() -> None:
     assert plan(parts(), train={"max_faces": 240}).train.batch_faces == 240
 
 
+OLD = {
+    "data": {"name": "figures", "val_per_class": None, "even_people": None},
+    "augment": {"warp": 0.0, "joints": 3, "mirror_axis": "x", "cut_chance": 0.2, "slide": 0.05},
+    "train": {"early_stop": None, "temperature": None, "epochs": 3},
+}
+
+
+def test_files_that_name_settings_of_earlier_versions_are_read() -> None:
+    current = {"data": {"name": "figures"}, "augment": {"slide": 0.05}, "train": {"epochs": 3}}
+    assert RunConfig.parse(OLD) == RunConfig.parse(current)
+
+
+@pytest.mark.parametrize("setting", ["augment.warp=0.1", "train.early_stop=3", "data.even_people=true"])
+def test_settings_of_earlier_versions_cannot_be_set(setting: str) -> None:
+    with pytest.raises(ConfigError, match="unknown setting"):
+        read_config(OLD, [setting])
+
+
 def test_a_plan_fills_what_is_open_and_keeps_what_is_said() -> None:
     open_plan = plan(parts(n_train=40))
     train = open_plan.train
@@ -266,7 +284,7 @@ def test_the_rate_falls_with_the_width() -> None:
         ("data.seed=100000000000000000000", "less than"),
         ("prepare.seed=100000000000000000000", "less than"),
         ("augment.noise=1e300", "less than or equal to 10"),
-        ("augment.warp=inf", "less than or equal to 10"),
+        ("augment.swell=inf", "less than or equal to 10"),
         (f"model.blocks={'H' * 100_000}", "100,000 blocks are too many"),
         ("model.d_model=100000000000", "less than or equal to 1048576"),
         ("data.n_train=100000000000000", "less than or equal to 1000000"),

@@ -155,14 +155,6 @@ def test_the_best_is_chosen_by_validation_alone(tmp_path: Path) -> None:
     assert not any("test" in name for row in run.rows for name in row)
 
 
-def test_early_stopping_waits_and_then_ends(tmp_path: Path) -> None:
-    settings = ("train.epochs=50", "train.eval_every=1", "train.early_stop=2", "train.lr=1e-9")
-    run = run_through(set_up(parts(n_val=2), tmp_path, *settings))
-    assert len(run.rows) == 3
-    with pytest.raises(ConfigError, match="validation split"):
-        set_up(parts(), tmp_path / "without", *settings)
-
-
 def test_a_loss_that_explodes_is_named(tmp_path: Path) -> None:
     setup = set_up(parts(), tmp_path, "train.epochs=1")
     learner = setup.learner()

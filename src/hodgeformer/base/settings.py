@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -27,14 +28,17 @@ class Settings(BaseModel):
     """A frozen, validated group of settings. An unknown key is a `ConfigError` with a suggestion."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    retired: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    """Settings of earlier versions, with the values that changed nothing: saved files that have these stay readable."""
 
     @model_validator(mode="before")
     @classmethod
-    def _with_nulls(cls, values: Any) -> Any:
+    def _from_file(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
         optional = {name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)}
-        return {key: None if value == NONE and key in optional else value for key, value in values.items()}
+        current = {key: value for key, value in values.items() if value not in cls.retired.get(key, ())}
+        return {key: None if value == NONE and key in optional else value for key, value in current.items()}
 
     def __init__(self, **values: Any) -> None:
         try:

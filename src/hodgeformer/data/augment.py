@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,22 +20,22 @@ from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import random_rotation, rotation_about
 from hodgeformer.mesh.topology import unique_edges
 
-Axis = Literal["x", "y", "z"]
-
 _TIPS = 8  # ends of limbs to find
 _REACH = (0.05, 0.5)  # of the largest surface distance: how much of a body moves about a joint
 _JOINT = 0.5  # of that reach: the width of the belt in which the movement fades
-_WAVES = 4
-_WAVE_LENGTHS = (0.5, 2.0)  # relative to the size of the body
-_FOLDS, _FOLD_LENGTHS = 6, (0.09, 0.43)  # waves of the surface along its normals
+_PARTS = 3  # that bend or grow
+_FOLDS, _FOLD_LENGTHS = 6, (0.09, 0.43)  # waves of the surface along its normals, relative to the size of the body
+_CUT = 0.2  # the probability of a cut
 
 
 class AugmentConfig(Settings):
     """How a training mesh is changed at random, each time it is used.
 
-    First its shape: resolution, bend, grow, warp, swell, slide, noise, cut. Then prepare.pose applies, and in that pose
+    First its shape: resolution, bend, grow, swell, slide, noise, cut. Then prepare.pose applies, and in that pose
     scale, mirror, rotation and tilt.
     """
+
+    retired: ClassVar = {"warp": (0,), "joints": (_PARTS,), "mirror_axis": ("x",), "cut_chance": (_CUT,)}
 
     resolution: float = Field(
         default=1.0,
@@ -47,15 +47,8 @@ class AugmentConfig(Settings):
     bend: float = Field(
         default=0.0, ge=0.0, le=180.0, description="Turn parts of the surface by up to this many degrees, like limbs."
     )
-    joints: int = Field(default=3, ge=1, le=1000, description="The number of parts that bend and grow change.")
     grow: float = Field(
         default=0.0, ge=0.0, le=10.0, description="Enlarge or shrink parts by a factor of up to exp(grow)."
-    )
-    warp: float = Field(
-        default=0.0,
-        ge=0.0,
-        le=10.0,
-        description="Distort space with long waves of this standard deviation, in units of the size of the mesh.",
     )
     swell: float = Field(
         default=0.0,
@@ -67,7 +60,7 @@ class AugmentConfig(Settings):
     rotation: Literal["none", "so3", "axis"] = Field(
         default="so3", description="Rotate meshes not at all, by any rotation (so3), or about one axis."
     )
-    axis: Axis = Field(default="y", description="The axis of rotation = axis.")
+    axis: Literal["x", "y", "z"] = Field(default="y", description="The axis of rotation = axis.")
     tilt: float = Field(
         default=0.0, ge=0.0, le=180.0, description="Then tilt by up to this many degrees about a random axis."
     )
@@ -87,7 +80,6 @@ class AugmentConfig(Settings):
         description="Scale each axis of the pose by a random factor between 1 - scale and 1 + scale.",
     )
     mirror: float = Field(default=0.0, ge=0.0, le=1.0, description="The probability of using the mirror image.")
-    mirror_axis: Axis = Field(default="x", description="The axis that a mirror image inverts.")
     swap: tuple[tuple[str, str], ...] = Field(
         default=(), description="Pairs of classes that a mirror image exchanges, such as left and right."
     )
@@ -98,9 +90,11 @@ class AugmentConfig(Settings):
         description="Add noise of up to this standard deviation to vertices, in units of the mean edge length.",
     )
     cut: float = Field(
-        default=0.0, ge=0.0, lt=1.0, description="Cut off up to this share of the faces with a random plane."
+        default=0.0,
+        ge=0.0,
+        lt=1.0,
+        description="Cut off up to this share of the faces of every fifth mesh with a random plane.",
     )
-    cut_chance: float = Field(default=0.2, ge=0.0, le=1.0, description="The probability of a cut.")
 
     def swapped(self, classes: tuple[str, ...]) -> IntArray | None:
         """The class number of each class in a mirror image, None if nothing changes."""
@@ -130,15 +124,13 @@ def deformed(
     Every change has its own random stream, so that one setting does not affect the random numbers of another.
     """
     stream = np.random.default_rng
-    bends, warps, slides, noises = _seeds_below(rng, 4)
+    bends, _, slides, noises = _seeds_below(rng, 4)  # the second was for a change that is no longer made
     swells, cuts, grows = slides.spawn(3)
     vertices, faces = mesh.vertices, mesh.faces
     if config.bend:
-        vertices = bend(vertices, faces, config.bend, config.joints, stream(bends))
+        vertices = bend(vertices, faces, config.bend, _PARTS, stream(bends))
     if config.grow:
-        vertices = grow(vertices, faces, config.grow, config.joints, stream(grows))
-    if config.warp:
-        vertices = warp(vertices, config.warp, stream(warps))
+        vertices = grow(vertices, faces, config.grow, _PARTS, stream(grows))
     if config.swell:
         vertices = swell(vertices, faces, config.swell, stream(swells))
     if config.slide:
@@ -147,7 +139,7 @@ def deformed(
         noise = stream(noises)
         vertices = add_noise(vertices, faces, noise.uniform(0, config.noise), noise)
     mesh = mesh.with_vertices(vertices)
-    if config.cut and (cut := stream(cuts)).random() < config.cut_chance:
+    if config.cut and (cut := stream(cuts)).random() < _CUT:
         return _cut(mesh, target, beyond_plane(vertices, faces, config.cut, cut), kind)
     return mesh, target
 
@@ -188,7 +180,7 @@ def augmented(
     if config.scale:
         vertices = vertices * stream(scales).uniform(1 - config.scale, 1 + config.scale, 3)
     if config.mirror and stream(mirrors).random() < config.mirror:
-        vertices = vertices * np.where(np.arange(3) == "xyz".index(config.mirror_axis), -1.0, 1.0)
+        vertices = vertices * [-1.0, 1.0, 1.0]
         faces = faces[:, [0, 2, 1]]
         target = target if swapped is None else swapped[target]
         target = target[mirrored_edge_order(mesh)] if kind == "e" else target
@@ -249,34 +241,20 @@ def _mean_side(vertices: FloatArray, faces: IntArray) -> float:
     return total / faces.size
 
 
-def warp(vertices: FloatArray, strength: float, rng: np.random.Generator) -> FloatArray:
-    """Distort space with a few long waves; `strength` is the standard deviation relative to the size of the body."""
-    size, waves = _size(vertices), _waves(vertices, _WAVES, _WAVE_LENGTHS, rng)
-    amplitudes = strength * size * np.sqrt(2 / _WAVES) * rng.standard_normal((_WAVES, 3))
-    moved: FloatArray = vertices + waves @ amplitudes
-    return moved
-
-
 def swell(vertices: FloatArray, faces: IntArray, strength: float, rng: np.random.Generator) -> FloatArray:
     """Move the surface along its normals in waves, like muscles and clothes.
 
     `strength` is the largest standard deviation, relative to the size of the body.
     """
-    size, waves = _size(vertices), _waves(vertices, _FOLDS, _FOLD_LENGTHS, rng)
-    amplitudes = rng.standard_normal(_FOLDS)
-    height = np.sqrt(2 / _FOLDS) * waves @ amplitudes
+    size = float(np.linalg.norm(np.ptp(vertices, axis=0))) or 1.0
+    directions = rng.standard_normal((_FOLDS, 3))
+    lengths = rng.uniform(*_FOLD_LENGTHS, (_FOLDS, 1))
+    waves = 2 * np.pi / (size * lengths) * directions / norms(directions)[:, None]
+    folds = np.sin(vertices @ waves.T + rng.uniform(0, 2 * np.pi, _FOLDS))
+    height = np.sqrt(2 / _FOLDS) * folds @ rng.standard_normal(_FOLDS)
     _, _, normals = around_vertices(vertices, faces)
     swollen: FloatArray = vertices + rng.uniform(0, strength) * size * height[:, None] * normals
     return swollen
-
-
-def _waves(vertices: FloatArray, n: int, lengths: tuple[float, float], rng: np.random.Generator) -> FloatArray:
-    """(n_v, n) random plane waves at the vertices; lengths are relative to the size of the body."""
-    directions = rng.standard_normal((n, 3))
-    length = rng.uniform(*lengths, (n, 1))
-    waves = 2 * np.pi / (_size(vertices) * length) * directions / norms(directions)[:, None]
-    values: FloatArray = np.sin(vertices @ waves.T + rng.uniform(0, 2 * np.pi, n))
-    return values
 
 
 def beyond_plane(vertices: FloatArray, faces: IntArray, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -347,7 +325,3 @@ def _with_part_moved(
         for i, at in enumerate((x, y, z)):  # Rodrigues
             moved[v, i] = pivot[i] + scale * (cosine * at + along * axis[i] + sine * across[i])
     return moved
-
-
-def _size(vertices: FloatArray) -> float:
-    return float(np.linalg.norm(np.ptp(vertices, axis=0))) or 1.0

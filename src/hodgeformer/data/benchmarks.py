@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -86,18 +84,6 @@ def human_person(name: str) -> str:
         number = name.rsplit("_", maxsplit=1)[-1]
         return f"{source} {int(number) // 10}" if number.isdigit() else source
     return name.split("__")[1] if source == "MIT_animation" else source
-
-
-def evened(samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """Repeat the meshes of people who appear rarely, so that a person counts by the root of their number of meshes."""
-    meshes = Counter(human_person(sample.name) for sample in samples)
-    most = max(meshes.values(), default=1)
-    times = [max(round((most / meshes[human_person(sample.name)]) ** 0.5), 1) for sample in samples]
-    return tuple(
-        replace(sample, name=f"{sample.name}#{i}") if i else sample
-        for sample, n in zip(samples, times, strict=True)
-        for i in range(n)
-    )
 
 
 def is_part_labels(root: Path) -> bool:

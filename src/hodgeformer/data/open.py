@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 from pydantic import Field
@@ -21,7 +21,6 @@ from hodgeformer.data.benchmarks import (
     CosegPart,
     LabelVersion,
     coseg_part,
-    evened,
     human_family,
     human_person,
     is_part_labels,
@@ -57,6 +56,8 @@ _TEST_SHARES = {"coseg": 0.15, "rna": 0.2}  # used if a distribution has no test
 class DataConfig(Settings):
     """Which data, and how it is split. A setting that a data set does not support is an error."""
 
+    retired: ClassVar = {"val_per_class": (None,), "even_people": (None, False)}
+
     name: DataName = Field(
         default="folder",
         description="The data set: a benchmark, a synthetic set (figures, synthetic_cubes), or folder for your own "
@@ -75,11 +76,6 @@ class DataConfig(Settings):
         description="SHREC11 only: pool all meshes and train on this many per class (split-n of the literature); 0 "
         "keeps the folders as distributed.",
     )
-    val_per_class: int | None = Field(
-        default=None,
-        ge=0,
-        description="SHREC11 only: validate on this many meshes per class; the rest are test meshes.",
-    )
     val_fraction: float | None = Field(
         default=None, ge=0.0, lt=1.0, description="The share of the training meshes that is used for validation."
     )
@@ -93,9 +89,6 @@ class DataConfig(Settings):
         default=None,
         description="Human only: validate on these families of meshes, or on names that begin like this, such as one "
         "motion. Frames of one motion are nearly identical, so this gives a more honest estimate than a random split.",
-    )
-    even_people: bool | None = Field(
-        default=None, description="Human only: repeat the meshes of people who appear in few of them."
     )
     labels: LabelVersion | None = Field(
         default=None, description="The version of the ground truth: labels per face, or labels per edge."
@@ -143,14 +136,14 @@ class DataConfig(Settings):
         return {key: value for key, value in values.items() if value is not None}
 
 
-_TESTING = ("train_per_class", "val_per_class", "test_fraction", "hold_out")  # in conflict with folds
-_DIVIDING = (*_TESTING, "val_fraction", "even_people", "n_train")
+_TESTING = ("train_per_class", "test_fraction", "hold_out")  # in conflict with folds
+_DIVIDING = (*_TESTING, "val_fraction", "n_train")
 _OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
-    "shrec11": (partial(open_classes, name="SHREC11", n_classes=30), ("train_per_class", "val_per_class")),
+    "shrec11": (partial(open_classes, name="SHREC11", n_classes=30), ("train_per_class", "val_fraction")),
     "cubes": (partial(open_classes, name="Cube Engraving", n_classes=22), ("val_fraction", "test_fraction")),
     "human": (
         partial(open_parts, name="Human", classes=HUMAN_PARTS, group=human_person),
-        ("labels", "element", "hold_out", "val_fraction", "test_fraction", "even_people", "n_train"),
+        ("labels", "element", "hold_out", "val_fraction", "test_fraction", "n_train"),
     ),
     "coseg": (open_coseg, ("part", "labels", "element", "val_fraction", "test_fraction")),
     "rna": (open_rna, ("val_fraction", "test_fraction")),
@@ -223,8 +216,7 @@ def _divided(dataset: DataSet, config: DataConfig) -> Splits:
     if per_class is None and config.name == "shrec11" and config.folds is None:
         per_class = _SPLIT_N
     if per_class:
-        numbers = {"train": per_class, **({"val": config.val_per_class} if config.val_per_class else {})}
-        splits = by_number(dataset.samples, numbers, rest="test", seed=seed)
+        splits = by_number(dataset.samples, per_class, seed)
     elif config.test_fraction is not None:
         test = config.test_fraction
         splits = by_fractions(dataset.samples, {"train": 1 - test, "test": test}, seed)
@@ -248,8 +240,6 @@ def _divided(dataset: DataSet, config: DataConfig) -> Splits:
     if config.n_train is not None:
         few = np.random.default_rng(seed).permutation(len(splits["train"]))[: config.n_train]
         splits["train"] = tuple(splits["train"][i] for i in sorted(few))
-    if config.even_people:
-        splits["train"] = evened(splits["train"])
     return splits
 
 

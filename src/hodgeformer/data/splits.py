@@ -105,22 +105,19 @@ def by_fractions(samples: Sequence[Sample], fractions: Mapping[str, float], seed
     return {name: _sorted(merged[first:last]) for name, first, last in cuts}
 
 
-def by_number(samples: Sequence[Sample], numbers: Mapping[str, int], rest: str, seed: int) -> Splits:
-    """Each split gets this many samples of every class; the others go to the split `rest`."""
-    splits: dict[str, list[Sample]] = {name: [] for name in (*numbers, rest)}
-    needed = sum(numbers.values())
-    for group in shuffled_classes(samples, seed):
-        if len(group) <= needed:
+def by_number(samples: Sequence[Sample], n: int, seed: int) -> Splits:
+    """n samples of every class for training; the others are for testing."""
+    classes = shuffled_classes(samples, seed)
+    for members in classes:
+        if len(members) <= n:
             raise DataError(
-                f"a class has {len(group)} meshes ('{group[0].name}', ...), too few for {needed} and at least one for "
-                f"'{rest}'; use fewer per class"
+                f"a class has {len(members)} meshes ('{members[0].name}', ...), too few for {n} and at least one for "
+                "testing; use fewer per class"
             )
-        first = 0
-        for name, number in numbers.items():
-            splits[name] += group[first : first + number]
-            first += number
-        splits[rest] += group[first:]
-    return {name: _sorted(members) for name, members in splits.items()}
+    return {
+        "train": _sorted([sample for members in classes for sample in members[:n]]),
+        "test": _sorted([sample for members in classes for sample in members[n:]]),
+    }
 
 
 def by_folder(samples: Sequence[Sample], root: Path, folders: Mapping[str, str]) -> Splits:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, FiniteFloat, PositiveFloat, field_validator, model_validator
+from pydantic import Field, FiniteFloat, PositiveFloat, field_validator
 
 from hodgeformer.base.containers import KIND_OF, KINDS, ElementKind, PerElement
 from hodgeformer.base.errors import BatchError, MeshError
@@ -42,6 +42,8 @@ DEFAULT_CAPS: Counts = {"v": 64, "e": 96, "f": 96}
 
 class PrepareConfig(Settings):
     """How a mesh becomes input. Stored in every checkpoint, because a model fits only the input it was trained on."""
+
+    retired: ClassVar = {"order": ("morton",)}
 
     faces: Faces = Field(
         default="original",
@@ -96,14 +98,6 @@ class PrepareConfig(Settings):
         "file gives the same answer.",
     )
     seed: int = Field(default=0, ge=0, lt=2**63, description="The seed for random connections.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _order_of_old_files(cls, values: Any) -> Any:
-        """Files of earlier versions name the order of elements, of which there is one."""
-        if isinstance(values, dict) and values.get("order") == "morton":
-            return {name: value for name, value in values.items() if name != "order"}
-        return values
 
     @field_validator("features")
     @classmethod

@@ -6,7 +6,7 @@ import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import tomli_w
 import torch
@@ -36,6 +36,7 @@ class TrainConfig(Settings):
     """How the model is trained. Settings without a value are planned from the data."""
 
     model_config = ConfigDict(allow_inf_nan=False)
+    retired: ClassVar = {"temperature": (None,), "early_stop": (None,)}
 
     epochs: int | None = Field(
         default=None, ge=1, description="Train for this many passes over the training meshes. Set epochs or minutes."
@@ -77,19 +78,10 @@ class TrainConfig(Settings):
         description="When fine-tuning, keep the weights of the embedding, of the whole encoder, or of the embedding "
         "and this many first blocks.",
     )
-    temperature: float | None = Field(
-        default=None,
-        gt=0,
-        description="Divide outputs by this number before they become probabilities; by default it is fitted to meshes "
-        "that were not trained on.",
-    )
     calibrate: bool = Field(
         default=True,
         description="Leave some training meshes out of shorter runs: before training to choose the pose, if several "
         "may suit the meshes, and after it, without validation meshes, to fit confidence, smoothing and familiarity.",
-    )
-    early_stop: int | None = Field(
-        default=None, ge=1, description="Stop after this many epochs without a better validation score."
     )
     eval_every: int | None = Field(default=None, ge=1, description="The number of epochs between two validations.")
     save_every: float = Field(

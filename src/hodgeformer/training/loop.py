@@ -193,7 +193,7 @@ class Run:
             scores = None if self._evaluator is None else self._evaluator.scores(ready)
             if scores is not None:
                 row |= {f"{self._setup.monitored}_{name}": value for name, value in scores.values.items()}
-            last = self._keep(ready, scores) or last
+            self._keep(ready, scores)
             self._listener.evaluated(row)
         self.rows.append(row)
         self.position = replace(self.position.next_epoch(), finished=last)
@@ -202,11 +202,8 @@ class Run:
             write_csv(self._setup.folder.metrics, self.rows)
         self._save()
 
-    def _keep(self, ready: HodgeFormer, scores: Scores | None) -> bool:
-        """Write the checkpoints; returns whether the run should end early.
-
-        The best is chosen by the validation split only. Without one, it is the last.
-        """
+    def _keep(self, ready: HodgeFormer, scores: Scores | None) -> None:
+        """Write the checkpoints. The best is chosen by the validation split only; without one, it is the last."""
         setup, at = self._setup, self.position
         choosing = setup.monitored == "val" and scores is not None
         better = not choosing or at.best is None or (scores is not None and scores.main > at.best)
@@ -216,8 +213,6 @@ class Run:
             for path in (setup.folder.last, *([setup.folder.best] if better else [])):
                 setup.save(path, ready, scores, split=setup.monitored)
                 self._listener.saved(path)
-        patience = setup.config.train.early_stop
-        return bool(choosing and patience is not None and at.epoch - self.position.best_epoch >= patience)
 
     def _row(self) -> dict[str, float | int | str]:
         at = self.position

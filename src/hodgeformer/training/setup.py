@@ -48,11 +48,6 @@ class Setup:
 
     def __post_init__(self) -> None:
         check_track(self.config.train.track)
-        if self.config.train.early_stop is not None and self.monitored != "val":
-            raise ConfigError(
-                f"train.early_stop needs a validation split; add `val` to the splits of {self.dataset.name}, or remove "
-                "early_stop"
-            )
 
     @property
     def dataset(self) -> DataSet:

@@ -60,7 +60,6 @@ PAPER = {
         "resolution": 1.0,
         "bend": 0.0,
         "grow": 0.0,
-        "warp": 0.0,
         "swell": 0.0,
         "rotation": "so3",
         "tilt": 0.0,
@@ -92,7 +91,6 @@ PAPER = {
         "label_smoothing": 0.2,
         "class_weights": True,
         "ema": None,
-        "early_stop": None,
     },
 }
 
