@@ -19,7 +19,9 @@ from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Codes, LabelFile, Values
 from hodgeformer.data.loader import Loader
+from hodgeformer.data.source import BatchSource
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
+from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.pack import Batch
 
 PREPARE = PrepareConfig(n_neighbors=8)
@@ -42,8 +44,9 @@ def same(a: Batch, b: Batch) -> bool:
 
 
 def training(dataset: DataSet, **changes: object) -> Loader:
-    settings = {"prepare": PREPARE, "batch_size": 2, "augment": AUGMENT, "seed": 5, "n_faces": [1] * 100}
-    return Loader(dataset, **{**settings, **changes})
+    about = {"prepare": PREPARE, "augment": AUGMENT, "seed": 5}
+    about |= {name: changes.pop(name) for name in ("prepare", "augment", "model") if name in changes}
+    return Loader(BatchSource(dataset, **about), **{"batch_size": 2, "n_faces": [1] * 100, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +107,8 @@ def test_training_batches_carry_transposed_patterns(two_epochs: list[Batch]) -> 
 
 
 def test_a_model_that_spreads_gets_the_surface_and_nothing_that_it_does_not_read(figures: DataSet) -> None:
-    with training(figures, n_workers=1, embedded=("v",), patterned=(), spreads=True) as loader:
+    model = ModelConfig(task="segmentation", n_classes=8, blocks="DD", updates="v")
+    with training(figures, n_workers=1, model=model) as loader:
         batch = next(iter(loader.batches(0)))
     assert batch.topology.patterns.e.nnz == 0
     assert torch.isnan(batch.x_in.e).all() and torch.isfinite(batch.x_in.v).all()
@@ -198,11 +202,13 @@ def test_a_killed_worker_ends_with_the_name_of_its_mesh(
 
 ENDLESS = """
 from hodgeformer.data.loader import Loader
+from hodgeformer.data.source import BatchSource
 from hodgeformer.data.synthetic import synthetic_cubes
 from hodgeformer.mesh.prepare import PrepareConfig
 
 dataset = synthetic_cubes(n_classes=2, n_train=2, n_test=0, n_faces=100)
-loader = Loader(dataset, prepare=PrepareConfig(), augment=None, batch_size=8, n_faces=[100] * 4, n_workers=1)
+source = BatchSource(dataset, prepare=PrepareConfig())
+loader = Loader(source, batch_size=8, n_faces=[100] * 4, n_workers=1)
 for epoch in range(10**9):
     for _ in loader.batches(epoch):
         print("batch", flush=True)

@@ -19,14 +19,15 @@ from hodgeformer.data import worker
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.labels import Values
 from hodgeformer.data.loader import Loader
+from hodgeformer.data.source import BatchSource
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.pack import Batch
 
 
 def first_batch(dataset: DataSet, n_workers: int) -> Batch:
-    settings = {"prepare": PrepareConfig(n_neighbors=8), "augment": None, "batch_size": 2, "n_faces": [1] * 100}
-    with Loader(dataset, n_workers=n_workers, **settings) as loader:
+    source = BatchSource(dataset, prepare=PrepareConfig(n_neighbors=8))
+    with Loader(source, batch_size=2, n_faces=[1] * 100, n_workers=n_workers) as loader:
         return next(loader.batches(0))
 
 
@@ -43,12 +44,14 @@ def with_targets(dataset: DataSet, kind: type) -> DataSet:
 SCRIPT = """
 import sys
 from hodgeformer.data.loader import Loader
+from hodgeformer.data.source import BatchSource
 from hodgeformer.data.synthetic import synthetic_cubes
 from hodgeformer.mesh.prepare import PrepareConfig
 
 sys.path.insert(0, "shadows")
 dataset = synthetic_cubes(n_classes=2, n_train=2, n_test=0, n_faces=100)
-with Loader(dataset, prepare=PrepareConfig(), augment=None, batch_size=1, n_faces=[100] * 4, n_workers=2) as loader:
+source = BatchSource(dataset, prepare=PrepareConfig())
+with Loader(source, batch_size=1, n_faces=[100] * 4, n_workers=2) as loader:
     print([len(batch.names) for batch in loader.batches(0)])
 """
 
@@ -139,7 +142,7 @@ def test_only_what_is_read_is_sent(figures: DataSet) -> None:
     kind = defined_in("__main__")
     others = with_targets(figures.with_splits({"train": figures.split("test")}), kind).split("train")
     dataset = figures.with_splits({"train": figures.split("train"), "test": others})
-    settings = {"prepare": PrepareConfig(n_neighbors=8), "augment": None, "batch_size": 2, "n_faces": [1] * 100}
-    with Loader(dataset, n_workers=1, **settings) as loader:
+    source = BatchSource(dataset, prepare=PrepareConfig(n_neighbors=8))
+    with Loader(source, batch_size=2, n_faces=[1] * 100, n_workers=1) as loader:
         next(loader.batches(0))
         assert len(loader._workers) == 1

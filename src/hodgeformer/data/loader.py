@@ -12,13 +12,9 @@ from typing import Self
 
 import numpy as np
 
-from hodgeformer.base.containers import KINDS, ElementKind
 from hodgeformer.base.errors import DataError
-from hodgeformer.data.augment import AugmentConfig
-from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.source import BatchSource, Key, stream_seed
 from hodgeformer.data.worker import Worker, start_workers
-from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.pack import Batch
 
 _AHEAD = 2  # batches that each worker prepares in advance
@@ -30,43 +26,24 @@ class Loader:
     Every epoch is shuffled, augmented and gets new random connections. No mesh is ever skipped. With several
     processes, `rank` prepares only its share of every batch; together the shares are the batch of a single process. A
     batch has at most `batch_size` meshes and at most `batch_faces` faces; a mesh with more faces is a batch by itself.
-    `n_faces` are the sizes of the meshes of the split. Features and patterns are computed only for the kinds that the
-    model reads (`embedded`, `patterned`), and the surface only for a model that spreads.
+    `n_faces` are the sizes of the meshes of the split.
     """
 
     def __init__(
         self,
-        dataset: DataSet,
+        source: BatchSource,
         *,
-        prepare: PrepareConfig,
-        augment: AugmentConfig | None,
         batch_size: int,
         batch_faces: int | None = None,
         n_faces: Sequence[int],
-        seed: int = 0,
-        embedded: tuple[ElementKind, ...] = KINDS,
-        patterned: tuple[ElementKind, ...] = KINDS,
-        spreads: bool = False,
         n_workers: int = 0,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        self.samples = dataset.split("train")
         self.seconds_waited = 0.0
+        self._source, self._n_workers = source, n_workers
         self._batch_size, self._batch_faces, self._n_faces = batch_size, batch_faces, n_faces
-        self._seed = seed
         self._rank, self._world_size = rank, world_size
-        self._n_workers = n_workers
-        self._source = BatchSource(
-            dataset,
-            self.samples,
-            prepare=prepare,
-            augment=augment,
-            seed=seed,
-            embedded=embedded,
-            patterned=patterned,
-            spreads=spreads,
-        )
         self._epochs: dict[int, list[Key]] = {}
         self._workers: list[Worker] = []
         self._asked: deque[Worker] = deque()  # in the order of the batches
@@ -100,7 +77,7 @@ class Loader:
     def keys(self, epoch: int) -> list[Key]:
         """The share of this process of every batch of an epoch."""
         if epoch not in self._epochs:
-            order = epoch_order(len(self.samples), self._seed, epoch)
+            order = epoch_order(len(self._source.samples), self._source.seed, epoch)
             batches = cut_batches(order, self._batch_size, self._batch_faces, self._n_faces)
             if min(map(len, batches)) < self._world_size:
                 raise DataError(

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from hodgeformer.base.containers import KINDS, ElementKind
+from hodgeformer.base.containers import KINDS
 from hodgeformer.data.augment import AugmentConfig, augmented, deformed
-from hodgeformer.data.dataset import DataSet, Sample
+from hodgeformer.data.dataset import DataSet
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import n_frames, posed
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.simplify import simplify
+from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.pack import Batch, pack
 
 # The purpose of a random stream is part of its seed, so that the streams of one epoch differ.
@@ -27,9 +23,6 @@ Purpose = Literal["order", "shape", "connections", "triangulation"]
 _PURPOSES: tuple[Purpose, ...] = ("order", "shape", "connections", "triangulation")
 _TRIANGULATIONS = 8  # of a mesh that is finer than the working resolution; epochs alternate between them
 _MEMORY = 512 << 20  # bytes of meshes that one worker keeps after reading them
-_ALIGNMENT = 64
-_SHARED_MEMORY = Path("/dev/shm")
-_HEADROOM = 4  # batches of this size that must still fit in shared memory
 
 
 def stream_seed(purpose: Purpose, seed: int, *place: int) -> np.random.SeedSequence:
@@ -45,28 +38,26 @@ class Key(NamedTuple):
 
 
 class BatchSource:
-    """Batches by key, the same in every process: all randomness is drawn from (seed, epoch, position)."""
+    """Batches of the training split by key, the same in every process: all randomness is drawn from (seed, epoch,
+    position). They have what the `model` reads; without one, everything but the surface for D blocks."""
 
     def __init__(
         self,
         dataset: DataSet,
-        samples: tuple[Sample, ...],
         *,
         prepare: PrepareConfig,
-        augment: AugmentConfig | None,
-        seed: int,
-        embedded: tuple[ElementKind, ...] = KINDS,
-        patterned: tuple[ElementKind, ...] = KINDS,
-        spreads: bool = False,
+        augment: AugmentConfig | None = None,
+        seed: int = 0,
+        model: ModelConfig | None = None,
     ) -> None:
-        self.samples = samples
-        self._embedded, self._patterned, self._spreads = embedded, patterned, spreads
+        self.samples, self.seed = dataset.split("train"), seed
+        self._embedded, self._patterned = (model.embedded, model.patterned) if model else (KINDS, KINDS)
+        self._spreads = model is not None and "D" in model.blocks
         self._dataset = replace(dataset, splits={}, counted={})  # send a worker only what it reads
         self._prepare = prepare
         self._augment = augment
         self._in_frame = prepare if augment is None else prepare.replace(pose="file")
         self._swapped = None if augment is None else augment.swapped(dataset.classes)
-        self._seed = seed
         self._memory: dict[tuple[int, int | None], tuple[Mesh, NDArray[Any]]] = {}
         self._memory_left = _MEMORY
 
@@ -80,8 +71,8 @@ class BatchSource:
             "surface": self._spreads,
             "gradient": self._spreads or "e" in self._embedded,
             "curl": "f" in self._embedded,
+            "face_corners": self._dataset.kind == "f",
         }
-        read["face_corners"] = self._dataset.kind == "f"
         for name in (name for name, is_read in read.items() if is_read):
             getattr(batch.topology, name)
         return batch
@@ -90,7 +81,7 @@ class BatchSource:
         """One mesh of the split as the model sees it in an epoch."""
         mesh, target = self._working(position, epoch)
         kind = self._dataset.kind
-        place = (self._seed, epoch, position)
+        place = (self.seed, epoch, position)
         rng = np.random.default_rng(stream_seed("shape", *place))
         seed = int(stream_seed("connections", *place).generate_state(1, np.uint64)[0])
         config, frame = self._in_frame, int(rng.integers(n_frames(self._prepare.pose)))
@@ -119,7 +110,7 @@ class BatchSource:
             return self._memory[known]
         loaded, target = self._dataset.load(self.samples[position])
         loaded = loaded.with_only_columns(self._prepare.own_columns)
-        seed = stream_seed("triangulation", self._seed, position, number)
+        seed = stream_seed("triangulation", self.seed, position, number)
         mesh, target = working = self._simplified(loaded, target, seed)
         size = mesh.vertices.nbytes + mesh.faces.nbytes + target.nbytes
         size += sum(values.nbytes for _, values in mesh.columns.values())
@@ -142,45 +133,3 @@ class BatchSource:
             return small.mesh, target
         down = small.values_over if self._dataset.task == "regression" else small.labels_over
         return small.mesh, down(target, kind)
-
-
-class _InLine(NamedTuple):
-    """A tensor that is sent without shared memory; `map` treats it like a tensor."""
-
-    array: NDArray[Any]
-
-    def map(self, fn: Callable[[Any], Tensor]) -> Tensor:
-        return fn(self)
-
-
-def arrived(batch: Batch) -> Batch:
-    """The batch that `in_one_block` sent."""
-    return batch.map(lambda sent: torch.from_numpy(sent.array) if isinstance(sent, _InLine) else sent)
-
-
-def in_one_block(batch: Batch) -> Batch:
-    """The batch with its tensors in one block of shared memory, or inline if that is short.
-
-    A batch has about fifty tensors; sent separately, each costs a file descriptor and a mapping. Those of one block are
-    sent as views of it, and nothing is copied twice.
-    """
-    n_bytes = 0
-
-    def count(tensor: Tensor) -> Tensor:
-        nonlocal n_bytes
-        n_bytes += -(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT
-        return tensor
-
-    batch.map(count)
-    if _SHARED_MEMORY.is_dir() and shutil.disk_usage(_SHARED_MEMORY).free < _HEADROOM * n_bytes:
-        return batch.map(lambda tensor: cast(Tensor, _InLine(tensor.numpy())))
-    storage = torch.UntypedStorage._new_shared(max(n_bytes, 1))  # type: ignore[no-untyped-call]
-    block, start = torch.empty(0, dtype=torch.uint8).set_(storage), 0
-
-    def placed(tensor: Tensor) -> Tensor:
-        nonlocal start
-        view = block[start : start + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
-        start += -(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT
-        return view.copy_(tensor)
-
-    return batch.map(placed)

@@ -17,6 +17,7 @@ from hodgeformer.data.census import Census, take_census
 from hodgeformer.data.dataset import CountedMesh, DataSet, Sample
 from hodgeformer.data.loader import Loader
 from hodgeformer.data.open import open_dataset
+from hodgeformer.data.source import BatchSource
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint, save_checkpoint
@@ -132,17 +133,12 @@ class Setup:
     def training_loader(self, *, workers: int | None = None, augmented: bool = True) -> Loader:
         train, model = self.config.train, self.config.model_for(self.dataset)
         assert train.batch_size is not None
+        augment = self.config.augment if augmented else None
         return Loader(
-            self.dataset,
-            prepare=self.config.prepare,
-            augment=self.config.augment if augmented else None,
+            BatchSource(self.dataset, prepare=self.config.prepare, augment=augment, seed=train.seed, model=model),
             batch_size=train.batch_size,
             batch_faces=train.batch_faces,
             n_faces=self.working_faces,
-            seed=train.seed,
-            embedded=model.embedded,
-            patterned=model.patterned,
-            spreads="D" in model.blocks,
             n_workers=(train.workers or 0) if workers is None else workers,
             rank=self.processes.rank,
             world_size=self.processes.count,
