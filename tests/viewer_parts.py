@@ -27,7 +27,7 @@ from hodgeformer.predict.result import Result
 from hodgeformer.web.server.listening import PatientProtocol
 from hodgeformer.web.viewer.app import Viewer, create_app
 from hodgeformer.web.viewer.messages import encode
-from hodgeformer.web.viewer.models import OfferedModel, Shelf
+from hodgeformer.web.viewer.models import ModelList, OfferedModel
 from hodgeformer.web.viewer.outbox import Outbox
 
 BASE = "http://127.0.0.1:8765"
@@ -52,8 +52,8 @@ class SidedModel(Predictor):
 
 
 def make_viewer(out: Path, model: Any = None, **parts: Any) -> Viewer:
-    shelf = Shelf({"sided": OfferedModel("by the sign of x", model or SidedModel())})
-    return Viewer(shelf=shelf, outbox=Outbox(out), **parts)
+    shelf = ModelList({"sided": OfferedModel("by the sign of x", model or SidedModel())})
+    return Viewer(models=shelf, outbox=Outbox(out), **parts)
 
 
 def file_bytes(mesh: Mesh, tmp_path: Path, suffix: str = ".ply") -> bytes:

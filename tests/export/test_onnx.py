@@ -36,7 +36,7 @@ from hodgeformer.predict.predictor import Predictor
 from hodgeformer.training.calibration import calibrated
 from hodgeformer.training.evaluate import Evaluator, evaluate
 from hodgeformer.web.server.service import load_predictor
-from hodgeformer.web.viewer.models import Shelf, offered_models
+from hodgeformer.web.viewer.models import ModelList, offered_models
 from meshes import icosphere, open_grid, two_components
 from tiny_models import PARTS, tiny_checkpoint
 
@@ -400,7 +400,7 @@ def test_every_verb_takes_exported_models(
     assert [fact["classes"] for fact in (facts if several else [facts])] == [list(PARTS)] * (1 + several)
     samples = [(ball, exported[1].predict(ball).labels) for ball in balls]
     assert evaluate(str(model), samples).values["face_accuracy"] == 1.0
-    shelf = Shelf(offered_models(str(model)))
+    shelf = ModelList(offered_models(str(model)))
     name = next(iter(shelf.offered))
     assert shelf.network(name) is None
     shown = shelf.predictor(name).predict(balls[0])

@@ -82,7 +82,7 @@ def test_passes_can_be_cut_anywhere(checkpoint: Checkpoint, batch_faces: int) ->
     found = list(answers(model, seen, batch_faces=batch_faces))
     assert [answer.owner for answer in found] == [name for name, _ in seen]
     for (_, one), answer in zip(seen, found, strict=True):
-        assert answer.seen is one
+        assert answer.views is one
         alone = next(answers(model, [(None, one)], batch_faces=10**6))
         np.testing.assert_allclose(answer.output, alone.output, atol=2e-5)
         np.testing.assert_allclose(answer.features, alone.features, atol=2e-5)
@@ -122,7 +122,7 @@ def test_patches_answer_about_as_the_whole_does(element: str) -> None:
 
 def test_patches_cover_a_mesh_and_keep_its_features() -> None:
     checkpoint, mesh = tiny_checkpoint(), icosphere(4)
-    view = make_views(mesh, checkpoint.prepare, room=lambda _: 1500).views[0]
+    view = make_views(mesh, checkpoint.prepare, room=lambda _: 1500).prepared[0]
     weight = np.zeros(view.n.e)
     for patch, counts in patches(view, checkpoint.prepare, 1500):
         assert patch.n.f <= 1500
@@ -247,7 +247,7 @@ def test_one_frame_stands_for_all_where_the_order_is_not_read(settings: dict[str
     network, mesh = Forward(HodgeFormer(model).eval()), human_sized_mesh()
     assert not model.reads_order
     apart, shared = (make_views(mesh, config, model=reader) for reader in (None, model))
-    assert (len(apart.views), len(shared.views)) == (n, 1)
+    assert (len(apart.prepared), len(shared.prepared)) == (n, 1)
     one, other = (next(answers(network, [(None, seen)], batch_faces=10**6)) for seen in (apart, shared))
     np.testing.assert_allclose(one.output, other.output, atol=2e-4)
     np.testing.assert_allclose(one.features, other.features, atol=2e-3)

@@ -92,7 +92,7 @@ def _views(checkpoint: Checkpoint) -> Iterator[PreparedMesh]:
         rng = np.random.default_rng(number)
         mesh, _ = figure(rng, n_faces=n_faces)
         mesh = mesh.with_columns(checkpoint.prepare.typical_columns(mesh.n_vertices, rng))
-        yield make_views(mesh, checkpoint.at("original"), model=checkpoint.model).views[0]
+        yield make_views(mesh, checkpoint.at("original"), model=checkpoint.model).prepared[0]
 
 
 @torch.no_grad()

@@ -190,15 +190,15 @@ class OnnxNetwork:
         self.config, self._session = config, session
         self._names = tuple(given.name for given in session.get_inputs())
 
-    def outputs(self, views: Sequence[PreparedMesh], seen: Views) -> list[tuple[Output, Output]]:
+    def outputs(self, prepared: Sequence[PreparedMesh], views: Views) -> list[tuple[Output, Output]]:
         """The rows of each view, and the means of its features."""
-        return [self._output(view, seen) for view in views]
+        return [self._output(view, views) for view in prepared]
 
-    def _output(self, view: PreparedMesh, seen: Views) -> tuple[Output, Output]:
-        signs = [np.stack([frame[kind] for frame in seen.column_signs]).astype(np.float32) for kind in ("v", "e")]
+    def _output(self, view: PreparedMesh, views: Views) -> tuple[Output, Output]:
+        signs = [np.stack([frame[kind] for frame in views.column_signs]).astype(np.float32) for kind in ("v", "e")]
         # A graph has the features of vertices for several frames, and those of edges for one.
         room = 1 if "x_e" in self._names else max(1, _MOST_AT_ONCE // (view.n.v * self.config.d_model))
-        parts = [np.array_split(of_kind, -(-seen.n_frames // room)) for of_kind in signs]
+        parts = [np.array_split(of_kind, -(-views.n_frames // room)) for of_kind in signs]
         inputs = GraphInputs(view, len(parts[0][0]) * self.config.d_model)
         passes = []
         for of_v, of_e in zip(*parts, strict=True):

@@ -36,14 +36,14 @@ class Forward:
         return self.model.config
 
     @torch.no_grad()
-    def outputs(self, views: Sequence[PreparedMesh], seen: Views) -> list[tuple[Output, Output]]:
+    def outputs(self, prepared: Sequence[PreparedMesh], views: Views) -> list[tuple[Output, Output]]:
         """The rows of each view, and the means of its features."""
         kind, passes = self.config.target_kind, list[tuple[Tensor, Tensor]]()
-        packed = pack(views).to(next(self.model.parameters()).device)
+        packed = pack(prepared).to(next(self.model.parameters()).device)
         with few_threads(self.model.numbers_of(packed)):
             # All frames share the complex. At once they would not fit in the cache, and would not be faster.
             read = {k: packed.x_in[k] for k in self.config.embedded}
-            for signs in seen.column_signs:
+            for signs in views.column_signs:
                 turned = {k: x * torch.from_numpy(signs[k]).to(x) for k, x in read.items()}
                 batch = replace(packed, x_in=packed.x_in.replace(**turned))
                 x = self.model.forward_features(batch)
@@ -52,7 +52,7 @@ class Forward:
                 features = torch.stack([torch.cat(each) for each in zip(*means, strict=True)]).float()
                 passes.append((rows, features))
         rows, features = (sum(parts[1:], parts[0]) / len(parts) for parts in zip(*passes, strict=True))
-        outputs = rows.unsqueeze(1) if kind is None else rows.split([view.n[kind] for view in views])
+        outputs = rows.unsqueeze(1) if kind is None else rows.split([view.n[kind] for view in prepared])
         return [(part.cpu().numpy(), mean.cpu().numpy()) for part, mean in zip(outputs, features, strict=True)]
 
     def rows(self, x: PerElement[Tensor | None], topology: PackedComplex) -> Tensor:

@@ -34,7 +34,7 @@ Report = Callable[[float], None]
 
 
 class _OnDemand(Sequence[PreparedMesh]):
-    """Views that are prepared on access and not kept: one view of a large mesh may fit in memory where four do not."""
+    """Views that are prepared on access, not stored: one view of a large mesh may fit in memory where four do not."""
 
     def __init__(self, makers: Sequence[Callable[[], PreparedMesh]]) -> None:
         self._makers = makers
@@ -48,17 +48,17 @@ class _OnDemand(Sequence[PreparedMesh]):
 
 @dataclass(frozen=True, eq=False)
 class Views:
-    """A mesh as a model sees it: at the working resolution, rotated, in every frame of its pose, prepared.
+    """A mesh as a model reads it: at the working resolution, rotated, in every frame of its pose, prepared.
 
-    The answers for all `views` are averaged; each represents `n_frames` frames that share everything but the signs of
-    coordinates and normals. The views of a simplified mesh alternate between several triangulations of it, `sized`:
-    none of them looks exactly like the training meshes, but their mean answer is good. Views of more than `room` faces
+    The answers for all views, `prepared`, are averaged; each represents `n_frames` frames that share everything but the
+    signs of coordinates and normals. The views of a simplified mesh alternate between several triangulations of it,
+    `sized`: none is exactly like the training meshes, but their mean answer is good. Views of more than `room` faces
     have no patterns; they go through the model in patches.
     """
 
     mesh: Mesh
     sized: tuple[Simplified | Refined, ...]
-    views: Sequence[PreparedMesh]
+    prepared: Sequence[PreparedMesh]
     config: PrepareConfig
     room: int
     n_frames: int = 1
@@ -71,7 +71,7 @@ class Views:
     @property
     def n_faces(self) -> int:
         """The number of faces of all views that are in memory."""
-        return self.working_mesh.n_faces * (1 if isinstance(self.views, _OnDemand) else len(self.views))
+        return self.working_mesh.n_faces * (1 if isinstance(self.prepared, _OnDemand) else len(self.prepared))
 
     @property
     def patched(self) -> bool:
@@ -114,30 +114,30 @@ def make_views(
     read it, the first frame represents all of them.
     What the model does not read at all is not computed.
     """
-    given, mesh = mesh, in_range(mesh.with_only_columns(config.own_columns))
+    original, mesh = mesh, in_range(mesh.with_only_columns(config.own_columns))
     frames, reads_order = n_frames(config.pose), model is None or model.reads_order
     prepared_frames, shared_frames = (frames, 1) if reads_order else (1, frames)
     all_turns = (None, *turns) if upright is None else (upright, *(turn @ upright for turn in turns))
-    sights = [(turn, frame) for turn in all_turns for frame in range(prepared_frames)]
+    poses = [(turn, frame) for turn in all_turns for frame in range(prepared_frames)]
     sized: tuple[Simplified | Refined, ...] = ()
     if config.most_faces is not None and mesh.n_faces > config.most_faces:
-        sized = triangulations(mesh, config.most_faces, len(sights) * shared_frames)
+        sized = triangulations(mesh, config.most_faces, len(poses) * shared_frames)
     elif 2 * mesh.n_faces < config.least_faces:
         sized = (refine(mesh, config.least_faces),)
     meshes = [way.mesh for way in sized] or [mesh]
-    sights = sights if reads_order else [sight for sight in sights for _ in meshes]
+    poses = poses if reads_order else [pose for pose in poses for _ in meshes]
     space = room(meshes[0])
     embedded, patterned = (KINDS, KINDS) if model is None else (model.embedded, model.patterned)
     patterned = patterned if meshes[0].n_faces <= space else ()
 
-    def look(working: Mesh, turn: FloatArray | None, frame: int) -> PreparedMesh:
+    def prepared_view(working: Mesh, turn: FloatArray | None, frame: int) -> PreparedMesh:
         turned = working if turn is None else working.with_vertices(working.vertices @ turn.T)
         return prepare(turned, config, frame=frame, embedded=embedded, patterned=patterned, n_threads=n_threads)
 
-    makers = [partial(look, working, *sight) for working, sight in zip(cycle(meshes), sights, strict=False)]
+    makers = [partial(prepared_view, working, *pose) for working, pose in zip(cycle(meshes), poses, strict=False)]
     fits = len(makers) * meshes[0].n_faces <= space
-    views = tuple(make() for make in makers) if fits else _OnDemand(makers)
-    return Views(given, sized, views, config, space, shared_frames)
+    prepared = tuple(make() for make in makers) if fits else _OnDemand(makers)
+    return Views(original, sized, prepared, config, space, shared_frames)
 
 
 class Network(Protocol):
@@ -146,7 +146,7 @@ class Network(Protocol):
     @property
     def config(self) -> ModelConfig: ...
 
-    def outputs(self, views: Sequence[PreparedMesh], seen: Views) -> list[tuple[Output, Output]]:
+    def outputs(self, prepared: Sequence[PreparedMesh], views: Views) -> list[tuple[Output, Output]]:
         """For each view a row per element in the order of the view, or one row; and the means of its features.
 
         Rows are probabilities, or the values of a regression. Both are means over the frames that a view represents.
@@ -163,7 +163,7 @@ class Answered(Generic[T]):
     """
 
     owner: T
-    seen: Views
+    views: Views
     output: FloatArray
     features: FloatArray
     smoothed: Callable[[float], FloatArray]
@@ -189,38 +189,38 @@ def answers(
     kind, progress = network.config.target_kind, report or (lambda share: None)
     is_probability = network.config.task != "regression"
     for batch in _batches(meshes, batch_faces):
-        progress(batch[0][0].n / len(batch[0][0].seen.views))
+        progress(batch[0][0].n / len(batch[0][0].views.prepared))
         for mean in _added(network, batch, progress):
             progress(1.0)
             output = partial(_output, mean, kind)
             answer = output(smooth if is_probability else 0.0)
             answer = tempered(answer, temperature) if is_probability else answer
-            yield Answered(mean.owner, mean.seen, answer, mean.features / mean.n, output)
+            yield Answered(mean.owner, mean.views, answer, mean.features / mean.n, output)
 
 
 def _output(mean: _Mean, kind: ElementKind | None, smooth: float) -> FloatArray:
     """The mean over the views of a mesh, smoothed on each triangulation and transferred to the file."""
-    seen, total = mean.seen, np.zeros(())
-    meshes = [way.mesh for way in seen.sized] or [seen.mesh]
+    views, total = mean.views, np.zeros(())
+    meshes = [way.mesh for way in views.sized] or [views.mesh]
     for i, rows in enumerate(mean.totals):
         settled = rows
         if smooth > 0 and kind is not None:
             settled = smoothed(rows, meshes[i % len(meshes)], kind=kind, strength=smooth)
-        total = total + seen.on_mesh(settled / mean.n, kind, i)
+        total = total + views.on_mesh(settled / mean.n, kind, i)
     return total
 
 
 def _added(network: Network, batch: list[tuple[_Mean, PreparedMesh]], progress: Report) -> list[_Mean]:
     """The means that the views of a batch complete. The batch is cleared, to free a large view before the next one."""
     kind, first = network.config.target_kind, batch[0][0]
-    if first.seen.patched:
+    if first.views.patched:
         passes = [_blended(network, batch[0][1], first, progress)]
     else:
-        passes = network.outputs([view for _, view in batch], first.seen)
+        passes = network.outputs([view for _, view in batch], first.views)
     complete = []
     for (mean, view), (output, features) in zip(batch, passes, strict=True):
         mean.add(output if kind is None else view.to_file_order(output, kind), features)
-        if mean.n == len(mean.seen.views):
+        if mean.n == len(mean.views.prepared):
             complete.append(mean)
     batch.clear()
     return complete
@@ -240,9 +240,9 @@ def tempered(probabilities: FloatArray, temperature: float) -> FloatArray:
 class _Mean:
     """The running mean of the answers for one mesh."""
 
-    def __init__(self, owner: Any, seen: Views) -> None:
-        self.owner, self.seen = owner, seen
-        self.totals: list[FloatArray] = [np.zeros(()) for _ in seen.sized or (None,)]
+    def __init__(self, owner: Any, views: Views) -> None:
+        self.owner, self.views = owner, views
+        self.totals: list[FloatArray] = [np.zeros(()) for _ in views.sized or (None,)]
         self.features: FloatArray = np.zeros(())
         self.n = 0
 
@@ -256,14 +256,14 @@ class _Mean:
 def _batches(meshes: Iterable[tuple[Any, Views]], batch_faces: int) -> Iterator[list[tuple[_Mean, PreparedMesh]]]:
     batch: list[tuple[_Mean, PreparedMesh]] = []
     n_faces = 0
-    for owner, seen in meshes:
-        mean = _Mean(owner, seen)
-        n_view = seen.working_mesh.n_faces
-        for number in range(len(seen.views)):
-            if batch and n_faces + n_view > min(batch_faces, seen.room):
+    for owner, views in meshes:
+        mean = _Mean(owner, views)
+        n_view = views.working_mesh.n_faces
+        for number in range(len(views.prepared)):
+            if batch and n_faces + n_view > min(batch_faces, views.room):
                 yield batch
                 batch, n_faces = [], 0
-            batch.append((mean, seen.views[number]))
+            batch.append((mean, views.prepared[number]))
             n_faces += n_view
     if batch:
         yield batch
@@ -271,13 +271,13 @@ def _batches(meshes: Iterable[tuple[Any, Views]], batch_faces: int) -> Iterator[
 
 def _blended(network: Network, view: PreparedMesh, mean: _Mean, progress: Report) -> tuple[Output, Output]:
     """The outputs for a view that is too large, from overlapping patches whose weight fades toward their rims."""
-    kind, n_views = network.config.target_kind, len(mean.seen.views)
+    kind, n_views = network.config.target_kind, len(mean.views.prepared)
     total: Any = 0.0
     features: Any = 0.0
     weight: Any = np.zeros(1 if kind is None else view.n[kind])[:, None]
     done = 0
-    for patch, fading in patches(view, mean.seen.config, mean.seen.room):
-        output, means = network.outputs([patch], mean.seen)[0]
+    for patch, fading in patches(view, mean.views.config, mean.views.room):
+        output, means = network.outputs([patch], mean.views)[0]
         at, share = (np.zeros(1, dtype=np.int64), np.ones(1)) if kind is None else (patch.order[kind], fading[kind])
         if np.ndim(total) == 0:
             total = np.zeros((len(weight), output.shape[1]), dtype=np.float32)

@@ -72,20 +72,20 @@ class Member:
     def title(self) -> str:
         return f"'{self.info.name}'" if self.info.path is None else str(self.info.path)
 
-    def room(self, options: PredictOptions) -> FaceBudget:
+    def budget(self, options: PredictOptions) -> FaceBudget:
         return FaceBudget(self.info.model, self.info.prepare, options.memory)
 
-    def views(self, mesh: Mesh, options: PredictOptions, room: FaceBudget, n_threads: int | None = None) -> Views:
-        """The mesh as this model sees it."""
+    def views(self, mesh: Mesh, options: PredictOptions, budget: FaceBudget, n_threads: int | None = None) -> Views:
+        """The mesh as this model reads it."""
         config = self.info.at(options.faces)
         if config.most_faces is not None and mesh.n_faces > config.most_faces:
-            room.check_simplifying(mesh)
+            budget.check_simplifying(mesh)
         return make_views(
             mesh,
             config,
             turns=random_turns(options.tta - 1, self.info.turn_axis, seed=options.seed),
             upright=self._upright(options),
-            room=room,
+            room=budget,
             model=self.info.model,
             n_threads=n_threads,
         )
@@ -112,9 +112,9 @@ class Member:
         )
         results = []
         for answer in found:
-            familiarity, warnings = self._familiar(answer)
+            familiarity, warnings = self._familiarity(answer)
             result = Result(
-                mesh=answer.seen.mesh,
+                mesh=answer.views.mesh,
                 task=model.task,
                 element=model.element,
                 outputs=cast(Any, answer.output),  # rounded to float32 at the end
@@ -122,7 +122,7 @@ class Member:
                 colors=info.colors or class_colors(len(info.classes)),
                 warnings=warnings,
                 path=place(answer.owner) if is_file(answer.owner) else None,
-                working_faces=answer.seen.working_mesh.n_faces,
+                working_faces=answer.views.working_mesh.n_faces,
                 familiarity=familiarity,
                 up_axis=options.up,
                 heights=info.heights,
@@ -130,10 +130,10 @@ class Member:
             results.append(result)
         return results
 
-    def _familiar(self, answer: Answered[Any]) -> tuple[float | None, tuple[str, ...]]:
+    def _familiarity(self, answer: Answered[Any]) -> tuple[float | None, tuple[str, ...]]:
         """How familiar a mesh is, if the model was calibrated, and how it differs, one sentence each."""
         known, statistics = self.info.familiarity, self.info.statistics
-        working = answer.seen.working_mesh
+        working = answer.views.working_mesh
         unlike = () if statistics is None else statistics.unlike(working)
         if known is None:
             return None, unlike

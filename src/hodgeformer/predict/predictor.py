@@ -40,7 +40,7 @@ ModelLike = Union[str, os.PathLike[str], "Checkpoint", "Predictor"]
 """A name or path of one or several models, or a loaded model."""
 Models = ModelLike | list[ModelLike] | tuple[ModelLike, ...]
 OnError = Callable[[MeshLike, Exception], None]
-_Seen = tuple[MeshLike, tuple[Views, ...]]  # a mesh, with its views for every member
+_Prepared = tuple[MeshLike, tuple[Views, ...]]  # a mesh, with its views for every member
 
 
 class Predictor:
@@ -151,9 +151,9 @@ class Predictor:
         from hodgeformer.predict.forward import FeatureForward
 
         network = FeatureForward(self.model, element=element)
-        room = FaceBudget(network.config, self.info.prepare, memory)
-        seen = make_views(as_mesh(mesh), self.info.at(faces), room=room, model=network.config)
-        answer = next(answers(network, [(mesh, seen)], batch_faces=PredictOptions().batch_faces))
+        budget = FaceBudget(network.config, self.info.prepare, memory)
+        views = make_views(as_mesh(mesh), self.info.at(faces), room=budget, model=network.config)
+        answer = next(answers(network, [(mesh, views)], batch_faces=PredictOptions().batch_faces))
         return answer.output.astype(np.float32, copy=False)
 
     def predict(
@@ -171,7 +171,7 @@ class Predictor:
         """
         chosen = self._checked(PredictOptions(**options))
         mesh = as_mesh(mesh).with_columns(features) if features else mesh
-        return self._results([(mesh, self._seen(mesh, chosen, self._rooms(chosen)))], chosen, report)[0]
+        return self._results([(mesh, self._views(mesh, chosen, self._budgets(chosen)))], chosen, report)[0]
 
     def predict_many(
         self,
@@ -187,7 +187,7 @@ class Predictor:
         passed to `on_error` and skipped. `report` is called with the share of the work on the current mesh.
         """
         chosen = self._checked(PredictOptions(**options))
-        groups = _groups(self._seen_ahead(meshes, chosen, on_error), chosen.batch_faces)
+        groups = _groups(self._prepared_ahead(meshes, chosen, on_error), chosen.batch_faces)
         return (result for group in groups for result in self._answered(group, chosen, on_error, report))
 
     def _checked(self, chosen: PredictOptions) -> PredictOptions:
@@ -195,34 +195,34 @@ class Predictor:
             raise ConfigError(f"'{self.info.name}' predicts whole meshes; it has no answer for each {chosen.element}")
         return chosen
 
-    def _rooms(self, options: PredictOptions) -> tuple[FaceBudget, ...]:
+    def _budgets(self, options: PredictOptions) -> tuple[FaceBudget, ...]:
         if options.memory is not None:
             return_freed_memory()
-        return tuple(member.room(options) for member in self.members)
+        return tuple(member.budget(options) for member in self.members)
 
-    def _seen(
-        self, given: MeshLike, options: PredictOptions, rooms: tuple[FaceBudget, ...], n_threads: int | None = None
+    def _views(
+        self, given: MeshLike, options: PredictOptions, budgets: tuple[FaceBudget, ...], n_threads: int | None = None
     ) -> tuple[Views, ...]:
         if is_file(given):
-            rooms[0].check_reading(place(given))
+            budgets[0].check_reading(place(given))
         mesh = load_mesh(given) if is_file(given) else as_mesh(given)
-        looks = zip(self.members, rooms, strict=True)
+        pairs = zip(self.members, budgets, strict=True)
         try:
-            return tuple(member.views(mesh, options, room, n_threads) for member, room in looks)
+            return tuple(member.views(mesh, options, budget, n_threads) for member, budget in pairs)
         except MeshError as error:
             if not is_file(given):
                 raise
             raise type(error)(str(error).replace(f"{mesh.name}: ", f"{given}: ", 1)) from None
 
-    def _seen_ahead(
+    def _prepared_ahead(
         self, meshes: Iterable[MeshLike], options: PredictOptions, on_error: OnError | None
-    ) -> Iterator[_Seen]:
+    ) -> Iterator[_Prepared]:
         """In order, prepared in threads that are about two passes ahead, less if meshes are large."""
-        rooms = self._rooms(options)
+        budgets = self._budgets(options)
 
         def attempt(given: MeshLike) -> tuple[Views, ...] | Exception:
             try:
-                return self._seen(given, options, rooms, n_threads=1)
+                return self._views(given, options, budgets, n_threads=1)
             except Exception as error:  # reported with its mesh; the others continue
                 return error
 
@@ -238,20 +238,20 @@ class Predictor:
                     if not waiting:
                         return
                     given, future = waiting.popleft()
-                    seen = future.result()
-                    if not isinstance(seen, Exception):
-                        largest = max(largest, _n_faces(seen))
+                    views = future.result()
+                    if not isinstance(views, Exception):
+                        largest = max(largest, _n_faces(views))
                         ahead = max(n_threads, min(_MOST_AHEAD, 2 * options.batch_faces // largest))
-                        yield given, seen
+                        yield given, views
                     elif on_error is None:
-                        raise seen
+                        raise views
                     else:
-                        on_error(given, seen)
+                        on_error(given, views)
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def _answered(
-        self, group: list[_Seen], options: PredictOptions, on_error: OnError | None, report: Report | None
+        self, group: list[_Prepared], options: PredictOptions, on_error: OnError | None, report: Report | None
     ) -> Iterator[Result]:
         """The answers for meshes that share passes; if one of them fails, each is tried alone."""
         try:
@@ -264,13 +264,13 @@ class Predictor:
             on_error(group[0][0], error)
             return iter(())
 
-    def _results(self, meshes: list[_Seen], options: PredictOptions, report: Report | None) -> list[Result]:
+    def _results(self, meshes: list[_Prepared], options: PredictOptions, report: Report | None) -> list[Result]:
         def results(number: int, member: Member) -> list[Result]:
             def report_part(share: float) -> None:
                 if report is not None:
                     report((number + share) / len(self.members))
 
-            return member.results([(given, seen[number]) for given, seen in meshes], options, report_part)
+            return member.results([(given, views[number]) for given, views in meshes], options, report_part)
 
         each = [results(number, member) for number, member in enumerate(self.members)]
         return [self._finished(together(found), options) for found in zip(*each, strict=True)]
@@ -281,18 +281,18 @@ class Predictor:
         return result if options.element is None else result.on(options.element)
 
 
-def _n_faces(seen: tuple[Views, ...]) -> int:
+def _n_faces(views: tuple[Views, ...]) -> int:
     """Faces of all views that are in memory."""
-    return sum(each.n_faces for each in seen)
+    return sum(each.n_faces for each in views)
 
 
-def _groups(meshes: Iterable[_Seen], batch_faces: int) -> Iterator[list[_Seen]]:
+def _groups(meshes: Iterable[_Prepared], batch_faces: int) -> Iterator[list[_Prepared]]:
     """Group consecutive meshes up to a total number of faces; larger ones are alone."""
-    group: list[_Seen] = []
-    for given, seen in meshes:
-        if group and sum(_n_faces(other) for _, other in group) + _n_faces(seen) > batch_faces:
+    group: list[_Prepared] = []
+    for given, views in meshes:
+        if group and sum(_n_faces(other) for _, other in group) + _n_faces(views) > batch_faces:
             yield group
             group = []
-        group.append((given, seen))
+        group.append((given, views))
     if group:
         yield group

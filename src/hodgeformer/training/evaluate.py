@@ -129,27 +129,27 @@ class Evaluator:
         kind = self._dataset.kind
         values = None if self._standardized is None else self._standardized.values
         room = FaceBudget(model.config, self._config)
-        meshes = (self._seen(sample, room) for sample in self._samples)
+        meshes = (self._views(sample, room) for sample in self._samples)
         network = Forward(model, values) if isinstance(model, HodgeFormer) else model
         found = answers(network, meshes, batch_faces=_BATCH_FACES, temperature=self._temperature, smooth=self._smooth)
         for answer in found:
-            seen, mesh = answer.seen, answer.seen.mesh
+            views, mesh = answer.views, answer.views.mesh
             if not np.isfinite(answer.output).all():
                 raise DivergedError(f"the answer for '{mesh.name}' is not finite")
             sized = mesh.with_vertices(to_size(mesh.vertices, mesh.faces, self._config.size))
             areas = None if kind is None else element_areas(sized, kind)
-            yield Answer(mesh, answer.owner, answer.output, areas, seen.working_mesh, answer.features, answer.smoothed)
+            yield Answer(mesh, answer.owner, answer.output, areas, views.working_mesh, answer.features, answer.smoothed)
 
-    def _seen(self, sample: Sample, room: FaceBudget) -> tuple[NDArray[Any], Views]:
+    def _views(self, sample: Sample, room: FaceBudget) -> tuple[NDArray[Any], Views]:
         """The target and the prepared mesh."""
         if sample.name in self._remembered:
             return self._remembered[sample.name]
         mesh, target = self._dataset.load(sample)
-        seen = make_views(mesh, self._config, turns=self._turns, room=room, model=room.model)
-        if seen.n_faces <= self._room:
-            self._remembered[sample.name] = target, seen
-            self._room -= seen.n_faces
-        return target, seen
+        views = make_views(mesh, self._config, turns=self._turns, room=room, model=room.model)
+        if views.n_faces <= self._room:
+            self._remembered[sample.name] = target, views
+            self._room -= views.n_faces
+        return target, views
 
 
 def evaluate(

@@ -19,7 +19,7 @@ from hodgeformer.base.palette import UNLABELLED_COLOR, class_colors
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.web.viewer.app import Viewer, make_viewer
-from hodgeformer.web.viewer.models import OfferedModel, Shelf
+from hodgeformer.web.viewer.models import ModelList, OfferedModel
 from hodgeformer.web.viewer.outbox import Outbox
 from meshes import icosphere
 from tiny_models import PARTS, write_tiny
@@ -194,7 +194,7 @@ def two_models(browser: Any, tmp_path: Path) -> Iterator[tuple[Tab, threading.Ev
         raise MeshError("ball: failed late")
 
     offered = {"sided": OfferedModel("", SidedModel()), "late": OfferedModel("", SidedModel(before=late))}  # type: ignore
-    with running(Viewer(shelf=Shelf(offered), outbox=Outbox(tmp_path / "out"))) as port:
+    with running(Viewer(models=ModelList(offered), outbox=Outbox(tmp_path / "out"))) as port:
         opened = Tab(browser, f"http://127.0.0.1:{port}/")
         yield opened, fail
         fail.set()
@@ -236,7 +236,9 @@ def test_a_layer_that_the_new_model_lacks_gives_way_to_the_labels(browser: Any, 
     scans.mkdir()
     save_mesh(icosphere(2), scans / "egg_0.ply")
     viewer = make_viewer(model=str(model), mesh=scans, out=tmp_path / "out", faces="original", up="auto")
-    viewer.shelf.offered["spreads"] = OfferedModel("a model without attention stars", write_tiny(tmp_path, blocks="DT"))
+    viewer.models.offered["spreads"] = OfferedModel(
+        "a model without attention stars", write_tiny(tmp_path, blocks="DT")
+    )
     with running(viewer) as port:
         tab = Tab(browser, f"http://127.0.0.1:{port}/")
         page = tab.page

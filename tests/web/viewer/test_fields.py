@@ -24,7 +24,7 @@ from hodgeformer.predict.spread import spread_from
 from hodgeformer.web.viewer.app import Viewer, create_app
 from hodgeformer.web.viewer.fields import Eigenfunctions, Pick, ScalarField, smoothest_functions
 from hodgeformer.web.viewer.messages import decode, face_neighbors, welded
-from hodgeformer.web.viewer.models import Shelf, offered_models
+from hodgeformer.web.viewer.models import ModelList, offered_models
 from hodgeformer.web.viewer.open_meshes import OpenMesh, Prediction
 from hodgeformer.web.viewer.operators import Attention, LearnedEigenfunctions, Spreading
 from hodgeformer.web.viewer.outbox import Outbox
@@ -58,9 +58,9 @@ def test_eigenfunctions_of_the_sphere_come_in_ones_threes_and_fives() -> None:
 
 
 def test_fields_are_offered_and_computed(out: Path, tmp_path: Path, tiny: Path) -> None:
-    shelf = Shelf(offered_models(str(tiny)))
+    shelf = ModelList(offered_models(str(tiny)))
     sources = (Attention(shelf), Eigenfunctions(), LearnedEigenfunctions(shelf))
-    viewer = Viewer(shelf=shelf, outbox=Outbox(out), sources=sources)
+    viewer = Viewer(models=shelf, outbox=Outbox(out), sources=sources)
     with TestClient(create_app(viewer), base_url=BASE) as client:
         scene = upload(client, icosphere(2), tmp_path)
         fields = f"/api/meshes/{scene}/fields"
@@ -119,7 +119,7 @@ def test_what_a_vertex_reads_spreads_with_time(tmp_path: Path) -> None:
 
     Of the textbook's stars: learned ones differ from time to time.
     """
-    shelf = Shelf(offered_models(str(write_tiny(tmp_path, blocks="DT", star_bound=0.0))))
+    shelf = ModelList(offered_models(str(write_tiny(tmp_path, blocks="DT", star_bound=0.0))))
     source, ball = Spreading(shelf), icosphere(3)
     scene = OpenMesh(ball)
     assert source.choices(scene) is None

@@ -25,7 +25,7 @@ from hodgeformer.predict.spread import log_factors, sides_mean
 from hodgeformer.web.server.intake import Refusal
 from hodgeformer.web.viewer import operators
 from hodgeformer.web.viewer.fields import Pick
-from hodgeformer.web.viewer.models import Shelf, offered_models
+from hodgeformer.web.viewer.models import ModelList, offered_models
 from hodgeformer.web.viewer.open_meshes import OpenMesh, Prediction
 from hodgeformer.web.viewer.operators import Attention, DiagonalStars, LearnedEigenfunctions, Spreading
 from hodgeformer.web.viewer.picking import nearest_element, on_faces
@@ -37,12 +37,12 @@ WORKING = 320
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> ModelList:
     """A model that updates vertices, edges and faces, in blocks of all kinds, with learned stars."""
     return shelf_with(tmp_path_factory.mktemp("model"))
 
 
-def shelf_with(folder: Path, **changes: Any) -> Shelf:
+def shelf_with(folder: Path, **changes: Any) -> ModelList:
     config = tiny_checkpoint(blocks="HDT").model.replace(updates="vef", **changes)
     torch.manual_seed(7)
     weights = dict(HodgeFormer(config).state_dict())
@@ -50,15 +50,15 @@ def shelf_with(folder: Path, **changes: Any) -> Shelf:
         if name.endswith(".stars.weight"):  # zero before training
             torch.nn.init.normal_(value)
     path = write_tiny(folder, pose="frame_average", model=config, weights=weights)
-    return Shelf(offered_models(str(path)))
+    return ModelList(offered_models(str(path)))
 
 
-def predicted(shelf: Shelf, mesh: Mesh, faces: Faces) -> OpenMesh:
+def predicted(shelf: ModelList, mesh: Mesh, faces: Faces) -> OpenMesh:
     result = shelf.predictor("tiny").predict(mesh, faces=faces)
     return OpenMesh(mesh, prediction=Prediction("tiny", result, faces))
 
 
-def first_view(shelf: Shelf, mesh: Mesh, faces: Faces) -> Views:
+def first_view(shelf: ModelList, mesh: Mesh, faces: Faces) -> Views:
     return make_views(mesh, shelf.predictor("tiny").info.at(faces).replace(pose="frame"))
 
 
@@ -86,7 +86,7 @@ def prepared_views(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("faces", ["original", WORKING])
 @pytest.mark.parametrize("star", ["v.star0_inv", "v.star1", "f.star2"])
-def test_attention_is_the_row_that_the_model_had(shelf: Shelf, star: str, faces: Faces) -> None:
+def test_attention_is_the_row_that_the_model_had(shelf: ModelList, star: str, faces: Faces) -> None:
     mesh, network = egg(), shelf.network("tiny")
     assert network is not None
     opened, pick = predicted(shelf, mesh, faces), click(egg(), 700)
@@ -123,7 +123,7 @@ def test_attention_is_the_row_that_the_model_had(shelf: Shelf, star: str, faces:
 
 
 @pytest.mark.parametrize("kind", ["v", "e", "f"])
-def test_learned_eigenfunctions_are_those_of_the_working_mesh(shelf: Shelf, kind: Any) -> None:
+def test_learned_eigenfunctions_are_those_of_the_working_mesh(shelf: ModelList, kind: Any) -> None:
     mesh, network = egg(), shelf.network("tiny")
     assert network is not None
     found = LearnedEigenfunctions(shelf).field(predicted(shelf, mesh, WORKING), {"operator": kind, "layer": "1"}, None)
@@ -140,7 +140,7 @@ def test_learned_eigenfunctions_are_those_of_the_working_mesh(shelf: Shelf, kind
 
 
 @pytest.mark.parametrize("star", ["star1", "star0"])
-def test_learned_stars_are_those_of_the_working_mesh(shelf: Shelf, star: Any) -> None:
+def test_learned_stars_are_those_of_the_working_mesh(shelf: ModelList, star: Any) -> None:
     mesh, network, source = egg(), shelf.network("tiny"), DiagonalStars(shelf)
     assert network is not None
     opened = predicted(shelf, mesh, WORKING)
@@ -165,7 +165,7 @@ def test_learned_stars_are_those_of_the_working_mesh(shelf: Shelf, star: Any) ->
 
 def test_models_without_learned_diagonal_stars_offer_none(tmp_path: Path) -> None:
     for given in ({"blocks": "HT"}, {"blocks": "DT", "star_bound": 0.0}):
-        shelf = Shelf(offered_models(str(write_tiny(tmp_path, **given))))
+        shelf = ModelList(offered_models(str(write_tiny(tmp_path, **given))))
         opened = predicted(shelf, icosphere(1), "original")
         assert DiagonalStars(shelf).choices(opened) is None
         with pytest.raises(Refusal, match="nothing to show yet"):
@@ -188,7 +188,7 @@ def test_layers_prepare_one_view_and_only_what_they_read(tmp_path: Path, prepare
 
 
 def test_layers_that_would_take_too_long_are_refused_with_a_remedy(
-    shelf: Shelf, prepared_views: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    shelf: ModelList, prepared_views: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit in ("MAX_FACES", "MAX_FACES_ITERATED"):
         monkeypatch.setattr(operators, limit, 1000)
@@ -203,18 +203,18 @@ def test_layers_that_would_take_too_long_are_refused_with_a_remedy(
     assert np.isfinite(LearnedEigenfunctions(shelf).field(again, {}, None).values).all()
 
 
-def test_a_new_resolution_is_looked_at_anew(shelf: Shelf) -> None:
+def test_a_new_resolution_is_looked_at_anew(shelf: ModelList) -> None:
     source, fine, pick = Attention(shelf), predicted(shelf, egg(), "original"), click(egg(), 700)
     before = source.field(fine, {}, pick).values
     fine.prediction = predicted(shelf, egg(), WORKING).prediction
     assert not np.array_equal(source.field(fine, {}, pick).values, before, equal_nan=True)
 
 
-def test_a_mesh_that_is_cut_finer_gets_its_values_back(shelf: Shelf) -> None:
+def test_a_mesh_that_is_cut_finer_gets_its_values_back(shelf: ModelList) -> None:
     mesh = icosphere(0)
     opened, pick = predicted(shelf, mesh, "auto"), click(icosphere(0), 7)
     views = first_view(shelf, mesh, "auto")
-    prepared = views.views[0]
+    prepared = views.prepared[0]
     assert prepared.n.f == 4 * mesh.n_faces
     for kind, most in (("f", 1), ("e", 2), ("v", 2)):  # the middle piece, its sides, and their ends
         here = np.full(prepared.n[kind], np.nan)

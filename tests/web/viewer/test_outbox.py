@@ -269,7 +269,7 @@ def test_an_empty_annotation_is_no_data_set(client: TestClient, tmp_path: Path) 
     scene = upload(client, icosphere(0), tmp_path)
     answer = client.post(f"/api/meshes/{scene}/data-set", content=annotation(np.full(20, -1), data_set="d"))
     assert answer.status_code == 400
-    assert "Nothing is labelled" in answer.json()["error"]
+    assert "No face is labeled" in answer.json()["error"]
 
 
 class Bomb:

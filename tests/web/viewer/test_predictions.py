@@ -20,7 +20,7 @@ from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.web.viewer.app import Viewer, create_app
 from hodgeformer.web.viewer.messages import decode, described
-from hodgeformer.web.viewer.models import Shelf, offered_models
+from hodgeformer.web.viewer.models import ModelList, offered_models
 from hodgeformer.web.viewer.open_meshes import OpenMeshes
 from hodgeformer.web.viewer.outbox import Outbox
 from meshes import icosphere
@@ -115,8 +115,8 @@ def test_an_answer_that_a_later_question_replaced_is_not_offered(out: Path) -> N
 
 
 def test_fifty_predictions_do_not_grow_memory(out: Path, tiny: Path) -> None:
-    shelf = Shelf(offered_models(str(tiny)))
-    viewer = Viewer(shelf=shelf, outbox=Outbox(out), meshes=OpenMeshes(max_meshes=4))
+    shelf = ModelList(offered_models(str(tiny)))
+    viewer = Viewer(models=shelf, outbox=Outbox(out), meshes=OpenMeshes(max_meshes=4))
     ball = icosphere(3)
     process = psutil.Process()
     used = []

@@ -124,18 +124,18 @@ def study_stars(
     model, config = checkpoint.build_model(), checkpoint.at()
     if config.pose == "frame_average":
         config = config.replace(pose="frame")  # the first of the frames
-    seen = make_views(mesh, config, model=model.config)
+    views = make_views(mesh, config, model=model.config)
     parts = {} if truth is None else {"true": truth}
     if checkpoint.model.task == "segmentation":
         result = Predictor(checkpoint).predict(mesh).on("face")
         parts = {"predicted": result.labels, **parts}
         up = result.up if up == "auto" else up
-    if seen.sized:
-        parts = {name: seen.sized[0].labels_over(labels, "f") for name, labels in parts.items()}
-    view = seen.views[0]
+    if views.sized:
+        parts = {name: views.sized[0].labels_over(labels, "f") for name, labels in parts.items()}
+    view = views.prepared[0]
     textbook = textbook_stars(pack([view]))
     return StarReport(
-        mesh=seen.working_mesh,
+        mesh=views.working_mesh,
         up=up,
         bound=checkpoint.model.diffusion_bound,
         times=tuple(range(1, N_TIMES + 1)) if time is None else (time,),

@@ -1,6 +1,6 @@
-"""The web viewer: one page, and a small server beside it that reads meshes, predicts and saves labels.
+"""The web viewer: one page, and a small server that reads meshes, predicts and saves labels.
 
-Only the files of the page and meshes that were uploaded or opened are served. A mesh goes by an id that nobody guesses.
+Only the files of the page and meshes that were uploaded or opened are served. The id of a mesh cannot be guessed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hodgeformer.web.server.intake import EXPLAINED, Refusal, Threads, Uploads
 from hodgeformer.web.viewer import messages
 from hodgeformer.web.viewer.fields import Eigenfunctions, FieldSource
 from hodgeformer.web.viewer.learning import Learning
-from hodgeformer.web.viewer.models import Predictions, Shelf, offered_models, shown_name
+from hodgeformer.web.viewer.models import ModelList, Predictions, offered_models, shown_name
 from hodgeformer.web.viewer.open_meshes import OpenMesh, OpenMeshes
 from hodgeformer.web.viewer.operators import Attention, DiagonalStars, LearnedEigenfunctions, Spreading
 from hodgeformer.web.viewer.outbox import Annotation, Outbox
@@ -40,14 +40,14 @@ from hodgeformer.web.viewer.series import Series
 
 SAMPLE_FACES = 8000
 N_COLORS = 256
-"""Of classes that a person adds; after so many they come again."""
+"""The colors of classes that a person adds; after this many they repeat."""
 
 
 @dataclass(eq=False)
 class Viewer:
-    """The state behind the page and one method for each request it can make."""
+    """The state behind the page, and one method for each of its requests."""
 
-    shelf: Shelf
+    models: ModelList
     outbox: Outbox
     meshes: OpenMeshes = field(default_factory=OpenMeshes)
     uploads: Uploads = field(default_factory=Uploads)
@@ -59,12 +59,12 @@ class Viewer:
     up: UpName = "auto"
 
     def __post_init__(self) -> None:
-        self.predictions = Predictions(self.shelf, self.meshes)
-        self.learning = Learning(self.shelf)
+        self.predictions = Predictions(self.models, self.meshes)
+        self.learning = Learning(self.models)
         self._quick, self._slow = Threads(8), Threads(2)
 
     async def session(self, request: Request) -> Response:
-        models = [{"name": name, "description": offer.description} for name, offer in self.shelf.offered.items()]
+        models = [{"name": name, "description": offer.description} for name, offer in self.models.offered.items()]
         return JSONResponse({
             "version": __version__,
             "models": models,
@@ -95,7 +95,7 @@ class Viewer:
     async def geometry(self, request: Request) -> Response:
         opened, up = self._mesh(request), request.query_params.get("up", "auto")
         if up not in ("auto", *UP_AXES):
-            raise Refusal(400, f"'{up[:20]}' is no direction; take one of {', '.join(UP_AXES)}.")
+            raise Refusal(400, f"Unknown direction '{up[:20]}'; use one of {', '.join(UP_AXES)}.")
         return await self._arrays(lambda: messages.encoded_mesh(opened, opened.up(up)))
 
     async def predict(self, request: Request) -> Response:
@@ -112,7 +112,7 @@ class Viewer:
         if opened.prediction is None:
             raise Refusal(404, "There is no prediction for this mesh yet.")
         if self.series is not None and opened.held_out is not None:
-            with contextlib.suppress(Refusal, OSError):  # what cannot be written is told when labels are saved
+            with contextlib.suppress(Refusal, OSError):  # the error is shown when labels are saved
                 await self._quick.run(partial(self.outbox.note_prediction, opened, self.series.name))
         return await self._arrays(partial(messages.encoded_prediction, opened.prediction, opened.up("auto")))
 
@@ -201,21 +201,21 @@ class Viewer:
 def make_viewer(*, model: str | None, mesh: Path | None, out: Path, faces: Faces, up: UpName) -> Viewer:
     """The viewer with all its models and layers; `model` and `mesh`, or a folder of meshes, are opened at once."""
     if model is not None:
-        locate_models(model)  # a wrong name is told here, not in the browser
+        locate_models(model)  # a wrong name is reported here, not in the browser
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out}: this is a file; --out needs a folder")
-    meshes, shelf, out = OpenMeshes(), Shelf(offered_models(model)), out.resolve()
+    meshes, models, out = OpenMeshes(), ModelList(offered_models(model)), out.resolve()
     series = Series.of(mesh, out) if mesh is not None and mesh.is_dir() else None
     return Viewer(
-        shelf=shelf,
+        models=models,
         outbox=Outbox(out),
         meshes=meshes,
         sources=(
-            Attention(shelf),
-            Spreading(shelf),
-            DiagonalStars(shelf),
+            Attention(models),
+            Spreading(models),
+            DiagonalStars(models),
             Eigenfunctions(),
-            LearnedEigenfunctions(shelf),
+            LearnedEigenfunctions(models),
         ),
         opened=None if mesh is None or series is not None else meshes.add(load_mesh(mesh), pinned=True),
         series=series,
@@ -226,7 +226,7 @@ def make_viewer(*, model: str | None, mesh: Path | None, out: Path, faces: Faces
 
 
 def create_app(viewer: Viewer, *, host: str = "127.0.0.1", token: str | None = None) -> Starlette:
-    """The ASGI application; `host` is the address it will listen on, `token` what the address of the page must have."""
+    """The ASGI application; `host` is the address it will listen on, `token` is required in the URL of the page."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

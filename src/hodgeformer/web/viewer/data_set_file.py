@@ -1,4 +1,4 @@
-"""`dataset.toml` of a data set that grows in the viewer; one that a person wrote stays as it is."""
+"""`dataset.toml` of a data set that grows in the viewer; a file that a person wrote is not changed."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from hodgeformer.base.palette import RGB, hex_color
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, read_spec
 from hodgeformer.web.server.intake import Refusal
 
-_TESTED = 4  # one mesh of so many is held out
+_TESTED = 4  # one of this many meshes is held out
 
 
 def with_member(
     root: Path, stem: str, classes: tuple[str, ...], colors: Sequence[RGB], *, held_out: bool | None = None
 ) -> str | None:
-    """The text of the file once `stem` belongs to the data set; None where a person's own fits as it is.
+    """The text of the file with `stem` as a member; None if a file that a person wrote already includes it.
 
-    A mesh stays in its split for good, so that no model is scored on what an earlier one has learned. `held_out` says
-    which split a new one goes to; otherwise one of four is for the test. What does not fit is refused.
+    A mesh never changes its split, so that no model is scored on meshes that an earlier one was trained on. `held_out`
+    chooses the split of a new mesh; by default one of four is for the test. What does not fit is refused.
     """
     path = root / FILE_NAME
     if not path.exists():
         return _text(classes, colors, _divided({}, stem, held_out))
     try:
-        held = read_spec(root)
+        spec = read_spec(root)
     except DataError as error:
         raise Refusal(409, f"{error}; give the data set another name.") from None
-    if classes[: len(held.classes)] != held.classes:
+    if classes[: len(spec.classes)] != spec.classes:
         raise Refusal(
             409,
-            f"The data set '{root.name}' has the classes {', '.join(held.classes)}, not {', '.join(classes)}; give the "
+            f"The data set '{root.name}' has the classes {', '.join(spec.classes)}, not {', '.join(classes)}; give the "
             "new one another name, or use the same classes in the same order.",
         )
-    rules = held.split.model_dump(exclude_unset=True)
-    if path.read_text(encoding="utf-8") == _text(held.classes, held.colors, rules):  # as it is written here
+    rules = spec.split.model_dump(exclude_unset=True)
+    if path.read_text(encoding="utf-8") == _text(spec.classes, spec.colors, rules):  # as it is written here
         return _text(classes, colors, _divided(rules, stem, held_out))
-    differing = _differing(held, classes, stem)
+    differing = _differing(spec, classes, stem)
     if differing:
         raise Refusal(
             409,
@@ -61,8 +61,8 @@ def natural(name: str) -> tuple[list[str | int], str]:
 def held_out(names: Sequence[str]) -> frozenset[str]:
     """About a quarter of the meshes of a series, for the test.
 
-    Names that differ in their last number are of one source, such as the frames of a motion, and divided they would
-    flatter: whole sources are held out where there are several, otherwise every fourth mesh.
+    Names that differ in their last number are of one source, such as the frames of a motion. If a source were divided,
+    scores would be too optimistic: whole sources are held out if there are several, otherwise every fourth mesh.
     """
     sources: dict[str, list[str]] = {}
     for name in sorted(names):
@@ -78,7 +78,7 @@ def held_out(names: Sequence[str]) -> frozenset[str]:
 
 
 def _divided(rules: Mapping[str, Any], stem: str, held_out: bool | None) -> dict[str, Any]:
-    """The split with the new member in a list; rules that are no lists divide by themselves."""
+    """The split with the new member in a list; rules other than lists apply to it by themselves."""
     lists = {name: rule for name, rule in rules.items() if isinstance(rule, list)}
     if len(lists) < len(rules) or _is_listed(stem, lists.values()):
         return dict(rules)
@@ -93,13 +93,13 @@ def _is_listed(stem: str, lists: Any) -> bool:
     return any(fnmatchcase(stem, pattern) for patterns in lists for pattern in patterns)
 
 
-def _differing(held: FolderSpec, classes: tuple[str, ...], stem: str) -> list[str]:
-    """The keys that do not fit what is to be added."""
+def _differing(spec: FolderSpec, classes: tuple[str, ...], stem: str) -> list[str]:
+    """The keys that do not fit the new member."""
     wanted = {"task": "segmentation", "target_element": "face", "meshes": "meshes", "labels": "labels"}
-    differing = [name.removeprefix("target_") for name, value in wanted.items() if getattr(held, name) != value]
-    differing += ["first_label"] if held.first_label else []
-    differing += ["classes"] if len(held.classes) < len(classes) else []
-    lists = [rule for rule in held.split.given.values() if isinstance(rule, list)]
+    differing = [name.removeprefix("target_") for name, value in wanted.items() if getattr(spec, name) != value]
+    differing += ["first_label"] if spec.first_label else []
+    differing += ["classes"] if len(spec.classes) < len(classes) else []
+    lists = [rule for rule in spec.split.given.values() if isinstance(rule, list)]
     return differing + (["split"] if lists and not _is_listed(stem, lists) else [])
 
 

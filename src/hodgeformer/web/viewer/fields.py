@@ -1,7 +1,7 @@
-"""Scalar fields on an open mesh: what a source is, and the eigenfunctions of the cotangent Laplacian as the first one.
+"""Scalar fields on an open mesh: the interface of their sources, and the eigenfunctions of the cotangent Laplacian.
 
-A source says which choices it offers (a layer, a head, a number); the page shows them as they come, so a new source
-needs no change there.
+A source describes its choices (a layer, a head, a number); the page shows them as described, so a new source needs no
+change there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_KEPT = 4
 
 @dataclass(frozen=True, eq=False)
 class ScalarField:
-    """One value per vertex or face, NaN for none; `signed` ones are drawn around zero, `note` says what they are."""
+    """One value per vertex or face, NaN for none; `signed` ones are drawn around zero, `note` describes them."""
 
     values: NDArray[np.float32]
     element: Literal["vertex", "face"]
@@ -39,17 +39,17 @@ class ScalarField:
 
 @dataclass(frozen=True)
 class Choice:
-    """One question with its possible answers, as value and text."""
+    """One choice of the user, with its options as value and text."""
 
     key: str
     title: str
     options: tuple[tuple[str, str], ...]
 
     def answer(self, chosen: Mapping[str, str]) -> str:
-        """The chosen value, which must be one that was offered; the first where none is chosen."""
+        """The chosen value, which must be an option; by default the first."""
         value = chosen.get(self.key, self.options[0][0])
         if value not in dict(self.options):
-            raise Refusal(400, f"{self.title} '{value[:40]}' is not among the choices; reload the page.")
+            raise Refusal(400, f"{self.title} '{value[:40]}' is not an option; reload the page.")
         return value
 
 
@@ -62,14 +62,14 @@ class Pick:
 
 
 class FieldSource(Protocol):
-    """Where fields come from; `picks` says that a face must be clicked first."""
+    """A source of fields; `picks`: a face must be clicked first."""
 
     name: str
     title: str
     picks: bool
 
     def choices(self, opened: OpenMesh) -> tuple[Choice, ...] | None:
-        """What can be chosen for this mesh; None where there is nothing to show."""
+        """What can be chosen for this mesh; None if there is nothing to show."""
         ...
 
     def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField: ...

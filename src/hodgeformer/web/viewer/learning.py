@@ -14,17 +14,17 @@ from typing import Any
 from hodgeformer.data.folder import open_folder
 from hodgeformer.data.folder_spec import FILE_NAME
 from hodgeformer.web.server.intake import Refusal
-from hodgeformer.web.viewer.models import OfferedModel, Shelf
+from hodgeformer.web.viewer.models import ModelList, OfferedModel
 
 MIN_MESHES = 3
 MAX_MINUTES = 600.0
 ENDS = ("idle", "done", "stopped", "failed")
-"""Stages in which nothing is under way."""
+"""Stages in which no training runs."""
 
 
 @dataclass(frozen=True)
 class LearningProgress:
-    """How far a training is; `model` is what it made, `told` what is to be said of it."""
+    """The progress of a training; `model` is its result, `told` a message about it."""
 
     stage: str = "idle"
     fraction: float | None = None
@@ -34,19 +34,19 @@ class LearningProgress:
 
 
 class Learning:
-    """One training at a time. Its model comes onto the shelf."""
+    """One training at a time. Its model is added to the list."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, models: ModelList) -> None:
         self.progress = LearningProgress()
-        self._shelf = shelf
+        self._models = models
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
 
     def start(self, data: Path, model: str, minutes: float) -> None:
-        """Fine-tune the model on the data set; refused while another one learns, or where there is too little."""
-        self._shelf.check_name(model)
+        """Fine-tune the model on the data set; refused while another training runs, or with too few meshes."""
+        self._models.check_name(model)
         if not 0 < minutes <= MAX_MINUTES:
-            raise Refusal(400, f"Minutes must lie between 0 and {MAX_MINUTES:.0f}.")
+            raise Refusal(400, f"Set the minutes to a number between 0 and {MAX_MINUTES:.0f}.")
         n = len(open_folder(data).splits.get("train", ())) if (data / FILE_NAME).is_file() else 0
         if n < MIN_MESHES:
             raise Refusal(
@@ -56,11 +56,11 @@ class Learning:
             )
         with self._lock:
             if self.progress.stage not in ENDS:
-                raise Refusal(409, "A model is learning already; wait for it, or stop it.")
+                raise Refusal(409, "A training is running; wait until it ends, or stop it.")
             out = _free_run(data.parent / "runs", data.name)
-            # -P: a folder that is called like the package and happens to lie here is not taken for it.
+            # -P: a folder here with the name of the package is not imported instead of it.
             command = [sys.executable, "-P", "-m", "hodgeformer", "train", data, "--out", out, "--json"]
-            command += ["--from", str(self._shelf.offered[model].source), "--set", f"train.minutes={minutes}"]
+            command += ["--from", str(self._models.offered[model].source), "--set", f"train.minutes={minutes}"]
             self.progress = LearningProgress("starting")
             self._process = subprocess.Popen(
                 list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8"
@@ -68,18 +68,18 @@ class Learning:
         threading.Thread(target=self._follow, args=(self._process, out, n), daemon=True).start()
 
     def stop(self) -> None:
-        """Ask the training to end; it saves its state and can be resumed."""
+        """Stop the training; it saves its state and can be resumed."""
         if self._process is not None:
             self._process.terminate()
 
     def _follow(self, process: subprocess.Popen[str], out: Path, n_meshes: int) -> None:
-        """Read what the training tells, to its end."""
-        said, result = "", None
+        """Read the events of the training until it ends."""
+        message, result = "", None
         assert process.stdout is not None
         with process, process.stdout as lines:
             for line in lines:
                 event = _event(line)
-                said = event.get("message", said)
+                message = event.get("message", message)
                 if event["event"] == "progress":
                     self.progress = LearningProgress("learning", min(float(event["share"]), 1.0))
                 elif event["event"] == "result":
@@ -87,31 +87,35 @@ class Learning:
                 elif event["event"] == "stopped":
                     self.progress = LearningProgress("stopping")
         if result is not None and process.returncode == 0:
-            self._shelf.offered[out.name] = OfferedModel(str(out), out)
-            self.progress = LearningProgress("done", 1.0, model=out.name, told=_told(n_meshes, result))
+            self._models.offered[out.name] = OfferedModel(str(out), out)
+            self.progress = LearningProgress("done", 1.0, model=out.name, told=_summary(n_meshes, result))
         elif self.progress.stage == "stopping" or process.returncode < 0:
             begun = (out / "config.toml").is_file()
-            again = f" Go on with: hodgeformer train --resume {out}" if begun else ""
+            again = f" Continue with: hodgeformer train --resume {out}" if begun else ""
             self.progress = LearningProgress("stopped", told=f"Stopped.{again}")
         else:
-            self.progress = LearningProgress("failed", error=said or f"The training ended with {process.returncode}.")
+            self.progress = LearningProgress(
+                "failed", error=message or f"The training ended with exit code {process.returncode}."
+            )
 
 
 def _event(line: str) -> dict[str, Any]:
-    """A line of the training; what is no event is a message."""
+    """The event in a line of the training; any other line is a message."""
     try:
         return dict(json.loads(line))
     except ValueError:
         return {"event": "message", "message": line.strip()}
 
 
-def _told(n_meshes: int, result: dict[str, Any]) -> str:
-    told = f"Learned from {n_meshes} meshes"
+def _summary(n_meshes: int, result: dict[str, Any]) -> str:
+    learned = f"Learned from {n_meshes} meshes"
     if result["scores"] is None:
-        return f"{told}; none of the corrected ones is held out for a test yet."
+        return f"{learned}; none of the corrected meshes is held out for the test yet."
     right = result["scores"]["metrics"]["face_accuracy"]
     n_tested = len(result["scores"]["face_accuracy_of_meshes"])
-    return f"{told}: {100 * right:.1f} % of the faces of {n_tested} held-out mesh{'es' * (n_tested > 1)} are right."
+    return (
+        f"{learned}: {100 * right:.1f} % of the faces of {n_tested} held-out mesh{'es' * (n_tested > 1)} are correct."
+    )
 
 
 def _free_run(runs: Path, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""What goes between the page and the server about one mesh. Arrays travel as safetensors."""
+"""The messages between the page and the server about one mesh. Arrays are sent as safetensors."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ MIN_FACES, MAX_FACES = 4, 10**7
 
 
 def encode(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
-    """Arrays and what is to be said of them; the page reads those of 32 bits."""
+    """Arrays with a JSON header; the page reads arrays of 32-bit numbers."""
     return save(arrays, {"about": json.dumps(about)})
 
 
 def decode(message: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """What `encode` was given; Refusal for anything else."""
+    """The arguments of `encode`; a Refusal if the message is malformed."""
     try:
         arrays = load(message)
-        # The library does not hand out the metadata of a message in memory; they are checked with the rest.
+        # The library does not return the metadata of a message in memory, but checks them with the rest.
         header = json.loads(message[8 : 8 + int.from_bytes(message[:8], "little")])
         about = dict(json.loads(header["__metadata__"]["about"]))
-    except Exception as error:  # shapes of 10^30, nested lists without end: whatever a stranger may send
+    except Exception as error:  # shapes of 10^30, endless nested lists: anything can be sent
         raise Refusal(400, f"The request cannot be read ({str(error)[:200]}); reload the page.") from None
     return about, arrays
 
 
 def described(opened: OpenMesh) -> dict[str, Any]:
-    """What the page says of an open mesh before it has it."""
-    # The page fetches what was predicted already; while a later question is open, or failed, that is not told here.
+    """What the page shows of an open mesh before it has loaded it."""
+    # The page fetches a finished prediction. While a later one runs, or if it failed, the earlier one is not offered.
     mesh, prediction = opened.mesh, opened.prediction if opened.progress.stage == "done" else None
     return {
         "id": opened.id, "name": mesh.name, "n_vertices": mesh.n_vertices, "n_faces": mesh.n_faces,
@@ -55,10 +55,10 @@ def described(opened: OpenMesh) -> dict[str, Any]:
 
 
 def encoded_mesh(opened: OpenMesh, up: FloatArray) -> bytes:
-    """Positions around the origin at unit size, upright, and how the faces hang together.
+    """Positions around the origin at unit size, upright, and which faces are adjacent.
 
     At that size float32 is exact enough wherever the file puts the mesh; `scale` is the unit in those of the file.
-    Labels are those that were kept, or those of the file.
+    Labels are the corrected ones, or those of the file.
     """
     mesh = opened.mesh
     low, high = mesh.vertices.min(axis=0), mesh.vertices.max(axis=0)
@@ -78,9 +78,9 @@ def encoded_mesh(opened: OpenMesh, up: FloatArray) -> bytes:
 
 
 def encoded_prediction(prediction: Prediction, up: FloatArray) -> bytes:
-    """What a model says, and all that a person should know of it."""
+    """The answer of a model, with its warnings."""
     result = prediction.result
-    unlike = (f"Unlike what the model knows: {text}" for text in result.warnings)
+    unlike = (f"Unlike the training meshes: {text}" for text in result.warnings)
     about = {
         "model": prediction.model,
         "task": result.task,
@@ -95,7 +95,7 @@ def encoded_prediction(prediction: Prediction, up: FloatArray) -> bytes:
 
 
 def carried_labels(mesh: Mesh) -> IntArray | None:
-    """The labels of the mesh's own file per face, where they are numbers of classes."""
+    """The labels in the file of the mesh, per face, if they are class numbers."""
     labels = mesh.attributes.get("face_labels")
     if labels is None and "vertex_labels" in mesh.attributes:
         labels = convert_labels(mesh.attributes["vertex_labels"].astype(np.int64), mesh, source="v", to="f")
@@ -105,21 +105,23 @@ def carried_labels(mesh: Mesh) -> IntArray | None:
 
 
 def read_label_file(path: Path, mesh: Mesh) -> IntArray:
-    """Labels per face from a label file, or from a mesh file that carries them."""
+    """Labels per face from a label file, or from a mesh file that contains them."""
     if path.suffix.lower() in MESH_SUFFIXES:
         labels = carried_labels(load_mesh(path))
         if labels is None or len(labels) != mesh.n_faces:
-            raise Refusal(400, f"{path.name} carries no labels for the {mesh.n_faces} faces of the open mesh.")
+            raise Refusal(400, f"{path.name} contains no labels for the {mesh.n_faces} faces of the open mesh.")
         return labels
     return LabelFile(path, "f", "f", Codes.counted_from(0, MAX_CLASSES)).read(mesh)
 
 
 def parsed_faces(text: str) -> Faces:
-    """A resolution as the command line takes it."""
+    """A resolution, written as on the command line."""
     if text in ("auto", "original"):
         return cast(Faces, text)
     if not text.isdecimal() or not MIN_FACES <= int(text) <= MAX_FACES:
-        raise Refusal(400, f"'{text[:20]}' is no resolution; take auto, original, or {MIN_FACES} to {MAX_FACES} faces.")
+        raise Refusal(
+            400, f"Invalid resolution '{text[:20]}'; use auto, original, or {MIN_FACES} to {MAX_FACES} faces."
+        )
     return int(text)
 
 
@@ -142,9 +144,9 @@ def parsed_pick(query: Mapping[str, str], mesh: Mesh) -> Pick:
 
 
 def face_neighbors(faces: IntArray) -> NDArray[np.int32]:
-    """(n_faces, 3): the face across side (corner i, corner i + 1), -1 where there is none.
+    """(n_faces, 3): the face across side (corner i, corner i + 1), -1 if there is none.
 
-    Where more than two faces share a side, each leads to the next and the last to the first, so that all are reached.
+    If more than two faces share a side, each leads to the next and the last to the first, so that all are reached.
     """
     ends = np.stack([faces, np.roll(faces, -1, axis=1)], axis=2).reshape(-1, 2)
     low, high = ends.min(axis=1), ends.max(axis=1)
@@ -163,7 +165,7 @@ def face_neighbors(faces: IntArray) -> NDArray[np.int32]:
 
 
 def welded(mesh: Mesh) -> IntArray:
-    """Faces over numbers of places: vertices at the same place are one, so that a soup of triangles hangs together."""
+    """Faces over numbers of places: vertices at the same place are one, so that a triangle soup is connected."""
     order = np.lexsort(mesh.vertices.T)
     moved = np.r_[True, (np.diff(mesh.vertices[order], axis=0) != 0).any(axis=1)]
     place = np.empty(mesh.n_vertices, dtype=np.int64)

@@ -69,7 +69,7 @@ def shown_name(given: str) -> str:
     return path.resolve().name if path.exists() else given
 
 
-class Shelf:
+class ModelList:
     """Models by name, loaded on first use. A request can only name one of these, never a path."""
 
     def __init__(self, offered: Mapping[str, OfferedModel]) -> None:
@@ -98,14 +98,14 @@ class Shelf:
 class Predictions:
     """Runs models on open meshes in threads, a few at once. A new request for a mesh replaces the earlier one."""
 
-    def __init__(self, shelf: Shelf, meshes: OpenMeshes) -> None:
-        self._shelf, self._meshes = shelf, meshes
+    def __init__(self, models: ModelList, meshes: OpenMeshes) -> None:
+        self._models, self._meshes = models, meshes
         self._pool = ThreadPoolExecutor(MAX_AT_ONCE, thread_name_prefix="predict")
         self._lock = threading.Lock()
         self._pending = 0
 
     def start(self, opened: OpenMesh, model: str, faces: Faces = "auto") -> None:
-        self._shelf.check_name(model)
+        self._models.check_name(model)
         with self._lock:
             if self._pending >= MAX_WAITING:
                 raise Refusal(503, f"{self._pending} predictions are waiting already; try again in a minute.")
@@ -130,7 +130,7 @@ class Predictions:
             if opened.run != run or not self._meshes.holds(opened):
                 return
             report("loading the model")
-            predictor = self._shelf.predictor(model)
+            predictor = self._models.predictor(model)
             report("preparing the mesh")
             result = predictor.predict(opened.mesh, faces=faces, report=lambda share: report("predicting", share))
             if result.task == "regression":

@@ -1,4 +1,4 @@
-"""The meshes that are open: each under an id that nobody guesses, the oldest given up when there are too many."""
+"""The open meshes, each under an id that cannot be guessed; above a limit the least recently used ones are closed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hodgeformer.web.server.intake import Refusal
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What a model of the shelf says of one mesh at a resolution: of its faces, or of the whole mesh."""
+    """The answer of a model for one mesh at a resolution: for its faces, or for the whole mesh."""
 
     model: str
     result: Result
@@ -27,7 +27,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class PredictionProgress:
-    """How far a prediction is; `fraction` of the work, None while that is unknown."""
+    """The progress of a prediction; `fraction` is None while it is unknown."""
 
     stage: str = "idle"
     fraction: float | None = None
@@ -36,7 +36,7 @@ class PredictionProgress:
 
 @dataclass(eq=False)
 class OpenMesh:
-    """One open mesh and what was found about it.
+    """One open mesh and its prediction.
 
     `corrected` are the labels that a person has put into the data set of the series; `held_out` ones are for the test.
     """
@@ -51,44 +51,44 @@ class OpenMesh:
     held_out: bool | None = None
 
     def up(self, axis: str) -> FloatArray:
-        """What points up: an axis, or with "auto" what a prediction found from the parts, or else from the shape."""
+        """The up direction: an axis, or with "auto" guessed from the parts of the prediction, or from the shape."""
         if axis != "auto":
             return np.array(UP_AXES[axis], dtype=np.float64)
         return up_from_shape(self.mesh) if self.prediction is None else self.prediction.result.up
 
     @property
     def n_bytes(self) -> int:
-        held = self.mesh.vertices.nbytes + self.mesh.faces.nbytes
-        return held + (0 if self.prediction is None else self.prediction.result.outputs.nbytes)
+        mesh = self.mesh.vertices.nbytes + self.mesh.faces.nbytes
+        return mesh + (0 if self.prediction is None else self.prediction.result.outputs.nbytes)
 
 
 class OpenMeshes:
-    """The least recently used leave when there are more than `max_meshes` or `max_bytes`; pinned ones stay."""
+    """Closes the least recently used meshes above `max_meshes` or `max_bytes`, except pinned ones."""
 
     def __init__(self, *, max_meshes: int = 32, max_bytes: int = 2**30) -> None:
-        self._held: OrderedDict[str, OpenMesh] = OrderedDict()
+        self._open: OrderedDict[str, OpenMesh] = OrderedDict()
         self._pinned: set[str] = set()
         self._lock = threading.Lock()
         self._max_meshes, self._max_bytes = max_meshes, max_bytes
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._open)
 
     def add(self, mesh: Mesh, *, pinned: bool = False) -> OpenMesh:
         opened = OpenMesh(mesh)
         with self._lock:
-            self._held[opened.id] = opened
+            self._open[opened.id] = opened
             if pinned:
                 self._pinned.add(opened.id)
             self._shrink(keep=opened.id)
         return opened
 
     def find(self, mesh_id: str) -> OpenMesh | None:
-        """The mesh, if it is still open; it then was used last."""
+        """The mesh, if it is still open; it becomes the most recently used."""
         with self._lock:
-            opened = self._held.get(mesh_id)
+            opened = self._open.get(mesh_id)
             if opened is not None:
-                self._held.move_to_end(mesh_id)
+                self._open.move_to_end(mesh_id)
                 self._shrink(keep=mesh_id)
         return opened
 
@@ -99,11 +99,11 @@ class OpenMeshes:
         return opened
 
     def holds(self, opened: OpenMesh) -> bool:
-        return opened.id in self._held
+        return opened.id in self._open
 
     def _shrink(self, keep: str) -> None:
-        n_bytes = sum(opened.n_bytes for opened in self._held.values())
-        for mesh_id in [name for name in self._held if name not in self._pinned and name != keep]:
-            if len(self._held) <= self._max_meshes and n_bytes <= self._max_bytes:
+        n_bytes = sum(opened.n_bytes for opened in self._open.values())
+        for mesh_id in [name for name in self._open if name not in self._pinned and name != keep]:
+            if len(self._open) <= self._max_meshes and n_bytes <= self._max_bytes:
                 return
-            n_bytes -= self._held.pop(mesh_id).n_bytes
+            n_bytes -= self._open.pop(mesh_id).n_bytes

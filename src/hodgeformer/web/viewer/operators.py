@@ -36,7 +36,7 @@ from hodgeformer.predict.spread import (
 )
 from hodgeformer.web.server.intake import Refusal
 from hodgeformer.web.viewer.fields import MAX_KEPT, Choice, Pick, ScalarField
-from hodgeformer.web.viewer.models import Recent, Shelf
+from hodgeformer.web.viewer.models import ModelList, Recent
 from hodgeformer.web.viewer.open_meshes import OpenMesh, Prediction
 from hodgeformer.web.viewer.picking import nearest_element, on_faces
 
@@ -60,7 +60,7 @@ class _Inspected:
 
     @property
     def prepared(self) -> PreparedMesh:
-        return self.views.views[0]
+        return self.views.prepared[0]
 
 
 class _ModelLayer(ABC):
@@ -68,18 +68,18 @@ class _ModelLayer(ABC):
 
     picks = False
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, models: ModelList) -> None:
+        self._models = models
         self._views: Recent[tuple[Any, ...], Views] = Recent(MAX_KEPT)
         self._results: Recent[tuple[Any, ...], Any] = Recent(MAX_KEPT)
 
     def choices(self, opened: OpenMesh) -> tuple[Choice, ...] | None:
-        network = None if opened.prediction is None else self._shelf.network(opened.prediction.model)
+        network = None if opened.prediction is None else self._models.network(opened.prediction.model)
         return None if network is None else self._choices(network)
 
     def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
         prediction, choices = opened.prediction, self.choices(opened)
-        network = None if prediction is None else self._shelf.network(prediction.model)
+        network = None if prediction is None else self._models.network(prediction.model)
         if prediction is None or network is None or choices is None:
             raise Refusal(400, "There is nothing to show yet; predict with a model that has such blocks first.")
         if self.picks and pick is None:
@@ -107,7 +107,7 @@ class _ModelLayer(ABC):
 
     def _prepared(self, opened: OpenMesh, prediction: Prediction, network: HodgeFormer) -> Views:
         """The first view of a prediction; refused, before anything is prepared, above the limit."""
-        config, model = self._shelf.predictor(prediction.model).info.at(prediction.faces), network.config
+        config, model = self._models.predictor(prediction.model).info.at(prediction.faces), network.config
         n = config.working(PerElement(opened.mesh.n_vertices, 0, opened.mesh.n_faces)).f
         limit = self._most_faces(network)
         if limit is not None and n > limit:

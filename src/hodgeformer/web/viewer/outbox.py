@@ -26,12 +26,12 @@ from hodgeformer.web.viewer.open_meshes import OpenMesh
 _LOCK = ".saving.lock"
 _STATES = "states.json"
 State = Literal["untouched", "predicted", "corrected", "reviewed"]
-"""Of a mesh of a series: corrected labels are in the data set, and reviewed ones were confirmed by a person."""
+"""The state of a mesh of a series: labels of corrected meshes are in the data set, reviewed ones were confirmed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Annotation:
-    """Labels per face (-1 unlabelled) and what they mean."""
+    """Labels per face (-1 unlabelled), with the names and colors of the classes."""
 
     labels: IntArray
     classes: tuple[str, ...]
@@ -42,7 +42,7 @@ class Annotation:
         if self.labels.shape != (mesh.n_faces,):
             raise Refusal(400, f"{self.labels.size} labels for {mesh.n_faces} faces; open the mesh again.")
         if len(self.classes) != len(self.colors) or len(set(self.classes)) < len(self.classes):
-            raise Refusal(400, "Every class needs a color and a name of its own.")
+            raise Refusal(400, "Every class needs a color and a unique name.")
         if any(not name.strip() or not name.isprintable() for name in self.classes):
             raise Refusal(400, "A class has no name, or a name with line breaks; type one in the list of classes.")
         if self.labels.min() < UNLABELLED or self.labels.max() >= len(self.classes):
@@ -50,7 +50,7 @@ class Annotation:
 
     @property
     def face_colors(self) -> IntArray:
-        # The last row answers for -1.
+        # -1 is the last row.
         return np.array([*self.colors, UNLABELLED_COLOR], dtype=np.int64)[self.labels]
 
 
@@ -75,26 +75,26 @@ class Outbox:
         return [path.name for path in files]
 
     def data_set(self, name: str) -> Path:
-        """The folder of a data set; it may not be there yet."""
+        """The folder of a data set; it may not exist yet."""
         return self.folder / safe_file_name(name or "dataset")
 
     def add_to_data_set(
         self, opened: OpenMesh, annotation: Annotation, name: str, *, reviewed: bool = False
     ) -> tuple[Path, int]:
-        """The mesh and its labels as a member of the data set `name`; its folder and how many meshes it has now."""
+        """Add the mesh with its labels to the data set `name`; returns its folder and its number of meshes."""
         annotation.check(opened.mesh)
         if len(annotation.classes) < 2:
             raise Refusal(400, "A data set needs at least two classes; add one to the list of classes.")
         if (annotation.labels == UNLABELLED).all():
-            raise Refusal(400, "Nothing is labelled yet; paint or predict first.")
+            raise Refusal(400, "No face is labeled yet; paint or predict first.")
         with self._alone():
             root = self._inside(self.data_set(name))
             meshes, labels = self._inside(root / "meshes"), self._inside(root / "labels")
             stem = _stem_in_data_set(meshes, opened.mesh)
             text = with_member(root, stem, annotation.classes, annotation.colors, held_out=opened.held_out)
             is_new = not (meshes / f"{stem}.ply").exists()
-            # In this order the data set can be opened whenever this is killed: the classes of a member before its
-            # labels, and a new member before the list that names it.
+            # In this order the data set stays readable whenever the process is killed: the classes of a member before
+            # its labels, and a new member before the list that names it.
             if text is not None and not is_new:
                 write_text(root / FILE_NAME, text)
             write_text(labels / f"{stem}.txt", label_lines(annotation.labels))
@@ -108,7 +108,7 @@ class Outbox:
         return root, sum(1 for _ in meshes.glob("*.ply"))
 
     def note_prediction(self, opened: OpenMesh, name: str) -> None:
-        """A mesh of the series `name` was predicted, which is remembered as long as there is nothing better to say."""
+        """Record that a mesh of the series `name` was predicted, unless its state is recorded already."""
         with self._alone():
             root = self._inside(self.data_set(name))
             if opened.mesh.name not in noted_states(root):
@@ -116,24 +116,26 @@ class Outbox:
 
     @contextmanager
     def _alone(self) -> Iterator[Path]:
-        """The folder, in which neither another tab nor another viewer writes meanwhile."""
+        """The folder, locked for other tabs and viewers."""
         folder = self._inside(self.folder)
         with FileLock(folder / _LOCK):
             yield folder
 
     def _inside(self, folder: Path) -> Path:
-        """The folder, made if need be; refused where a link leads out."""
+        """The folder, created if necessary; refused if a link leads out of the output folder."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise Refusal(409, f"{folder} cannot be made ({error.strerror}); give another name or --out.") from None
+            raise Refusal(
+                409, f"{folder} cannot be created ({error.strerror}); choose another name or --out."
+            ) from None
         if not folder.resolve().is_relative_to(self.folder.resolve()):
             raise Refusal(403, f"{folder.name} leads out of the output folder; nothing was written.")
         return folder
 
 
 def noted_states(root: Path) -> dict[str, State]:
-    """What was noted of the meshes of a series; nothing where that cannot be read, for the labels lie elsewhere."""
+    """The recorded states of the meshes of a series; empty if they cannot be read (labels are stored elsewhere)."""
     try:
         return dict(json.loads((root / _STATES).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -159,20 +161,20 @@ def _free_stem(folder: Path, name: str) -> str:
 
 
 def numbered(name: str) -> Iterator[str]:
-    """The name, then with 2, 3 and so on after it: these are names that `safe_file_name` leaves as they are."""
+    """The name, then the name followed by 2, 3 and so on, all of which `safe_file_name` leaves unchanged."""
     yield name
     short = cut(name[:90], 190)
     yield from (f"{short}_{number}" for number in itertools.count(2))
 
 
 def _stem_in_data_set(meshes: Path, mesh: Mesh) -> str:
-    """The name the same mesh has there already, so that new labels replace old ones; else a free name."""
+    """The name of the same mesh in the data set, so that new labels replace old ones; else a free name."""
     for stem in numbered(safe_file_name(mesh.name)):
         path = meshes / f"{stem}.ply"
         if not path.exists():
             return stem
-        held = load_mesh(path)
-        if np.array_equal(held.vertices, mesh.vertices) and np.array_equal(held.faces, mesh.faces):
+        saved = load_mesh(path)
+        if np.array_equal(saved.vertices, mesh.vertices) and np.array_equal(saved.faces, mesh.faces):
             return stem
     raise AssertionError("names never run out")
 

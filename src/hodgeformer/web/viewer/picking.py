@@ -16,7 +16,7 @@ from hodgeformer.web.viewer.fields import Pick
 
 def nearest_element(views: Views, pick: Pick, kind: ElementKind) -> int:
     """The face below the clicked one, or its corner or side that is nearest to the click, numbered as prepared."""
-    prepared, working = views.views[0], views.working_mesh
+    prepared, working = views.prepared[0], views.working_mesh
     of_file, of_working = _face_pairs(views)
     below = of_working[of_file == pick.face]
     # A face of the file that was subdivided lies above several.
@@ -39,7 +39,7 @@ def on_faces(views: Views, weights: NDArray[np.float64], kind: ElementKind) -> N
 
     Unlike interpolated ones, single elements stay visible, and NaN stays where it is.
     """
-    prepared = views.views[0]
+    prepared = views.prepared[0]
     if kind != "f":
         members = prepared.topology.faces if kind == "v" else prepared.topology.face_edges
         weights = np.fmax.reduce(weights[members], axis=1)

@@ -1,4 +1,4 @@
-"""A folder of meshes that a person goes through one by one; what is corrected lies in one data set."""
+"""A folder of meshes that a person goes through one by one; corrected labels are saved in one data set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hodgeformer.web.viewer.outbox import State, noted_states, numbered
 
 @dataclass(eq=False)
 class Series:
-    """The meshes of a folder by the names they have in the data set, in natural order. Only these can be opened."""
+    """The meshes of a folder by their names in the data set, in natural order. Only these can be opened."""
 
     name: str
     files: dict[str, Path]
@@ -36,17 +36,17 @@ class Series:
 
     @classmethod
     def of(cls, folder: Path, out: Path) -> Series:
-        """The meshes of the folder and below; what is saved is no part of them."""
+        """The meshes of the folder and its subfolders, without those that the viewer saved."""
         files = _by_own_names({n: p for n, p in find_meshes(folder, ".").items() if not _is_below(p, out)})
         if not files:
-            raise DataError(f"{folder}: no meshes found beside what was saved from them")
+            raise DataError(f"{folder}: no meshes found besides those that the viewer saved")
         name = safe_file_name(folder.resolve().name)
         series = cls(name, files, out / name)
-        series.described()  # a data set that cannot be read is told before the page is opened
+        series.described()  # a data set that cannot be read is reported before the page opens
         return series
 
     def described(self) -> dict[str, Any]:
-        """Every mesh with its state, and the classes that were corrected with so far."""
+        """Every mesh with its state, and the classes of the corrections."""
         spec = read_spec(self.data_set) if (self.data_set / FILE_NAME).is_file() else None
         return {
             "name": self.name,
@@ -59,18 +59,18 @@ class Series:
         }
 
     def _states(self) -> dict[str, State]:
-        """What is kept counts, whatever was noted."""
-        kept, noted = {path.stem for path in (self.data_set / "labels").glob("*.txt")}, noted_states(self.data_set)
+        """Saved labels take precedence over recorded states."""
+        saved, noted = {path.stem for path in (self.data_set / "labels").glob("*.txt")}, noted_states(self.data_set)
 
         def state(name: str) -> State:
-            if name in kept:
+            if name in saved:
                 return "reviewed" if noted.get(name) == "reviewed" else "corrected"
             return "predicted" if name in noted else "untouched"
 
         return {name: state(name) for name in self.files}
 
     def open(self, number: int, meshes: OpenMeshes) -> OpenMesh:
-        """The mesh with this number; one that is still open stays as it is, with its prediction."""
+        """The mesh with this number; one that is still open keeps its prediction."""
         if not 0 <= number < len(self.files):
             raise Refusal(404, f"The series has {len(self.files)} meshes; reload the page.")
         name = list(self.files)[number]
@@ -84,7 +84,7 @@ class Series:
         return opened
 
     def _corrected(self, mesh: Mesh) -> IntArray | None:
-        """The labels that were kept for the mesh; none where the file has another mesh by now."""
+        """The saved labels of the mesh; None if the file contains another mesh by now."""
         path = self.data_set / "labels" / f"{mesh.name}.txt"
         if not path.is_file():
             return None
@@ -96,10 +96,12 @@ class Series:
 
 
 def _by_own_names(found: Mapping[str, Path]) -> dict[str, Path]:
-    """The files by names that fit a data set; of those that would share one, the others than the first are numbered."""
+    """The files by names that fit a data set; names that would be equal are numbered."""
     clean = {name: safe_file_name(name.replace("/", "_")) for name in found}
     free, taken, own = set(clean.values()), set(clean.values()), dict[str, str]()
-    for name in sorted(found, key=lambda name: clean[name] != name):  # what fits as it is stays as it is
+    for name in sorted(
+        found, key=lambda name: clean[name] != name
+    ):  # names that already fit come first and are not changed
         own[name] = next(one for one in numbered(clean[name]) if one not in taken or one in free & {clean[name]})
         free.discard(own[name])
         taken.add(own[name])
