@@ -172,7 +172,6 @@ def label_files(folder: Path) -> dict[str, list[bytes]]:
         ".npy": arrays,
         ".npz": [npz(np.savez, faces), npz(np.savez_compressed, faces)],
         ".ply": [(folder / name).read_bytes() for name in ("colors.ply", "numbers.ply")],
-        ".seseg": [b"0.25 0.75 0 0\n" * 120],
         ".eseg": [b"1 2 3 0\n" * 30],
     }
 

@@ -82,21 +82,6 @@ def test_a_pipe_is_no_label_file(tmp_path: Path) -> None:
             read_labels(tmp_path / name)
 
 
-def test_the_strongest_of_soft_labels_counts(strip: Mesh, tmp_path: Path) -> None:
-    path = tmp_path / "strip.seseg"
-    shares = np.zeros((9, 2))
-    shares[:4, 0], shares[4:8] = 1, (0.25, 0.75)
-    np.savetxt(path, shares)
-    soft = LabelFile(path, "e", "e", Codes.counted_from(1, 2)).read(strip)
-    assert soft.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, -1]
-    np.savetxt(path, np.ones((9, 3)))
-    with pytest.raises(DataError, match=r"strip\.seseg: 3 soft labels per element for 2 classes"):
-        LabelFile(path, "e", "e", Codes.counted_from(1, 2)).read(strip)
-    path.write_text("")
-    with pytest.raises(DataError, match=r"strip\.seseg: the file contains no labels"):
-        LabelFile(path, "e", "e", Codes.counted_from(1, 2)).read(strip)
-
-
 def test_codes_renumber_and_keep_unlabelled() -> None:
     codes = Codes((4, 9, 7))
     assert codes.decode(np.array([7, 4, -1, 9, -5]), "here").tolist() == [2, 0, -1, 1, -1]

@@ -31,7 +31,7 @@ from hodgeformer.mesh.formats.obj import face_names
 from hodgeformer.mesh.io import load_mesh, open_source
 from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh
 
-COUNTED: dict[str, ElementKind] = {".eseg": "e", ".seseg": "e", ".fseg": "f"}
+COUNTED: dict[str, ElementKind] = {".eseg": "e", ".fseg": "f"}
 """The elements of a label file, by its suffix."""
 _LARGEST = 1 << 53  # beyond it, floating-point numbers skip integers
 _LONGEST_ROW = 1 << 16  # characters: no row of a table, but a list of labels
@@ -325,7 +325,7 @@ def _mesh(path: Path) -> RawLabels:
 
 
 _READERS: dict[str, Callable[[Path], RawLabels]] = {
-    **dict.fromkeys((".txt", ".npy", ".seg", ".eseg", ".seseg", ".fseg"), _text),
+    **dict.fromkeys((".txt", ".npy", ".seg", ".eseg", ".fseg"), _text),
     ".npy": _numpy,
     ".csv": _csv,
     ".npz": _numpy,

@@ -154,8 +154,6 @@ class LabelFile:
     keyword: str = ""
 
     def raw(self) -> RawLabels:
-        if self.path.suffix == ".seseg":
-            return RawLabels(_strongest(read_numbers(self.path), self.codes, str(self.path)))
         return read_obj_names(self.path, self.keyword) if self.keyword else read_labels(self.path)
 
     def read(self, mesh: Mesh) -> IntArray:
@@ -234,16 +232,6 @@ def _fits(values: NDArray[Any], mesh: Mesh, kind: ElementKind) -> bool:
     if kind == "e":
         return len(values) == element_counts(mesh).e
     return len(values) == (mesh.n_vertices if kind == "v" else mesh.n_faces)
-
-
-def _strongest(shares: NDArray[np.float32], codes: Codes, where: str) -> IntArray:
-    """The class with the largest share, from soft labels with a row per element; unlabeled if all are zero."""
-    if not shares.size:
-        raise DataError(f"{where}: the file contains no labels")
-    if shares.shape[1] > len(codes.codes):
-        raise DataError(f"{where}: {shares.shape[1]} soft labels per element for {len(codes.codes)} classes")
-    known = np.array(codes.codes, dtype=np.int64)
-    return np.where(shares.any(axis=1), known[shares.argmax(axis=1)], UNLABELLED)
 
 
 def _of_points(labels: IntArray, points: FloatArray, mesh: Mesh, kind: ElementKind, where: str) -> IntArray:
