@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import glob
 import math
 import re
@@ -21,6 +20,7 @@ from hodgeformer.data.dataset import SPLITS, DataSet, Sample
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, TableValue, described, read_spec
 from hodgeformer.data.label_files import COUNTED, LABEL_SUFFIXES, label_files, read_numbers, read_text
 from hodgeformer.data.labels import Codes, FileAttribute, LabelFile, Target, ValueFile, WholeMesh
+from hodgeformer.data.numbers import table_rows
 from hodgeformer.data.shards import open_shards
 from hodgeformer.data.splits import by_rules, with_validation
 from hodgeformer.mesh.io import MESH_SUFFIXES, WRITTEN, save_mesh
@@ -176,11 +176,7 @@ def _table(root: Path, spec: FolderSpec) -> dict[str, TableValue]:
     if isinstance(spec.labels, dict):
         return spec.labels
     path = root / str(spec.labels)
-    lines = csv.reader(read_text(path).splitlines(), delimiter="\t" if path.suffix == ".tsv" else ",")
-    try:
-        rows = [[cell.strip() for cell in row] for row in lines if row]
-    except csv.Error as error:
-        raise DataError(f"{path}: not a table ({error})") from None
+    rows = list(table_rows(read_text(path), path))
     short = next((i for i, row in enumerate(rows) if len(row) < 2), None)
     if short is not None:
         raise DataError(f"{path}: row {short + 1} has no value; write every line as name,value")

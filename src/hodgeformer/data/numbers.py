@@ -103,8 +103,9 @@ def _converted(words: Sequence[str], first: int, path: Path) -> NDArray[Any]:
 def table_rows(text: str, path: Path) -> Iterator[list[str]]:
     """The rows that are not empty, one after another."""
     first = first_line(text)
+    delimiter = next((sign for sign in ("\t" if path.suffix == ".tsv" else ",;\t") if sign in first), ",")
     try:
-        for row in csv.reader(io.StringIO(text), delimiter=next((sign for sign in ",;\t" if sign in first), ",")):
+        for row in csv.reader(io.StringIO(text), delimiter=delimiter):
             if row:
                 yield [cell.strip() for cell in row]
     except csv.Error as error:

@@ -191,10 +191,8 @@ def open_shards(root: Path, spec: FolderSpec, *, allow_remote: bool = False) -> 
     paths = {number: folder / _shard_name(number) for number in np.unique(columns["place"][:, 0]).tolist()}
     splits: dict[str, list[Sample]] = {}
     counted: dict[str, CountedMesh] = {}
-    names = _divided(columns["name"])
-    groups = _divided(columns["group"]) if "group" in columns else [""] * len(names)
-    measured = from_bytes(columns["columns"], len(names)) if "columns" in columns else [{}] * len(names)
-    for i, (name, group) in enumerate(zip(names, groups, strict=True)):
+    groups = columns["group"] or [""] * len(columns["name"])
+    for i, (name, group) in enumerate(zip(columns["name"], groups, strict=True)):
         number, *places = columns["place"][i].tolist()
         mesh = cast(Path, Part(paths[number], f"{name}.ply", *places[:2]))
         target: StoredTarget | StoredClass = StoredTarget(Part(paths[number], f"{name}.npy", *places[2:]))
@@ -206,15 +204,7 @@ def open_shards(root: Path, spec: FolderSpec, *, allow_remote: bool = False) -> 
         counted[name] = CountedMesh(
             name=name,
             split=split,
-            n=PerElement(*columns["n"][i].tolist()),
-            labels=columns["labels"][i],
-            n_unlabelled=int(columns["n_unlabelled"][i]),
-            shares=columns["shares"][i],
-            radius=float(columns["radius"][i]),
-            edge_lengths=columns["edge_lengths"][i],
-            asymmetry=float(columns["asymmetry"][i]),
-            shape=columns["shape"][i].decode(),
-            columns=measured[i],
+            **{key: columns[key][i] for key in (*_COUNTED, "columns")},
         )
     n_values = 1 if spec.task != "regression" else columns["labels"].shape[-1]
     return DataSet(
@@ -225,18 +215,24 @@ def open_shards(root: Path, spec: FolderSpec, *, allow_remote: bool = False) -> 
         spec.classes,
         spec.colors,
         n_values,
-        notes=() if "group" in columns else (_NO_GROUPS,),
+        notes=(_NO_GROUPS,) if columns["group"] is None else (),
         counted=counted,
     )
 
 
-def _read_index(path: Path, spec: FolderSpec) -> dict[str, NDArray[Any]]:
+def _read_index(path: Path, spec: FolderSpec) -> dict[str, Any]:
+    """The columns of the index, each with an entry for every mesh; `group` is None in older ones."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             check_unpacked(stored.zip.infolist(), path, most=_MOST_UNPACKED)
             needed = (*_COUNTED, "split", "place", "name", *(key for key in stored if key in _OPTIONAL))
-            columns = {key: stored[key] for key in needed}
+            columns: dict[str, Any] = {key: stored[key] for key in needed}
         _check_index(columns, spec)
+        numbers = {key: columns[key].tolist() for key in ("n", "n_unlabelled", "radius", "asymmetry", "shape")}
+        n = [PerElement(*row) for row in numbers["n"]]
+        columns |= numbers | {"n": n, "shape": [shape.decode() for shape in numbers["shape"]]}
+        columns["columns"] = from_bytes(columns["columns"], len(n)) if "columns" in columns else [{}] * len(n)
+        columns |= {key: _divided(columns[key]) if key in columns else None for key in ("name", "group")}
     except Exception as error:  # NumPy answers damaged files with errors of many kinds
         raise DataError(
             f"{path}: the index of the shards cannot be read ({error!s:.200}); write the shards again"
@@ -246,31 +242,30 @@ def _read_index(path: Path, spec: FolderSpec) -> dict[str, NDArray[Any]]:
 
 def _check_index(columns: Mapping[str, NDArray[Any]], spec: FolderSpec) -> None:
     """Every column has a row for each mesh, of the kind and within the range that reading relies on."""
-    n, is_regression = len(columns["split"]), spec.task == "regression"
-    n_classes = len(spec.classes)
-    shapes: dict[str, tuple[int, ...]] = {"n": (3,), "place": (5,), "edge_lengths": (len(QUANTILES),)}
-    shapes["labels"] = columns["labels"].shape[1:] if is_regression else (n_classes,)
-    shapes["shares"] = (n_classes,) if spec.task == "segmentation" else (1,)
-    for key, column in columns.items():
-        kinds, is_signed = "f", key == "labels" and is_regression
-        if key == "columns":
-            from_bytes(column, n)
-            continue
-        if key in ("name", "group"):
-            if column.dtype != np.uint8 or column.ndim != 1 or np.count_nonzero(column == 0) != n - 1:
-                raise DataError(f"'{key}' does not name {n} meshes")
-            _divided(column)
-            continue
-        if key == "shape":
-            kinds = "S"
-        elif key in ("n", "place", "split", "n_unlabelled") or (key == "labels" and not is_regression):
-            kinds = "iu"
-        if column.shape != (n, *shapes.get(key, ())) or column.dtype.kind not in kinds:
+    n, n_classes, is_regression = len(columns["split"]), len(spec.classes), spec.task == "regression"
+    n_values = columns["labels"].shape[-1]
+    expected: dict[str, tuple[str, tuple[int, ...]]] = {  # kinds of numbers, and the shape of a row
+        "n": ("iu", (3,)),
+        "place": ("iu", (5,)),
+        "split": ("iu", ()),
+        "n_unlabelled": ("iu", ()),
+        "labels": ("f", (3, n_values)) if is_regression else ("iu", (n_classes,)),
+        "shares": ("f", (n_classes,) if spec.task == "segmentation" else (1,)),
+        "radius": ("f", ()),
+        "edge_lengths": ("f", (len(QUANTILES),)),
+        "asymmetry": ("f", ()),
+        "shape": ("S", ()),
+    }
+    for key, (kinds, row) in expected.items():
+        column = columns[key]
+        if column.shape != (n, *row) or column.dtype.kind not in kinds:
             raise DataError(f"'{key}' is {column.dtype} of shape {column.shape}, for {n} meshes")
+        is_signed = is_regression and key == "labels"
         if kinds != "S" and not (np.isfinite(column).all() and (is_signed or (column >= 0).all())):
             raise DataError(f"'{key}' has negative values, or some that are not finite")
-    if is_regression and (len(shapes["labels"]) != 2 or shapes["labels"][0] != 3):
-        raise DataError(f"'labels' has the shape {columns['labels'].shape}, for {n} meshes")
+    for key in columns.keys() & {"name", "group"}:
+        if columns[key].dtype != np.uint8 or columns[key].ndim != 1 or np.count_nonzero(columns[key] == 0) != n - 1:
+            raise DataError(f"'{key}' does not name {n} meshes")
     place = columns["place"]
     if n == 0 or columns["split"].max() >= len(SPLITS) or place[:, (1, 3)].min() < tarfile.BLOCKSIZE:
         raise DataError("'split' or 'place' is out of range")
