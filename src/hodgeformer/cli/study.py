@@ -200,16 +200,17 @@ def table(
 ) -> None:
     """Show the paper's main table beside our results with its settings and with our recipes.
 
-    Accuracies are in percent, mean and deviation over seeds. Missing rows show the command to run. Also writes
-    results/table.csv.
+    Accuracies are in percent, mean and deviation over seeds. Missing rows show the command to run. A second table has
+    all methods that report figures on this data. Also writes results/table.csv and results/field.csv.
     """
-    from hodgeformer.lab.result_tables import main_table
+    from hodgeformer.lab.result_tables import field_table, main_table
     from hodgeformer.lab.study.ablation import load_study
 
     name, study = load_study("main")
-    rows = main_table(study, results, name)
-    files = save_rows(results, "table", rows, {"study": name})
-    conclude(rows, {study.title: rows}, files, as_json=as_json)
+    rows, field = main_table(study, results, name), field_table(study, results, name)
+    files = [*save_rows(results, "table", rows, {"study": name}), *save_rows(results, "field", field, {"study": name})]
+    tables = {study.title: rows, "all methods on this data": field}
+    conclude({"rows": rows, "field": field}, tables, files, as_json=as_json)
 
 
 def _carry_out(run: PlannedRun, place: str, *, quiet: bool) -> None:

@@ -13,10 +13,11 @@ import json
 import math
 import re
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hodgeformer.lab.study.ablation import Study
+from hodgeformer.lab.study.ablation import Study, StudyRow
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = (ROOT / "RESULTS.md", ROOT / "docs" / "recipes.md")
@@ -100,6 +101,30 @@ def main_table(study: Study, results: Path, name: str) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def field_table(study: Study, results: Path, name: str) -> list[dict[str, Any]]:
+    """Every method on the data of the rows that name others: theirs, the paper, its settings here, and our recipe.
+
+    A row of the paper's settings that has no result yet is empty. `labels` tells what a figure counts.
+    """
+    asked = {row.name.partition(",")[0]: row for row in study.rows if row.others}
+
+    def line(method: str, figure: Callable[[StudyRow], float | None]) -> dict[str, Any]:
+        figures = {data: figure(row) for data, row in asked.items()}
+        return {"method": method, **figures, "labels": study.labels.get(method)}
+
+    def recipe(row: StudyRow) -> float | None:
+        file, _, other = row.recipe.partition(": ")
+        return _figures(results / f"{file}.csv", other).get("mean")
+
+    methods = dict.fromkeys(method for row in asked.values() for method in row.others)
+    return [
+        *(line(method, lambda row, method=method: row.others.get(method)) for method in methods),  # type: ignore[misc]
+        line("HodgeFormer, the paper", lambda row: next(iter(row.paper.values()), None)),
+        line("here, the paper's settings", lambda row: _figures(results / f"{name}.csv", row.name).get("mean")),
+        line("here, our recipe", recipe),
+    ]
 
 
 def _figures(path: Path, name: str) -> dict[str, float]:

@@ -49,6 +49,7 @@ class StudyRow(Settings):
     paper: dict[str, float] = Field(
         default_factory=dict, description="The accuracy in percent that the paper reports, by data set."
     )
+    others: dict[str, float] = Field(default_factory=dict, description="The same of other methods, by their names.")
     data: dict[str, Any] = Field(default_factory=dict, description="Settings of [data] that the variant changes.")
     prepare: dict[str, Any] = Field(default_factory=dict, description="Settings of [prepare] that the variant changes.")
     augment: dict[str, Any] = Field(default_factory=dict, description="Settings of [augment] that the variant changes.")
@@ -69,6 +70,9 @@ class Study(Settings):
     )
     base: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Settings of all variants, by table; they override those of extends."
+    )
+    labels: dict[str, str] = Field(
+        default_factory=dict, description="Which labels the figures of another method count, where not hard ones."
     )
     rows: tuple[StudyRow, ...] = Field(min_length=1, description="The variants.")
 
