@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from hodgeformer.cli import app
 from hodgeformer.data.census import take_census
-from hodgeformer.mesh.elements import element_counts
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.nn.config import ModelConfig
@@ -101,7 +100,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for i in range(8):
             _save(octahedron, i, root / name / ("train" if i < 6 else "test") / f"{i}.obj")
             (root / name / "seg").mkdir(exist_ok=True)
-            labels = np.arange(element_counts(octahedron).e) % n_classes + 1
+            labels = np.arange(octahedron.n.e) % n_classes + 1
             np.savetxt(root / name / "seg" / f"{i}.eseg", labels, fmt="%d")
     return root
 

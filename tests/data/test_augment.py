@@ -6,7 +6,7 @@ import pytest
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.augment import AugmentConfig, augmented, deformed
-from hodgeformer.mesh.elements import convert_labels, element_centers, file_edges
+from hodgeformer.mesh.elements import convert_labels, element_centers
 from hodgeformer.mesh.geometry import face_centers, face_vectors
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import random_rotation, rotation_about
@@ -97,8 +97,8 @@ def test_a_mirror_image_keeps_normals_outward(octahedron: Mesh) -> None:
 def test_edge_labels_follow_a_mirror_image(octahedron: Mesh) -> None:
     labels = np.arange(12)
     mesh, target = augmented(octahedron, labels, AugmentConfig(**NONE, mirror=1.0), np.random.default_rng(0), kind="e")
-    before = {frozenset(edge): label for edge, label in zip(file_edges(octahedron).tolist(), labels, strict=True)}
-    after = {frozenset(edge): label for edge, label in zip(file_edges(mesh).tolist(), target, strict=True)}
+    before = {frozenset(edge): label for edge, label in zip(octahedron.topology.edges.tolist(), labels, strict=True)}
+    after = {frozenset(edge): label for edge, label in zip(mesh.topology.edges.tolist(), target, strict=True)}
     assert before == after
 
 
@@ -135,7 +135,7 @@ def test_one_setting_does_not_change_the_draws_of_another(octahedron: Mesh) -> N
 @pytest.mark.parametrize("kind", ["v", "e", "f"])
 def test_a_cut_takes_faces_away_and_keeps_every_target_with_its_element(kind: ElementKind) -> None:
     def places(mesh: Mesh) -> np.ndarray:
-        edges, faces = mesh.vertices[file_edges(mesh)].mean(axis=1), face_centers(mesh.vertices, mesh.faces)
+        edges, faces = mesh.vertices[mesh.topology.edges].mean(axis=1), face_centers(mesh.vertices, mesh.faces)
         return {"v": mesh.vertices, "e": edges, "f": faces}[kind]
 
     mesh = icosphere(2)

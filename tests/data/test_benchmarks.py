@@ -12,7 +12,7 @@ from hodgeformer.base.errors import ConfigError, DataError
 from hodgeformer.data.benchmarks import human_family, human_person, open_coseg
 from hodgeformer.data.census import take_census
 from hodgeformer.data.open import DataConfig, open_dataset
-from hodgeformer.mesh.elements import convert_labels, element_counts
+from hodgeformer.mesh.elements import convert_labels
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 
@@ -223,4 +223,4 @@ def test_face_labels_of_human_are_the_majority_of_edge_labels(real_data: Path) -
     for a, b in list(zip(by_edge.samples, by_face.samples, strict=True))[::20]:
         mesh, converted = by_edge.load(a)
         assert np.array_equal(converted, by_face.load(b)[1])
-        assert len(converted) == element_counts(mesh).f
+        assert len(converted) == mesh.n.f

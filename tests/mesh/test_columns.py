@@ -11,7 +11,7 @@ import pytest
 import meshes
 from hodgeformer.base.containers import KINDS
 from hodgeformer.base.errors import ConfigError, MeshError
-from hodgeformer.mesh.elements import convert_values, element_centers, file_edges
+from hodgeformer.mesh.elements import convert_values, element_centers
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
@@ -100,7 +100,7 @@ def test_a_file_of_another_program(tmp_path: Path) -> None:
     assert columns["quality"] == ("vertex", [0.5, 1.5, 2.5, 3.5])
     assert columns["scalar_Intensity"] == ("vertex", [7, 8, 9, 10])
     assert columns["patch"] == ("face", [200, 200])  # both triangles of the square
-    ends = np.sort(file_edges(mesh), axis=1) @ [1, 10]
+    ends = np.sort(mesh.topology.edges, axis=1) @ [1, 10]
     assert columns["angle"] == ("edge", [{10: 10, 21: 12, 20: 20, 32: 32, 30: 30}[end] for end in ends])
     assert "property 'quality' of each face ignored: each vertex has it too" in mesh.notes
 
@@ -158,8 +158,8 @@ def moved(mesh: Mesh, seed: int) -> Mesh:
     """The same surface and columns in another numbering."""
     other, new_vertex, new_face = renumbered(mesh, seed)
     back_v, back_f = np.argsort(new_vertex), np.argsort(new_face)
-    ends = np.sort(back_v[file_edges(other)], axis=1).tolist()
-    edge_of = {tuple(end): i for i, end in enumerate(np.sort(file_edges(mesh), axis=1).tolist())}
+    ends = np.sort(back_v[other.topology.edges], axis=1).tolist()
+    edge_of = {tuple(end): i for i, end in enumerate(np.sort(mesh.topology.edges, axis=1).tolist())}
     rows = {"vertex": back_v, "face": back_f, "edge": np.array([edge_of[tuple(end)] for end in ends])}
     columns = {name: (element, values[rows[element]]) for name, (element, values) in mesh.columns.items()}
     return other.with_columns(columns)

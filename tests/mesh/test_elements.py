@@ -13,8 +13,6 @@ from hodgeformer.mesh.elements import (
     convert_labels,
     convert_values,
     element_areas,
-    element_counts,
-    file_edges,
     majority,
     mirrored_edge_order,
     smoothed,
@@ -33,7 +31,7 @@ def test_votes_ties_and_unlabelled() -> None:
 def test_edges_are_counted_by_first_appearance(strip: Mesh) -> None:
     # The walk over (0,2,1), (1,2,3), (2,4,3), (3,4,5) meets its sides in this order.
     expected = [[0, 2], [1, 2], [0, 1], [2, 3], [1, 3], [2, 4], [3, 4], [4, 5], [3, 5]]
-    assert file_edges(strip).tolist() == expected
+    assert strip.topology.edges.tolist() == expected
 
 
 def test_from_edges_to_faces_and_vertices(strip: Mesh) -> None:
@@ -46,7 +44,7 @@ def test_from_edges_to_faces_and_vertices(strip: Mesh) -> None:
 @pytest.mark.parametrize("source", KINDS)
 @pytest.mark.parametrize("to", KINDS)
 def test_a_constant_survives_every_conversion(octahedron: Mesh, source: str, to: str) -> None:
-    n = element_counts(octahedron)
+    n = octahedron.n
     converted = convert_labels(np.full(n[source], 3), octahedron, source=source, to=to)
     assert converted.tolist() == [3] * n[to]
 
@@ -78,7 +76,7 @@ def test_a_wrong_count_names_both_numbers(strip: Mesh) -> None:
 def test_faces_that_repeat_a_vertex_have_no_edges_of_their_own(strip: Mesh) -> None:
     faces = np.concatenate([strip.faces[:2], [[5, 5, 0]], strip.faces[2:]])
     dirty = Mesh(strip.vertices, faces, "dirty")
-    assert element_counts(dirty).e == 9
+    assert dirty.n.e == 9
     converted = convert_labels(np.zeros(9, dtype=np.int64), dirty, source="e", to="f")
     assert converted.tolist() == [0, 0, -1, 0, 0]
 
@@ -86,12 +84,12 @@ def test_faces_that_repeat_a_vertex_have_no_edges_of_their_own(strip: Mesh) -> N
 def test_mirrored_edge_order_names_the_same_edges(octahedron: Mesh) -> None:
     turned = Mesh(octahedron.vertices, octahedron.faces[:, [0, 2, 1]], "turned")
     order = mirrored_edge_order(octahedron)
-    assert file_edges(octahedron)[order].tolist() == file_edges(turned).tolist()
+    assert octahedron.topology.edges[order].tolist() == turned.topology.edges.tolist()
 
 
 def test_probabilities_are_carried_between_elements() -> None:
     mesh = two_components()
-    n = element_counts(mesh)
+    n = mesh.n
     for source in "vef":
         for to in "vef":
             constant = convert_values(np.full((n[source], 2), 0.25), mesh, source=source, to=to)
@@ -118,7 +116,7 @@ def test_smoothing_removes_specks_and_keeps_parts() -> None:
 @pytest.mark.parametrize("mesh", all_kinds(), ids=lambda mesh: mesh.name)
 def test_smoothing_keeps_what_is_smooth(mesh: Mesh) -> None:
     for kind in "vef":
-        constant = np.tile([0.2, 0.8], (element_counts(mesh)[kind], 1))
+        constant = np.tile([0.2, 0.8], (mesh.n[kind], 1))
         np.testing.assert_allclose(smoothed(constant, mesh, kind=kind, strength=0.9), constant)
 
 
@@ -137,5 +135,5 @@ def test_every_kind_of_element_shares_out_the_whole_area(mesh: Mesh) -> None:
     total = element_areas(mesh, "f").sum()
     for kind in KINDS:
         areas = element_areas(mesh, kind)
-        assert len(areas) == element_counts(mesh)[kind]
+        assert len(areas) == mesh.n[kind]
         assert areas.sum() == pytest.approx(total)

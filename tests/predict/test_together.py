@@ -13,7 +13,6 @@ import torch
 
 import hodgeformer as hf
 from hodgeformer.base.errors import CheckpointError, ConfigError
-from hodgeformer.mesh.elements import element_counts
 from hodgeformer.predict.checkpoint import save_checkpoint
 from hodgeformer.predict.options import PredictKeywords, PredictOptions
 from hodgeformer.predict.predictor import Predictor
@@ -89,7 +88,7 @@ def test_several_models_are_named_by_commas_patterns_and_folders(tmp_path: Path)
 def test_features_follow_the_file_and_come_on_every_element(element: str) -> None:
     predictor = Predictor(tiny_checkpoint(pose="frame_average"))
     features = predictor.features(BALL, element)  # type: ignore[arg-type]
-    counts = element_counts(BALL)
+    counts = BALL.n
     assert features.shape == ({"vertex": counts.v, "edge": counts.e, "face": counts.f, "mesh": 1}[element], 16)
     order = np.random.default_rng(0).permutation(BALL.n_vertices)
     renumbered = hf.Mesh(BALL.vertices[order], np.argsort(order)[BALL.faces], name="renumbered")

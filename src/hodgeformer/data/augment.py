@@ -13,7 +13,7 @@ from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.settings import Settings
-from hodgeformer.mesh.elements import edge_rows, file_edges, mirrored_edge_order, selected
+from hodgeformer.mesh.elements import edge_rows, mirrored_edge_order, selected
 from hodgeformer.mesh.features import EdgeGraph
 from hodgeformer.mesh.geometry import around_vertices, face_centers, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
@@ -160,7 +160,7 @@ def _cut(
     number[used] = np.arange(len(used))
     left = selected(mesh, used, number[faces], np.flatnonzero(~removed))
     if kind == "e":
-        return left, target[edge_rows(mesh, used[file_edges(left)])]
+        return left, target[edge_rows(mesh, used[left.topology.edges])]
     return left, target if kind is None else target[used if kind == "v" else ~removed]
 
 

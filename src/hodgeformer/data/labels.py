@@ -25,7 +25,7 @@ from hodgeformer.data.label_files import (
     read_obj_names,
     stored_in,
 )
-from hodgeformer.mesh.elements import UNLABELLED, convert_labels, element_centers, element_counts, radius
+from hodgeformer.mesh.elements import UNLABELLED, convert_labels, element_centers, radius
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 NO_NAME = ("", "-1", "none", "unlabelled", "unlabeled")
@@ -219,7 +219,7 @@ def check_count(values: NDArray[Any], mesh: Mesh, kind: ElementKind, where: str)
     """An error if there is not one value per element, with a hint at the element that they match."""
     if _fits(values, mesh, kind):
         return
-    counts = element_counts(mesh)
+    counts = mesh.n
     others = [ELEMENT_NAMES[other] for other, n in counts.items() if n == len(values)]
     hint = f"; the count matches one per {others[0]}, so check `element`" if others else ""
     raise DataError(
@@ -230,7 +230,7 @@ def check_count(values: NDArray[Any], mesh: Mesh, kind: ElementKind, where: str)
 
 def _fits(values: NDArray[Any], mesh: Mesh, kind: ElementKind) -> bool:
     if kind == "e":
-        return len(values) == element_counts(mesh).e
+        return len(values) == mesh.count("e")
     return len(values) == (mesh.n_vertices if kind == "v" else mesh.n_faces)
 
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from hodgeformer.base.containers import PartElement
 from hodgeformer.base.errors import DataError
 from hodgeformer.mesh.columns import COLOR, COLOR_PARTS, listed, parts_of
-from hodgeformer.mesh.elements import file_edges
 from hodgeformer.mesh.features import GROUPS, OWN, own_parts
 from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces
@@ -58,7 +57,7 @@ def measured_columns(mesh: Mesh) -> dict[str, Measured]:
     used = np.flatnonzero(number >= 0)
     rows: dict[str, tuple[IntArray, IntArray]] = {"vertex": (used, number[used, None]), "face": (kept, number[faces])}
     if any(element == "edge" for element, _ in found.values()):
-        edges = file_edges(mesh)
+        edges = mesh.topology.edges
         rows["edge"] = np.arange(len(edges)), number[edges]
     return {name: _measured(element, values, *rows[element]) for name, (element, values) in found.items()}
 

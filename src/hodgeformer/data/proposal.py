@@ -18,7 +18,6 @@ from hodgeformer.data.folder import OBJ_KEYWORDS, find_meshes, folder_class, lab
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, read_spec
 from hodgeformer.data.label_files import RawLabels, label_files, read_labels, read_obj_names, stored_in
 from hodgeformer.data.labels import NO_NAME, FileAttribute, LabelFile
-from hodgeformer.mesh.elements import element_counts
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import Mesh
 
@@ -97,7 +96,7 @@ def _element_of_file(folder: Path, name: str, mesh: Mesh) -> Element:
         raw = read_labels(found.get(name) or found[Path(name).name])
     except (DataError, KeyError):
         return "face"
-    counts = element_counts(mesh)
+    counts = mesh.n
     fitting: list[ElementKind] = [kind for kind in ("f", "v", "e") if counts[kind] == len(raw.values)]
     return ELEMENT_NAMES[raw.kind or (fitting[0] if fitting and raw.points is None else "f")]
 

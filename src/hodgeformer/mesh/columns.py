@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hodgeformer.base.containers import PartElement
 from hodgeformer.base.errors import MeshError
+from hodgeformer.mesh.topology import repeats_a_vertex, unique_edges
 
 COLOR = "color"
 COLOR_PARTS = tuple(f"{COLOR}_{i}" for i in range(3))
@@ -105,7 +106,7 @@ def _element(name: str, element: Any, n: int, faces: NDArray[np.int64], n_vertic
     """The given element, or the only one whose number fits."""
     counts = {"vertex": n_vertices, "face": len(faces)}
     if element not in counts:  # edges are counted only if needed
-        counts["edge"] = _n_edges(faces)
+        counts["edge"] = len(unique_edges(faces[~repeats_a_vertex(faces)], n_vertices))
     fits = [each for each in ([element] if element is not None else counts) if counts.get(each) == n]
     if len(fits) == 1:
         return cast(PartElement, fits[0])
@@ -120,13 +121,6 @@ def _element(name: str, element: Any, n: int, faces: NDArray[np.int64], n_vertic
 
 def _plural(elements: list[str]) -> str:
     return " and ".join("vertices" if each == "vertex" else f"{each}s" for each in elements)
-
-
-def _n_edges(faces: NDArray[np.int64]) -> int:
-    a, b, c = faces.T
-    proper = faces[(a != b) & (b != c) & (c != a)]
-    sides = np.sort(np.stack([proper, np.roll(proper, -1, axis=1)], axis=-1).reshape(-1, 2), axis=1)
-    return len(np.unique(sides, axis=0))
 
 
 def _frozen(values: NDArray[Any]) -> NDArray[Any]:

@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind, PerElement
-from hodgeformer.base.errors import DataError, MeshError
+from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
+from hodgeformer.base.errors import DataError
 from hodgeformer.mesh.columns import Column
 from hodgeformer.mesh.geometry import (
     edge_centers,
     face_centers,
     face_vectors,
     in_range,
+    nearest_rows,
     norms,
     size_exponent,
     to_unit_sphere,
     unit,
 )
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.order import inverse
-from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, repeats_a_vertex, sparse_matrix
+from hodgeformer.mesh.topology import edges_by_first_appearance, sparse_matrix
 
 Values = NDArray[Any]
 
@@ -35,30 +35,9 @@ _ROUNDS = 25
 _SHARPNESS = 0.15  # 1 - cosine of the bend at which the weight of an edge falls to 1/e
 
 
-def proper_complex(mesh: Mesh) -> tuple[IntArray, MeshComplex]:
-    """The numbers of the faces that have edges, and their complex, with edges in the order of their first appearance
-    in the faces of the file."""
-    kept = np.flatnonzero(~repeats_a_vertex(mesh.faces))
-    if not kept.size:
-        raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; repair the mesh")
-    topology = MeshComplex.from_faces(mesh.faces[kept], mesh.n_vertices)
-    order = edges_by_first_appearance(topology.face_edges, topology.n.e)
-    return kept, replace(topology, edges=topology.edges[order], face_edges=inverse(order)[topology.face_edges])
-
-
-def element_counts(mesh: Mesh) -> PerElement[int]:
-    """Vertices, edges and faces of the file."""
-    return PerElement(mesh.n_vertices, proper_complex(mesh)[1].n.e, mesh.n_faces)
-
-
-def file_edges(mesh: Mesh) -> IntArray:
-    """(n_e, 2) the vertices of the edges, in the order of the file."""
-    return proper_complex(mesh)[1].edges
-
-
 def edge_rows(mesh: Mesh, ends: IntArray) -> IntArray:
     """The numbers in the file of the edges with these ends (n, 2), in any direction; -1 for those that it lacks."""
-    keys, wanted = (np.sort(pairs, axis=1) @ [mesh.n_vertices, 1] for pairs in (file_edges(mesh), ends))
+    keys, wanted = (np.sort(pairs, axis=1) @ [mesh.n_vertices, 1] for pairs in (mesh.topology.edges, ends))
     order = np.argsort(keys)
     rows = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
     return np.where(keys[rows] == wanted, rows, -1)
@@ -66,21 +45,19 @@ def edge_rows(mesh: Mesh, ends: IntArray) -> IntArray:
 
 def selected(mesh: Mesh, vertices: IntArray, faces: IntArray, rows: IntArray) -> Mesh:
     """Some vertices of a mesh and `faces` between them, which are its faces `rows`; with its columns."""
-    part = replace(
-        mesh, vertices=mesh.vertices[vertices], faces=faces, polygons=None, attributes={}, columns={}, notes=()
-    )
+    part = mesh.with_surface(mesh.vertices[vertices], faces)
     if not mesh.columns:
         return part
     numbers = {"vertex": vertices, "face": rows}
     if any(element == "edge" for element, _ in mesh.columns.values()):
-        numbers["edge"] = edge_rows(mesh, vertices[file_edges(part)])
+        numbers["edge"] = edge_rows(mesh, vertices[part.topology.edges])
     columns = {name: Column(element, values[numbers[element]]) for name, (element, values) in mesh.columns.items()}
     return replace(part, columns=columns)
 
 
 def mirrored_edge_order(mesh: Mesh) -> IntArray:
     """`order[i]` is the number in the file of edge i after all faces are flipped to corners (0, 2, 1)."""
-    topology = proper_complex(mesh)[1]
+    topology = mesh.topology
     # The sides (0, 2), (2, 1), (1, 0) of a flipped face are its old ones from last to first.
     return edges_by_first_appearance(topology.face_edges[:, ::-1], topology.n.e)
 
@@ -88,7 +65,7 @@ def mirrored_edge_order(mesh: Mesh) -> IntArray:
 def element_centers(mesh: Mesh, kind: ElementKind) -> FloatArray:
     """Vertices, midpoints of edges, or centers of faces."""
     if kind == "e":
-        return edge_centers(mesh.vertices, file_edges(mesh))
+        return edge_centers(mesh.vertices, mesh.topology.edges)
     return mesh.vertices if kind == "v" else face_centers(mesh.vertices, mesh.faces)
 
 
@@ -98,7 +75,7 @@ def element_areas(mesh: Mesh, kind: ElementKind) -> FloatArray:
     if kind == "f":
         return areas
     faces, owners = incidences(mesh, "f", kind)
-    sums = np.bincount(owners, weights=areas[faces] / 3, minlength=element_counts(mesh)[kind])
+    sums = np.bincount(owners, weights=areas[faces] / 3, minlength=mesh.count(kind))
     return np.asarray(sums, dtype=np.float64)
 
 
@@ -111,18 +88,18 @@ def radius(mesh: Mesh) -> float:
 
 def unit_edge_lengths(mesh: Mesh) -> FloatArray:
     """The length of each edge, after scaling the mesh to the unit sphere."""
-    tail, head = file_edges(mesh).T
+    tail, head = mesh.topology.edges.T
     vertices = to_unit_sphere(mesh.vertices, mesh.faces)
     return norms(vertices[head] - vertices[tail])
 
 
 def incidences(mesh: Mesh, source: ElementKind, to: ElementKind) -> tuple[IntArray, IntArray]:
     """All incident pairs of two kinds as (elements of kind `source`, elements of kind `to`)."""
-    kept, topology = proper_complex(mesh)
+    topology = mesh.topology
     if {source, to} == {"v", "e"}:
         columns = {"v": topology.edges, "e": np.arange(topology.n.e)[:, None]}
     else:
-        columns = {"v": topology.faces, "e": topology.face_edges, "f": kept[:, None]}
+        columns = {"v": topology.faces, "e": topology.face_edges, "f": mesh.proper_faces[:, None]}
     sources, receivers = np.broadcast_arrays(columns[source], columns[to])
     return sources.ravel(), receivers.ravel()
 
@@ -136,18 +113,14 @@ def convert_values(values: Values, mesh: Mesh, *, source: ElementKind, to: Eleme
     if source == to:
         return values
     columns, rows = incidences(mesh, source, to)
-    n = element_counts(mesh)
-    incidence = sparse_matrix((np.ones(len(rows)), (rows, columns)), shape=(n[to], n[source]))
+    shape = mesh.count(to), mesh.count(source)
+    incidence = sparse_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
     counts = np.diff(incidence.indptr)
     converted = (incidence @ values) / np.maximum(counts, 1)[:, None]
     lonely = np.flatnonzero(counts == 0)
     if lonely.size:
-        others = np.flatnonzero(counts)
-        centers = element_centers(mesh, to)
-        from scipy.spatial import cKDTree
-
-        nearest = cKDTree(centers[others]).query(centers[lonely])[1]
-        converted[lonely] = converted[others[nearest]]
+        others, centers = np.flatnonzero(counts), element_centers(mesh, to)
+        converted[lonely] = converted[others[nearest_rows(centers[lonely], centers[others])]]
     return np.asarray(converted.astype(values.dtype))
 
 
@@ -156,16 +129,15 @@ def convert_labels(labels: IntArray, mesh: Mesh, *, source: ElementKind, to: Ele
 
     A tie goes to the smaller label; unlabeled elements (-1) do not vote; an element without votes is unlabeled.
     """
-    n = element_counts(mesh)
-    if len(labels) != n[source]:
+    if len(labels) != mesh.count(source):
         raise DataError(
-            f"{mesh.name}: expected one label for each of {n[source]} {ELEMENT_NAMES[source]} elements, "
+            f"{mesh.name}: expected one label for each of {mesh.count(source)} {ELEMENT_NAMES[source]} elements, "
             f"found {len(labels)}"
         )
     if source == to:
         return labels
     voters, receivers = incidences(mesh, source, to)
-    return majority(labels[voters], receivers, n[to])
+    return majority(labels[voters], receivers, mesh.count(to))
 
 
 def majority(labels: IntArray, receivers: IntArray, n_receivers: int) -> IntArray:
@@ -210,7 +182,7 @@ def _adjacent(mesh: Mesh, kind: ElementKind) -> tuple[IntArray, IntArray, FloatA
     Vertices are adjacent along an edge, edges within a face, faces across an edge of exactly two faces.
     """
     mesh = in_range(mesh)
-    kept, topology = proper_complex(mesh)
+    proper, topology = mesh.proper_faces, mesh.topology
     if kind == "v":
         first, second = topology.edges.T
         return first, second, np.ones(len(first))
@@ -218,7 +190,7 @@ def _adjacent(mesh: Mesh, kind: ElementKind) -> tuple[IntArray, IntArray, FloatA
         sides = topology.face_edges
         return sides.ravel(), np.roll(sides, -1, axis=1).ravel(), np.ones(sides.size)
     side, other = topology.paired_sides()
-    first, second = kept[side // 3], kept[other // 3]
+    first, second = proper[side // 3], proper[other // 3]
     normals = unit(face_vectors(mesh.vertices, mesh.faces))
     # The absolute value, since neighbors may have opposite winding.
     bend = 1 - np.abs(np.einsum("ij,ij->i", normals[first], normals[second]))

@@ -112,6 +112,13 @@ def centers(kind: ElementKind, topology: MeshComplex, vertices: FloatArray) -> F
     return edge_centers(vertices, topology.edges) if kind == "e" else face_centers(vertices, topology.faces)
 
 
+def nearest_rows(points: FloatArray, among: FloatArray) -> IntArray:
+    """For each point the row of `among` that is nearest to it."""
+    from scipy.spatial import cKDTree
+
+    return np.asarray(cKDTree(among).query(points)[1], np.int64)
+
+
 def size_exponent(mesh: Mesh) -> int:
     """0 if the size is ordinary, otherwise the smallest power of two above the coordinates of the surface."""
     largest = float(np.abs(mesh.vertices[is_used(mesh.faces, mesh.n_vertices)]).max())

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hodgeformer.base.containers import ElementKind, PerElement
 from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.columns import COLOR_PARTS, Column, ColumnLike, as_columns, exact_parts, listed
+from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -78,6 +81,28 @@ class Mesh:
     def n_faces(self) -> int:
         return len(self.faces)
 
+    @cached_property
+    def proper_faces(self) -> IntArray:
+        """The numbers of the faces that do not repeat a vertex: only they have edges."""
+        proper = np.flatnonzero(~repeats_a_vertex(self.faces))
+        if not proper.size:
+            raise MeshError(f"{self.name}: every face repeats a vertex, so there is no surface; repair the mesh")
+        return proper
+
+    @cached_property
+    def topology(self) -> MeshComplex:
+        """The complex of the proper faces, with edges in the order of the file."""
+        return MeshComplex.in_file_order(self.faces[self.proper_faces], self.n_vertices)
+
+    @property
+    def n(self) -> PerElement[int]:
+        """Vertices, edges and faces of the file."""
+        return PerElement.build(self.count)
+
+    def count(self, kind: ElementKind) -> int:
+        """The number of elements of one kind; the edges are found when they are first needed."""
+        return self.topology.n.e if kind == "e" else self.n_faces if kind == "f" else self.n_vertices
+
     @property
     def own_colors(self) -> dict[Attribute, NDArray[Any]]:
         """The original colors of the surface, under the names that leave the plain names for colors of labels."""
@@ -88,6 +113,11 @@ class Mesh:
     def with_vertices(self, vertices: ArrayLike) -> Self:
         """The same connectivity at other positions."""
         return replace(self, vertices=np.asarray(vertices, dtype=np.float64))
+
+    def with_surface(self, vertices: FloatArray, faces: IntArray, *notes: str) -> Self:
+        """Another surface of the same name, without the attributes and columns of the old elements."""
+        notes = (*self.notes, *notes)
+        return replace(self, vertices=vertices, faces=faces, polygons=None, notes=notes, attributes={}, columns={})
 
     @property
     def found_columns(self) -> dict[str, Column]:

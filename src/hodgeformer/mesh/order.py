@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hodgeformer.base.compiled import njit
 from hodgeformer.mesh.geometry import face_centers, face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray
-from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, pieces, sorted_by
+from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, inverse_permutation, pieces, sorted_by
 
 _BITS = 21  # three axes fill 63 bits
 _MAX_SPLITS = 64
@@ -27,13 +27,6 @@ def canonical_faces(faces: IntArray) -> tuple[IntArray, IntArray]:
     for corner in range(2, -1, -1):
         order = order[sorted_by(turned[order, corner], n_vertices)[1]]
     return turned[order], order
-
-
-def inverse(order: IntArray) -> IntArray:
-    """The permutation that undoes `order`."""
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    return back
 
 
 def canonical_order(vertices: FloatArray, faces: IntArray) -> IntArray:
@@ -144,11 +137,11 @@ def _dense_rank(first: IntArray, second: NDArray[np.int64] | NDArray[np.uint64])
 def file_edge_order(topology: MeshComplex, file_faces: IntArray, order_v: IntArray, order_f: IntArray) -> IntArray:
     """The number in the file, by first appearance, of each prepared edge."""
     # A side is opposite to a corner, wherever its face begins in the file and whichever way it winds there.
-    opposite = np.roll(inverse(order_v)[file_faces[order_f]], 1, axis=1)
+    opposite = np.roll(inverse_permutation(order_v)[file_faces[order_f]], 1, axis=1)
     _, second, third = np.split(topology.faces, 3, axis=1)
     corner = np.where(opposite == second, 1, np.where(opposite == third, 2, 0))
     face_edges = np.take_along_axis(topology.face_edges, (corner + 1) % 3, axis=1)
-    return inverse(edges_by_first_appearance(face_edges[np.argsort(order_f)], topology.n.e))
+    return inverse_permutation(edges_by_first_appearance(face_edges[np.argsort(order_f)], topology.n.e))
 
 
 def outward(vertices: FloatArray, faces: IntArray) -> IntArray:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat, PositiveFloat, field_validator
 
 from hodgeformer.base.containers import KIND_OF, KINDS, ElementKind, PerElement
-from hodgeformer.base.errors import BatchError, MeshError
+from hodgeformer.base.errors import BatchError
 from hodgeformer.base.settings import Settings
 from hodgeformer.mesh.columns import Column
 from hodgeformer.mesh.features import (
@@ -23,13 +23,13 @@ from hodgeformer.mesh.features import (
     own_parts,
     reversed_edge_columns,
 )
-from hodgeformer.mesh.geometry import face_centers, in_range, to_disk_area, to_unit_sphere
+from hodgeformer.mesh.geometry import face_centers, in_range, nearest_rows, to_disk_area, to_unit_sphere
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.order import canonical_faces, canonical_order, file_edge_order, inverse, outward
+from hodgeformer.mesh.order import canonical_faces, canonical_order, file_edge_order, outward
 from hodgeformer.mesh.patterns import Patterns, pattern_sizes, patterns_of
 from hodgeformer.mesh.pose import PoseName, posed
-from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
+from hodgeformer.mesh.topology import MeshComplex, inverse_permutation
 
 Count = Annotated[int, Field(ge=1)]
 Counts = dict[ElementKind, Count]
@@ -171,7 +171,7 @@ class PreparedMesh:
     def to_file_order(self, values: NDArray[Any], kind: ElementKind) -> NDArray[Any]:
         """Reorder values of the prepared elements to the order of the file."""
         self._check_length(len(values), self.n[kind], kind)
-        return values[self.face_source] if kind == "f" else values[inverse(self.order[kind])]
+        return values[self.face_source] if kind == "f" else values[inverse_permutation(self.order[kind])]
 
     def from_file_order(self, values: NDArray[Any], kind: ElementKind) -> NDArray[Any]:
         """Reorder values of the elements of the file (such as labels) to the prepared order."""
@@ -206,17 +206,14 @@ def prepare(
     mesh = as_mesh(mesh).with_only_columns(config.own_columns)
     seed = config.seed if seed is None else seed
     kinds = (KINDS if patterned else ()) if isinstance(patterned, bool) else patterned
-    kept = np.flatnonzero(~repeats_a_vertex(mesh.faces))
-    if not kept.size:
-        raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface; repair the mesh")
-    faces = mesh.faces[kept]
+    faces = mesh.faces[mesh.proper_faces]
     vertices = in_range(mesh).vertices
     if config.winding == "outward":
         faces = outward(vertices, faces)
     vertices, faces, order_v, face_order = _canonical(vertices, faces, config, frame)
     vertices = to_size(vertices, faces, config.size)
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
-    order_f = kept[face_order]
+    order_f = mesh.proper_faces[face_order]
     order_e = file_edge_order(topology, mesh.faces, order_v, order_f)
     order = PerElement(order_v, order_e, order_f)
     return PreparedMesh(
@@ -258,7 +255,7 @@ def _canonical(
     for pose in poses:
         vertices = posed(vertices, faces, pose, frame)
         step = canonical_order(vertices, faces)
-        faces, face_step = canonical_faces(inverse(step)[faces])
+        faces, face_step = canonical_faces(inverse_permutation(step)[faces])
         vertices, order_v, face_order = vertices[step], order_v[step], face_order[face_step]
     return vertices, faces, order_v, face_order
 
@@ -268,10 +265,7 @@ def _face_source(topology: MeshComplex, vertices: FloatArray, mesh: Mesh, order:
     source[order.f] = np.arange(topology.n.f)
     set_aside = np.flatnonzero(source < 0)
     if set_aside.size:
-        from scipy.spatial import cKDTree
-
         # Corners sorted, so that rounding does not depend on their order in the file.
-        corners = np.sort(inverse(order.v)[mesh.faces[set_aside]], axis=1)
-        nearest = cKDTree(face_centers(vertices, topology.faces)).query(face_centers(vertices, corners))[1]
-        source[set_aside] = nearest
+        corners = np.sort(inverse_permutation(order.v)[mesh.faces[set_aside]], axis=1)
+        source[set_aside] = nearest_rows(face_centers(vertices, corners), face_centers(vertices, topology.faces))
     return source

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from hodgeformer.base.containers import ELEMENT_NAMES, KIND_OF, ElementKind
 from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.columns import Column
-from hodgeformer.mesh.elements import proper_complex, selected
-from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, norms, unit, vertex_sums
+from hodgeformer.mesh.elements import selected
+from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, nearest_rows, norms, unit, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order
-from hodgeformer.mesh.topology import MeshComplex, is_used, repeats_a_vertex
+from hodgeformer.mesh.topology import is_used
 from hodgeformer.mesh.transfer import Places, heaviest_labels, locate, mean_votes
 
 _TINY = np.finfo(np.float64).tiny  # elements without size still need a weight
@@ -41,11 +41,11 @@ class Simplified:
         No label is lost: one that wins nowhere gets the element where its share is greatest. This does not apply to
         labels below zero, which mark unlabeled elements.
         """
-        array = _per(labels, self.count(self.original, kind), kind)
+        array = _per(labels, self.original, kind)
         if self.mesh is self.original:
             return array.astype(np.int64)
         source, target, weights = self.votes(kind)
-        return heaviest_labels(array[source], target, weights, self.count(self.mesh, kind))
+        return heaviest_labels(array[source], target, weights, self.mesh.count(kind))
 
     def values_over(self, values: ArrayLike, kind: ElementKind) -> NDArray[np.float32]:
         """(n, columns) values of the original elements, averaged over each small one by area or length."""
@@ -53,8 +53,8 @@ class Simplified:
 
     def means_over(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
         """The same in the precision of the values."""
-        array = _per(values, self.count(self.original, kind), kind)
-        return mean_votes(array, *self.votes(kind), self.count(self.mesh, kind))
+        array = _per(values, self.original, kind)
+        return mean_votes(array, *self.votes(kind), self.mesh.count(kind))
 
     def values_back(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
         """Probabilities or other values of the small elements, interpolated at every original element.
@@ -62,10 +62,10 @@ class Simplified:
         Interpolation lets a border between labels run through the small triangles, as smoothly as the edges of the
         original allow.
         """
-        array = _per(values, self.count(self.mesh, kind), kind)
+        array = _per(values, self.mesh, kind)
         if self.mesh is self.original:
             return array
-        return self.places(kind).interpolate(array, kind, self._at_size_one[1], self._small)
+        return self.places(kind).interpolate(array, kind, self._at_size_one[1], self.mesh.topology)
 
     def places(self, kind: ElementKind) -> Places:
         """The place of the center of each original element on the smaller mesh, without faces that repeat a vertex."""
@@ -77,29 +77,15 @@ class Simplified:
             normals = vertex_sums(face_vectors(vertices, self.original.faces), self.original.faces, len(vertices))
             members, centers = np.arange(len(vertices))[:, None], vertices
         if kind == "e":
-            members, centers = self._fine.edges, edge_centers(vertices, self._fine.edges)
+            members, centers = self.original.topology.edges, edge_centers(vertices, self.original.topology.edges)
             normals = normals[members[:, 0]] + normals[members[:, 1]]
-        return locate(centers, unit(normals), self.vertex_map[members], vertices=points, faces=self._small.faces)
+        return locate(centers, unit(normals), self.vertex_map[members], vertices=points, faces=self.mesh.topology.faces)
 
     @property
     def _at_size_one(self) -> tuple[FloatArray, FloatArray]:
         """Vertices of the original and of the smaller mesh."""
         low, scale = box(self.original)
         return at_size_one(self.original.vertices, low, scale), at_size_one(self.mesh.vertices, low, scale)
-
-    @cached_property
-    def _fine(self) -> MeshComplex:
-        return proper_complex(self.original)[1]
-
-    @cached_property
-    def _small(self) -> MeshComplex:
-        return proper_complex(self.mesh)[1]
-
-    def count(self, mesh: Mesh, kind: ElementKind) -> int:
-        """The number of elements of a kind in the original or the smaller mesh."""
-        if kind == "e":
-            return (self._fine if mesh is self.original else self._small).n.e
-        return mesh.n_faces if kind == "f" else mesh.n_vertices
 
     def votes(self, kind: ElementKind) -> tuple[IntArray, IntArray, FloatArray]:
         """Pairs of an original element and the small one it votes for, and weights. Each small one gets a vote."""
@@ -109,27 +95,25 @@ class Simplified:
             weights = vertex_sums(areas[:, None], self.original.faces, len(vertices))[:, 0] + _TINY
             return np.arange(len(vertices)), self.vertex_map, weights
         if self.mesh is self.original:
-            target = np.arange(self.count(self.mesh, kind))
+            target = np.arange(self.mesh.count(kind))
         elif kind == "f":
-            target = np.flatnonzero(~repeats_a_vertex(self.mesh.faces))[self.places(kind).face]
+            target = self.mesh.proper_faces[self.places(kind).face]
         else:
             places = self.places(kind)
             side = (places.weights.argmin(axis=1) + 1) % 3  # opposite the corner with the least weight
-            target = self._small.face_edges[places.face, side]
+            target = self.mesh.topology.face_edges[places.face, side]
         if kind == "f":
             weights, centers = areas, face_centers(vertices, self.original.faces)
             small_centers = face_centers(points, self.mesh.faces)
         else:
-            ends = vertices[self._fine.edges]
+            ends = vertices[self.original.topology.edges]
             weights, centers = norms(ends[:, 1] - ends[:, 0]) + _TINY, ends.mean(axis=1)
-            small_centers = edge_centers(points, self._small.edges)
+            small_centers = edge_centers(points, self.mesh.topology.edges)
         voteless = np.setdiff1d(np.arange(len(small_centers)), target)
         source = np.arange(len(centers))
         if voteless.size:
-            from scipy.spatial import cKDTree
-
-            nearest = cKDTree(centers).query(small_centers[voteless])[1]
-            source, target = np.concatenate([source, nearest]), np.concatenate([target, voteless])
+            source = np.concatenate([source, nearest_rows(small_centers[voteless], centers)])
+            target = np.concatenate([target, voteless])
         return source, target, weights[source]
 
 
@@ -144,8 +128,7 @@ class Refined:
     def labels_over(self, labels: ArrayLike, kind: ElementKind) -> NDArray[np.int64]:
         """Every piece of an element gets its label; a new element between two gets that of one of them."""
         target = self._undone.votes(kind)[1]
-        n = self._undone.count(self.original, kind)
-        return _per(labels, n, kind)[target[: self._undone.count(self.mesh, kind)]].astype(np.int64)
+        return _per(labels, self.original, kind)[target[: self.mesh.count(kind)]].astype(np.int64)
 
     def means_over(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
         """(n, columns) values of the original elements, interpolated at every finer one."""
@@ -153,8 +136,8 @@ class Refined:
 
     def values_back(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
         """The mean over the pieces of each original element, weighted by size."""
-        array = _per(values, self._undone.count(self.mesh, kind), kind)
-        return mean_votes(array, *self._undone.votes(kind), self._undone.count(self.original, kind))
+        array = _per(values, self.mesh, kind)
+        return mean_votes(array, *self._undone.votes(kind), self.original.count(kind))
 
     @cached_property
     def _undone(self) -> Simplified:
@@ -179,7 +162,7 @@ def with_columns(changed: Resized) -> Resized:
 
 def _renumbered(changed: Simplified) -> Simplified:
     """The same from an original in canonical order, so that its numbering does not decide between equal votes."""
-    mesh, proper = changed.original, np.flatnonzero(~repeats_a_vertex(changed.original.faces))
+    mesh, proper = changed.original, changed.original.proper_faces
     used, dense = np.unique(mesh.faces[proper], return_inverse=True)
     order = used[canonical_order(at_size_one(mesh.vertices[used], *box(mesh)), dense.reshape(-1, 3))]
     number = np.full(mesh.n_vertices, -1)
@@ -203,8 +186,8 @@ def at_size_one(vertices: FloatArray, low: FloatArray, scale: float) -> FloatArr
     return (np.clip(vertices, low - 4 * scale, low + 4 * scale) - low) / scale
 
 
-def _per(values: ArrayLike, n: int, kind: ElementKind) -> NDArray[Any]:
-    array = np.asarray(values)
+def _per(values: ArrayLike, mesh: Mesh, kind: ElementKind) -> NDArray[Any]:
+    array, n = np.asarray(values), mesh.count(kind)
     if array.ndim == 0 or len(array) != n:
         raise MeshError(f"expected one value per {ELEMENT_NAMES[kind]} ({n}), got an array of shape {array.shape}")
     return array

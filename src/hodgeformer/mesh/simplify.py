@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.collapse import Surface
+from hodgeformer.mesh.geometry import nearest_rows
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
+from hodgeformer.mesh.order import canonical_faces, canonical_order
 from hodgeformer.mesh.resized import Refined, Simplified, at_size_one, box, with_columns
 from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
-from hodgeformer.mesh.topology import corner_fans, is_used, repeats_a_vertex
+from hodgeformer.mesh.topology import corner_fans, inverse_permutation, is_used, repeats_a_vertex
 
 EVENNESS = (1e-2, 1e-4)
 """Triangles of similar size, or larger ones where the surface is flat. Training meshes are in between; the mean of the
@@ -60,12 +59,14 @@ def simplify(mesh: MeshLike, n_faces: int, *, seed: int | None = None, evenness:
         return Simplified(mesh, mesh, np.arange(mesh.n_vertices), mesh.faces)
     low, scale = box(mesh)
     positions = at_size_one(mesh.vertices, low, scale)
-    proper = np.flatnonzero(~repeats_a_vertex(mesh.faces))
-    if not proper.size:
-        raise MeshError(f"{mesh.name}: every face repeats a vertex, so there is no surface to simplify")
+    proper = mesh.proper_faces
     used, dense = np.unique(mesh.faces[proper], return_inverse=True)
     order = canonical_order(positions[used], dense.reshape(-1, 3))
-    points, faces, into = positions[used][order], inverse(order)[dense.reshape(-1, 3)], np.arange(len(order))
+    points, faces, into = (
+        positions[used][order],
+        inverse_permutation(order)[dense.reshape(-1, 3)],
+        np.arange(len(order)),
+    )
     quarter_of = np.arange(len(faces))
     while seed is None and len(faces) > n_faces and (undone := undo_subdivision(points, faces)) is not None:
         faces, into, quarter_of = undone.faces, undone.into[into], undone.quarter_of[quarter_of]
@@ -77,23 +78,14 @@ def simplify(mesh: MeshLike, n_faces: int, *, seed: int | None = None, evenness:
     kept, small_faces = np.unique(surface.faces[surface.alive], return_inverse=True)
     number = np.full(len(points), -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
-    small = replace(
-        mesh,
-        vertices=surface.points[kept] * scale + low,
-        faces=small_faces.reshape(-1, 3),
-        polygons=None,
-        attributes={},
-        columns={},
-        notes=(*mesh.notes, f"simplified from {mesh.n_faces} to {surface.n_faces} faces"),
-    )
+    note = f"simplified from {mesh.n_faces} to {surface.n_faces} faces"
+    small = mesh.with_surface(surface.points[kept] * scale + low, small_faces.reshape(-1, 3), note)
     vertex_map = np.full(mesh.n_vertices, -1, dtype=np.int64)
     vertex_map[used[order]] = number[surface.merged_into()[joined[into]]]
     # Vertices of removed pieces, and those that no face uses, are mapped to the nearest.
     lost = np.flatnonzero(vertex_map < 0)
     if lost.size:
-        from scipy.spatial import cKDTree
-
-        vertex_map[lost] = cKDTree(surface.points[kept]).query(positions[lost])[1]
+        vertex_map[lost] = nearest_rows(positions[lost], surface.points[kept])
     return with_columns(Simplified(mesh, small, vertex_map, whole))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -25,11 +25,6 @@ class Traced:
     origin: IntArray
 
 
-def rebuilt(mesh: Mesh, vertices: NDArray[np.float64], faces: IntArray) -> Mesh:
-    """Another surface with the same name, without the attributes and columns of the old elements."""
-    return replace(mesh, vertices=vertices, faces=faces, polygons=None, attributes={}, columns={})
-
-
 def subdivided(mesh: Mesh, chosen: NDArray[np.bool_] | None = None) -> Traced:
     """Split every side of the chosen faces (default: all) at its midpoint; neighbors are split to match.
 
@@ -46,7 +41,7 @@ def subdivided(mesh: Mesh, chosen: NDArray[np.bool_] | None = None) -> Traced:
     ends = topology.edges[split]
     vertices = np.concatenate([mesh.vertices, (mesh.vertices[ends[:, 0]] + mesh.vertices[ends[:, 1]]) / 2])
     pieces, owners = _pieces(topology.faces, middle[topology.face_edges])
-    return Traced(rebuilt(mesh, vertices, np.concatenate(pieces)), origin[np.concatenate(owners)])
+    return Traced(mesh.with_surface(vertices, np.concatenate(pieces)), origin[np.concatenate(owners)])
 
 
 def _pieces(faces: IntArray, middles: IntArray) -> tuple[list[IntArray], list[IntArray]]:

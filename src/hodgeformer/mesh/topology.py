@@ -6,7 +6,7 @@ with the larger (head).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import PerElement
 from hodgeformer.base.errors import MeshError
-from hodgeformer.mesh.mesh import IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +47,15 @@ class MeshComplex:
         edges, face_edges, face_signs = _sides(np.ascontiguousarray(faces), n_vertices)
         return cls(PerElement(n_vertices, len(edges), len(faces)), faces, edges, face_edges, face_signs)
 
+    @classmethod
+    def in_file_order(cls, faces: IntArray, n_vertices: int) -> MeshComplex:
+        """With edges in the order of their first appearance in the faces, as label files number them."""
+        topology = cls.from_faces(faces, n_vertices)
+        order = edges_by_first_appearance(topology.face_edges, topology.n.e)
+        return replace(
+            topology, edges=topology.edges[order], face_edges=inverse_permutation(order)[topology.face_edges]
+        )
+
     def paired_sides(self) -> tuple[IntArray, IntArray]:
         """The two sides, numbered 3 f + i, at each edge of exactly two faces, in the order of the edges."""
         offsets, sides = sorted_by(self.face_edges.ravel(), self.n.e)
@@ -69,6 +79,13 @@ def sparse_matrix(entries: tuple[Any, ...], shape: tuple[int, int]) -> csr_array
     from scipy.sparse import csr_array
 
     return csr_array(entries, shape=shape)
+
+
+def inverse_permutation(order: IntArray) -> IntArray:
+    """The permutation that undoes `order`."""
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return back
 
 
 def repeats_a_vertex(faces: IntArray) -> NDArray[np.bool_]:

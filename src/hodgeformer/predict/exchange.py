@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.mesh.elements import proper_complex
 from hodgeformer.mesh.mesh import Mesh
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def as_pyg(mesh: Mesh, **values: NDArray[Any]) -> torch_geometric.data.Data:
     import torch
 
     package = _needed("torch_geometric.data")
-    edges = proper_complex(mesh)[1].edges
+    edges = mesh.topology.edges
     arrays = {
         "pos": mesh.vertices.astype(np.float32),
         "face": mesh.faces.T,

@@ -13,7 +13,7 @@ from pydantic import Field, FiniteFloat, PositiveFloat, field_validator, model_v
 
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.settings import Settings
-from hodgeformer.mesh.elements import proper_complex, radius, unit_edge_lengths
+from hodgeformer.mesh.elements import radius, unit_edge_lengths
 from hodgeformer.mesh.geometry import face_vectors, in_range, norms
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.pose import up_axis
@@ -256,7 +256,7 @@ class ModelInfo(Settings):
 def impression(mesh: Mesh, features: FloatArray, probabilities: NDArray[np.floating] | None) -> Impression:
     """The impression of a working mesh and its answer; a regression has no probabilities."""
     mesh = in_range(mesh)
-    proper, topology = proper_complex(mesh)
+    proper, topology = mesh.proper_faces, mesh.topology
     areas = norms(face_vectors(mesh.vertices, mesh.faces))[proper] / 2
     total = float(areas.sum()) or 1.0
     piece = pieces(topology.faces, mesh.n_vertices)[topology.faces[:, 0]]

@@ -8,7 +8,7 @@ import pytest
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.kernels.elimination import N_TIMES
 from hodgeformer.lab.study.star_report import StarReport, between_parts, explained, study_stars
-from hodgeformer.mesh.elements import file_edges, incidences
+from hodgeformer.mesh.elements import incidences
 from hodgeformer.mesh.prepare import prepare
 from hodgeformer.predict.spread import log_factors, sides_mean
 from meshes import icosphere, open_grid
@@ -41,7 +41,7 @@ def test_what_parts_explain() -> None:
 
 def test_edges_are_shown_as_means_over_the_sides_of_faces() -> None:
     mesh = icosphere(1)
-    middle = mesh.vertices[file_edges(mesh)].mean(axis=1)[:, 2]
+    middle = mesh.vertices[mesh.topology.edges].mean(axis=1)[:, 2]
     middle[3] = np.nan
     shown = sides_mean(middle, mesh)
     edges, faces = incidences(mesh, "e", "f")

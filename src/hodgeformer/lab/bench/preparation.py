@@ -10,10 +10,10 @@ from hodgeformer.lab.bench.yardsticks import bumpy_torus, human_sized_mesh, medi
 from hodgeformer.mesh.features import input_features
 from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.order import canonical_faces, canonical_order, inverse
+from hodgeformer.mesh.order import canonical_faces, canonical_order
 from hodgeformer.mesh.patterns import patterns_of
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
-from hodgeformer.mesh.topology import MeshComplex
+from hodgeformer.mesh.topology import MeshComplex, inverse_permutation
 
 
 def preparation_costs(quick: bool) -> list[dict[str, Any]]:
@@ -32,7 +32,7 @@ def preparation_costs(quick: bool) -> list[dict[str, Any]]:
 def _cost(name: str, mesh: Mesh, config: PrepareConfig, n_threads: int, target: float, repeat: int) -> dict[str, Any]:
     """Median milliseconds, total and by part, and the total in units of one 2048 x 2048 float32 product."""
     order = canonical_order(mesh.vertices, mesh.faces)
-    faces, _ = canonical_faces(inverse(order)[mesh.faces])
+    faces, _ = canonical_faces(inverse_permutation(order)[mesh.faces])
     vertices = to_unit_sphere(mesh.vertices[order], faces)
     topology = MeshComplex.from_faces(faces, mesh.n_vertices)
 

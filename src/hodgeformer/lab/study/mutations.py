@@ -13,12 +13,11 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 from hodgeformer.base.errors import MeshError
-from hodgeformer.mesh.elements import proper_complex
 from hodgeformer.mesh.geometry import face_centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import random_rotation
 from hodgeformer.mesh.simplify import simplify
-from hodgeformer.mesh.subdivision import rebuilt, subdivided
+from hodgeformer.mesh.subdivision import subdivided
 
 PATCH_FACES = (8, 15)
 
@@ -86,7 +85,7 @@ def without_faces(mesh: Mesh, removed: NDArray[np.bool_]) -> Mutated:
     """The mesh without some faces and without the vertices that only they used; the last face is never taken."""
     kept = np.flatnonzero(~removed) if not removed.all() else np.zeros(1, np.int64)
     used, faces = np.unique(mesh.faces[kept], return_inverse=True)
-    return Mutated.of(rebuilt(mesh, mesh.vertices[used], faces.reshape(-1, 3)), kept)
+    return Mutated.of(mesh.with_surface(mesh.vertices[used], faces.reshape(-1, 3)), kept)
 
 
 def face_removal(mesh: Mesh, rng: np.random.Generator, share: float) -> Mutated:
@@ -159,7 +158,7 @@ def renumbering(mesh: Mesh, rng: np.random.Generator) -> Mutated:
     vertices[number] = mesh.vertices
     turn = (rng.integers(3, size=(mesh.n_faces, 1)) + np.arange(3)) % 3
     faces = np.take_along_axis(number[mesh.faces[origin]], turn, axis=1)
-    return Mutated.of(rebuilt(mesh, vertices, faces), origin)
+    return Mutated.of(mesh.with_surface(vertices, faces), origin)
 
 
 def flipped_winding(mesh: Mesh, rng: np.random.Generator, share: float = 1.0) -> Mutated:
@@ -238,7 +237,7 @@ def _beyond_plane(mesh: Mesh, share: float, rng: np.random.Generator) -> NDArray
 
 def _face_adjacency(mesh: Mesh) -> csr_array:
     """Faces that share an edge; a face that repeats a vertex has no neighbors."""
-    proper, topology = proper_complex(mesh)
+    proper, topology = mesh.proper_faces, mesh.topology
     rows = np.repeat(proper, 3)
     sides = csr_array((np.ones(len(rows)), (rows, topology.face_edges.ravel())), shape=(mesh.n_faces, topology.n.e))
     return csr_array(sides @ sides.T)

@@ -14,7 +14,6 @@ from hodgeformer.draw.colormap import field_colors, field_limits
 from hodgeformer.draw.lettering import ColorBar, Picture, title_band
 from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.lab.study.operator_report import OperatorReport
-from hodgeformer.mesh.elements import proper_complex
 from hodgeformer.mesh.geometry import face_centers, face_vectors
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.operators import Eigenpairs
@@ -69,7 +68,7 @@ def _face_colors_of_edges(mesh: Mesh, weights: NDArray[np.float64], high: float)
 
 def _sides(mesh: Mesh) -> NDArray[np.int64]:
     """The edges (n_f, 3) of each face, numbered by first appearance; a face that repeats a vertex shows edge 0."""
-    proper, topology = proper_complex(mesh)
+    proper, topology = mesh.proper_faces, mesh.topology
     sides = np.zeros((mesh.n_faces, 3), dtype=np.int64)
     sides[proper] = topology.face_edges
     return sides

@@ -14,8 +14,8 @@ from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.mesh.geometry import centers
 from hodgeformer.mesh.mesh import FloatArray, Mesh
-from hodgeformer.mesh.order import inverse
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
+from hodgeformer.mesh.topology import inverse_permutation
 from hodgeformer.nn.config import STAR_KIND
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.operators import (
@@ -167,7 +167,7 @@ def attention_around(operators: HeadOperators, star: csr_array, kind: ElementKin
     n_file = len(prepared.face_source) if kind == "f" else prepared.n[kind]
     if not 0 <= picked < n_file:
         raise ConfigError(f"{prepared.name} has {ELEMENT_NAMES[kind]} elements 0 to {n_file - 1}, got {picked}")
-    here = int(prepared.face_source[picked] if kind == "f" else inverse(prepared.order[kind])[picked])
+    here = int(prepared.face_source[picked] if kind == "f" else inverse_permutation(prepared.order[kind])[picked])
     return prepared.to_file_order(star_row(star, here), kind)
 
 

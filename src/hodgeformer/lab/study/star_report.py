@@ -13,7 +13,7 @@ from hodgeformer.base.errors import ConfigError
 from hodgeformer.draw.camera import Up
 from hodgeformer.draw.page import FieldLayer, LabelLayer, Scene
 from hodgeformer.kernels.elimination import N_TIMES, TIMES
-from hodgeformer.mesh.elements import convert_labels, proper_complex
+from hodgeformer.mesh.elements import convert_labels
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.nn.pack import pack
 from hodgeformer.predict.checkpoint import Checkpoint
@@ -147,7 +147,7 @@ def study_stars(
 
 def between_parts(mesh: Mesh, labels: IntArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which edges lie between faces of two parts, and which inside one; others have one face, or one unlabelled."""
-    kept, topology = proper_complex(mesh)
+    kept, topology = mesh.proper_faces, mesh.topology
     sides, parts = topology.face_edges.ravel(), np.repeat(labels[kept], 3)
     lowest, highest = np.full(topology.n.e, parts.max()), np.full(topology.n.e, parts.min())
     np.minimum.at(lowest, sides, parts)

@@ -10,7 +10,7 @@ import numpy as np
 
 from hodgeformer.base.errors import MeshError, MeshFormatError
 from hodgeformer.mesh.columns import Column
-from hodgeformer.mesh.elements import edge_rows, file_edges
+from hodgeformer.mesh.elements import edge_rows
 from hodgeformer.mesh.formats.source import LineOf, Source
 from hodgeformer.mesh.mesh import Attributes, FloatArray, IntArray, Mesh
 from hodgeformer.mesh.polygons import triangulate
@@ -108,7 +108,7 @@ def _with_edges(mesh: Mesh, columns: dict[str, Column], ends: IntArray) -> Mesh:
     """The mesh with columns of the edges between these ends, which are in any order."""
     if not repeats_a_vertex(mesh.faces).all() and ends.min() >= 0 and ends.max() < mesh.n_vertices:
         number = edge_rows(mesh, ends)
-        rows = np.full(len(file_edges(mesh)), -1)
+        rows = np.full(len(mesh.topology.edges), -1)
         rows[number[number >= 0]] = np.flatnonzero(number >= 0)
         if (rows >= 0).all():
             return mesh.with_columns({name: ("edge", values[rows]) for name, (_, values) in columns.items()})

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.columns import CHANNELS, ENDS, LABELS, OWN_COLOR, Column, is_column_name, to_colors
-from hodgeformer.mesh.elements import file_edges
 from hodgeformer.mesh.formats.content import Content
 from hodgeformer.mesh.formats.ply_tables import Columns, Element, List, Property, read_ascii, read_binary
 from hodgeformer.mesh.formats.source import LARGEST_WHOLE, Source
@@ -158,7 +157,7 @@ def ply_bytes(mesh: Mesh, attributes: Attributes) -> bytes:
     face: list[_Written] = [("list uchar int vertex_indices", "u1", np.full(mesh.n_faces, 3)), ("", "<i4", mesh.faces)]
     tables = {"vertex": vertex, "face": face}
     if any(element == "edge" for element, _ in mesh.columns.values()):
-        tables["edge"] = [(f"int {name}", "<i4", ends) for name, ends in zip(ENDS, file_edges(mesh).T, strict=True)]
+        tables["edge"] = [(f"int {name}", "<i4", ends) for name, ends in zip(ENDS, mesh.topology.edges.T, strict=True)]
     for kind, values in sorted(attributes.items()):  # colors before labels and own colors
         rows = vertex if kind.startswith("vertex") else face
         if kind.endswith("labels"):

@@ -10,8 +10,7 @@ from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.formats.content import Content
 from hodgeformer.mesh.formats.source import LineOf, Source, TextLines
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.order import inverse
-from hodgeformer.mesh.topology import corner_fans
+from hodgeformer.mesh.topology import corner_fans, inverse_permutation
 
 _TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("extra", "<u2")])
 _HEAD = 80
@@ -88,7 +87,7 @@ def weld_corners(points: FloatArray) -> tuple[IntArray, IntArray]:
     place[order] = np.cumsum(np.concatenate([[False], (ordered[1:] != ordered[:-1]).any(axis=1)]))
     _, first, vertex = np.unique(corner_fans(place.reshape(-1, 3)), return_index=True, return_inverse=True)
     by_appearance = np.argsort(first)
-    return inverse(by_appearance)[vertex.ravel()], first[by_appearance]
+    return inverse_permutation(by_appearance)[vertex.ravel()], first[by_appearance]
 
 
 def stl_bytes(mesh: Mesh) -> bytes:

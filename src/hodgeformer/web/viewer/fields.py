@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackError
 
 from hodgeformer.base.errors import HodgeFormerError
-from hodgeformer.mesh.elements import proper_complex
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.operators import Eigenpairs, cotangent_eigenpairs
 from hodgeformer.web.server.intake import Refusal
@@ -104,6 +103,6 @@ class Eigenfunctions:
 def smoothest_functions(mesh: Mesh) -> Eigenpairs:
     """Eigenfunctions of the cotangent Laplacian in the order of the file, smallest eigenvalues first."""
     try:
-        return cotangent_eigenpairs(proper_complex(mesh)[1], mesh.vertices, min(N_EIGENFUNCTIONS, mesh.n_vertices - 2))
+        return cotangent_eigenpairs(mesh.topology, mesh.vertices, min(N_EIGENFUNCTIONS, mesh.n_vertices - 2))
     except (ArpackError, HodgeFormerError, RuntimeError, ValueError) as error:
         raise Refusal(422, f"Eigenfunctions cannot be found for this mesh ({error}).") from None
