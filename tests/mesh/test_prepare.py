@@ -200,7 +200,7 @@ def test_the_four_frames_differ_by_half_turns() -> None:
 
 def test_settings_of_an_older_file_that_name_the_order_are_read() -> None:
     assert PrepareConfig.parse({"order": "morton", "seed": 3}) == PrepareConfig(seed=3)
-    with pytest.raises(ConfigError, match=r"unknown setting PrepareConfig\.order"):
+    with pytest.raises(ConfigError, match=r"unknown setting prepare\.order"):
         PrepareConfig.parse({"order": "rcm"})
 
 
