@@ -1,6 +1,6 @@
-"""Teach `human` parts of your own with 10 labelled meshes: here only head, limbs and trunk.
+"""Fine-tune `human` to your own parts with 10 labeled meshes: here head, limbs and trunk.
 
-The bundled model knows bodies; what it learned of them is kept, and a new last layer learns your classes.
+The new model starts from the weights of the bundled one, with a new last layer for your classes.
 """
 
 from pathlib import Path
@@ -15,12 +15,12 @@ COARSE_OF = np.array([COARSE.index({"head": "head", "torso": "trunk"}.get(part, 
 
 
 def main(folder: Path, *, n_train: int = 10, n_test: int = 4, n_faces: int = 1500, **settings: object) -> hf.Outcome:
-    def labelled(seed: int) -> tuple[hf.Mesh, np.ndarray]:
+    def labeled(seed: int) -> tuple[hf.Mesh, np.ndarray]:
         mesh, labels = figure(np.random.default_rng(seed), n_faces=n_faces, name=f"body-{seed}")
         return mesh, COARSE_OF[labels]
 
     numbers = {"train": range(n_train), "test": range(100, 100 + n_test)}
-    divided = {split: [labelled(seed) for seed in seeds] for split, seeds in numbers.items()}
+    divided = {split: [labeled(seed) for seed in seeds] for split, seeds in numbers.items()}
     run = hf.train(hf.open_dataset(divided, classes=COARSE), folder / "run", start="human", **settings)
     print(run)
     for row in run.scores.per_class():

@@ -1,4 +1,7 @@
-"""The same with Lightning, which brings devices, precision, logging and checkpoints: pip install lightning."""
+"""The loop of own_loop.py with Lightning, which adds devices, precision, logging and checkpoints.
+
+Install it with: pip install lightning
+"""
 
 from pathlib import Path
 

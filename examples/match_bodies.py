@@ -1,7 +1,7 @@
-"""Match two bodies by what the encoder of `human` makes of their vertices: nearest neighbors in feature space.
+"""Match two bodies by the features of `human`: each vertex to its nearest neighbor in feature space.
 
-Each vertex of the second body takes the color of the vertex of the first that is most like it. Where the matching is
-right, the same place has the same color on both.
+Each vertex of the second body takes the color of its match on the first. Where the matching is correct, the same place
+has the same color on both.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ def main(folder: Path, *, n_faces: int = 3000) -> np.ndarray:
     predictor = hf.Predictor.load("human")
     features = [predictor.features(body, "vertex") for body in bodies]
 
-    # Columns differ in scale; what counts is how far a vertex is from the mean one of its body.
+    # Columns differ in scale, so each is standardized within its body.
     features = [(x - x.mean(axis=0)) / x.std(axis=0) for x in features]
     _, match = cKDTree(features[0]).query(features[1])
 
