@@ -1,4 +1,4 @@
-"""Your own training loop with a plain DataLoader: `hf.prepare` in the data set, and `hf.pack` as the collate function."""
+"""Your own training loop with a plain DataLoader: `hf.prepare` in the data set, `hf.pack` as the collate function."""
 
 from pathlib import Path
 
