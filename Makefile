@@ -47,6 +47,7 @@ docs: setup
 
 pictures: setup
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/drawings.py
 
 results: setup
 	$(BIN)/python -m hodgeformer.lab.result_tables

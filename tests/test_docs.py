@@ -62,6 +62,26 @@ def test_files_that_pages_name_are_there() -> None:
     assert [both for both in named if not any((root / both[1]).is_file() for root in roots)] == []
 
 
+def test_names_of_the_glossary_are_in_the_code() -> None:
+    code = "\n".join(path.read_text() for path in (ROOT / "src" / "hodgeformer").rglob("*.py"))
+    rows = [line.split("|")[2] for line in (DOCS / "glossary.md").read_text().splitlines() if line.startswith("| ")]
+    names = {
+        name for row in rows for term in re.findall(r"`([^`]+)`", row) for name in re.findall(r"[A-Za-z_]\w+", term)
+    }
+    assert len(names) > 40
+    assert sorted(name for name in names if not re.search(rf"\b{name}\b", code)) == []
+
+
+def test_drawings_are_those_of_their_script() -> None:
+    spec = importlib.util.spec_from_file_location("drawings", DOCS / "drawings.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["drawings"] = module
+    spec.loader.exec_module(module)
+    for name, drawn in module.DRAWINGS.items():
+        assert (DOCS / "images" / f"{name}.svg").read_text() == drawn().svg(), "run `make pictures`"
+
+
 def test_every_public_name_has_a_sentence(reference: ModuleType) -> None:
     for name, value in reference.public_names():
         assert (inspect.getdoc(value) or "").strip(), name
