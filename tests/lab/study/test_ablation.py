@@ -196,7 +196,9 @@ def test_two_processes_do_not_train_the_same_run(tmp_path: Path) -> None:
 
 def test_the_table_has_mean_spread_paper_and_cost(tmp_path: Path) -> None:
     def result(score: float) -> RunResult:
-        return RunResult(score, "face_accuracy", "val", cpu_minutes=2.0, minutes=1.0, epochs=3, n_parameters=7)
+        return RunResult(
+            score, "face_accuracy", "val", cpu_minutes=2.0, minutes=1.0, epochs=3, n_parameters=7, mean_iou=score / 2
+        )
 
     rows = study_table(two_rows(), {("T", 0): result(0.5), ("T", 1): result(0.6)})
     assert len(rows) == 1  # nothing is said of rows that were not run
@@ -209,6 +211,7 @@ def test_the_table_has_mean_spread_paper_and_cost(tmp_path: Path) -> None:
         "std": 7.07,
         "min": 50.0,
         "max": 60.0,
+        "mean_iou": 0.275,
         "paper_x": 50.0,
         "epochs": 3,
         "cpu_minutes": 2.0,
@@ -217,7 +220,7 @@ def test_the_table_has_mean_spread_paper_and_cost(tmp_path: Path) -> None:
     write_csv(tmp_path / "results" / "t.csv", [*rows, {"row": "H", "std": None}])
     lines = (tmp_path / "results" / "t.csv").read_text().splitlines()
     assert lines[0].startswith("row,score,split,seeds,mean,std")
-    assert lines[2] == "H" + "," * 11
+    assert lines[2] == "H" + "," * 12
 
 
 def test_every_row_keeps_the_runs_behind_it(tmp_path: Path) -> None:

@@ -97,7 +97,10 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class RunResult:
-    """A finished training: the main score of its last weights on `split`, and its cost in total."""
+    """A finished training: the scores of its last weights on `split`, and its cost in total.
+
+    Only a segmentation has a mean IoU.
+    """
 
     score: float
     score_name: str
@@ -106,6 +109,7 @@ class RunResult:
     minutes: float
     epochs: int
     n_parameters: int
+    mean_iou: float | None = None
 
 
 def known_studies() -> dict[str, Path]:
@@ -197,6 +201,7 @@ def study_table(study: Study, results: Mapping[tuple[str, int], RunResult]) -> l
         if not found:
             continue
         scores = [100 * result.score for result in found]
+        overlaps = [result.mean_iou for result in found if result.mean_iou is not None]
         rows.append(
             {
                 "row": row.name,
@@ -207,6 +212,7 @@ def study_table(study: Study, results: Mapping[tuple[str, int], RunResult]) -> l
                 "std": round(statistics.stdev(scores), 2) if len(scores) > 1 else None,
                 "min": round(min(scores), 2),
                 "max": round(max(scores), 2),
+                **({"mean_iou": round(statistics.mean(overlaps), 3)} if overlaps else {}),
                 **{f"paper_{name}": figure for name, figure in row.paper.items()},
                 "epochs": round(statistics.mean(result.epochs for result in found), 1),
                 "cpu_minutes": round(statistics.mean(result.cpu_minutes for result in found), 2),
@@ -248,6 +254,7 @@ def _provenance(run: PlannedRun, result: RunResult) -> dict[str, Any]:
     return {
         "seed": run.seed,
         "score": round(100 * result.score, 2),
+        **({} if result.mean_iou is None else {"mean_iou": round(result.mean_iou, 4)}),
         "cpu_minutes": round(result.cpu_minutes, 2),
         **environment,
         "command": words,
@@ -286,6 +293,7 @@ def _scored(setup: Setup, end: Position) -> RunResult:
         minutes=end.elapsed / 60,
         epochs=end.epoch,
         n_parameters=model.n_parameters,
+        mean_iou=scores.values.get(f"{scores.element}_mean_iou"),
     )
 
 
