@@ -1,4 +1,4 @@
-"""The output of `hodgeformer train` while it runs: a live line in a terminal, plain lines elsewhere, or JSON."""
+"""The output of training while it runs: bars in a terminal or a notebook, plain lines elsewhere, or JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from hodgeformer.cli.notebook import NotebookProgress
 from hodgeformer.cli.results import LOG_EVERY, Pulse, duration
+from hodgeformer.draw.page import in_notebook
 from hodgeformer.training.listener import Callback, Listener, Row, Standing
 from hodgeformer.training.run import train as train_silently
 
@@ -21,14 +23,18 @@ EVENT_EVERY = 2.0
 
 
 class Display(Listener):
-    """Prints the events of a run. Without a terminal: a line for each evaluation, and now and then one in between."""
+    """Prints the events of a run. Without bars: a line for each evaluation, and now and then one in between."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True)
         columns = TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[state]}")
-        self._bar = Progress(
-            *columns, TimeElapsedColumn(), console=self._console, disable=not self._console.is_terminal
-        )
+        if in_notebook():
+            self._console = Console(force_jupyter=False)
+            self._bar: Progress = NotebookProgress(*columns, TimeElapsedColumn())
+        else:
+            self._console = Console(stderr=True)
+            self._bar = Progress(
+                *columns, TimeElapsedColumn(), console=self._console, disable=not self._console.is_terminal
+            )
         self._bar.start()
         self._task: TaskID | None = None
         self._reading: TaskID | None = None
@@ -82,7 +88,7 @@ class Display(Listener):
             self._print(text)
 
     def _print(self, text: str) -> None:
-        self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 class Events(Listener):

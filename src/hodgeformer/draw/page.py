@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -96,6 +97,12 @@ def page(scenes: Sequence[Scene], *, title: str = "hodgeformer") -> str:
     middle, tail = rest.split("@DATA@")
     # "</" would end the script element that contains the data, and "<!--<script" would keep it from ending.
     return "".join([head, html.escape(title), middle, data.replace("<", "\\u003c"), tail])
+
+
+def in_notebook() -> bool:
+    """Whether this code runs in the kernel of a notebook, where objects can be displayed."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
 
 
 def embedded_page(scenes: Sequence[Scene], *, height: int = 480) -> str:

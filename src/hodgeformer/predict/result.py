@@ -289,8 +289,9 @@ class Result:
 
     def show(self) -> Path | None:
         """Show the result in a notebook; elsewhere open it as a page in the browser and return its path."""
-        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-        if getattr(shell, "kernel", None) is not None:
+        from hodgeformer.draw.page import in_notebook
+
+        if in_notebook():
             importlib.import_module("IPython.display").display(self)
             return None
         with tempfile.NamedTemporaryFile("w", suffix=".html", prefix=_SHOWN, delete=False) as file:
