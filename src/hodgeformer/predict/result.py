@@ -6,7 +6,6 @@ import importlib
 import io
 import json
 import os
-import sys
 import tempfile
 import time
 import webbrowser
