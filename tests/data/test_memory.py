@@ -91,6 +91,20 @@ def test_every_mesh_tests_once_and_groups_stay_together(tmp_path: Path) -> None:
         folds_of(tmp_path / "data", 6)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_split_by_fractions_keeps_a_source_together(seed: int, tmp_path: Path) -> None:
+    names = [f"{who}_{jaw}" for who in ("ann", "bob", "cem", "dan", "eve") for jaw in "LU"]
+    write_folder(open_dataset([(icosphere(1, name=name), np.arange(80) % 2) for name in names]), tmp_path)
+    text = (tmp_path / "dataset.toml").read_text().partition("[split]")[0]
+    (tmp_path / "dataset.toml").write_text(
+        f'groups = "^([a-z]+)_"\n{text}\n[split]\ntrain = 0.6\ntest = 0.4\nseed = {seed}'
+    )
+    dataset = open_folder(tmp_path)
+    train, test = ({sample.source for sample in dataset.split(split)} for split in ("train", "test"))
+    assert (len(train), len(test)) == (3, 2) and train.isdisjoint(test)
+    assert sorted(sample.name for sample in dataset.samples) == sorted(names)
+
+
 def test_groups_by_a_pattern_of_names(tmp_path: Path) -> None:
     meshes = {f"{who}_{i}": icosphere(1, name=f"{who}_{i}") for who in ("ann", "bob") for i in range(2)}
     write_folder(open_dataset([(mesh, np.arange(80) % 2) for mesh in meshes.values()]), tmp_path)

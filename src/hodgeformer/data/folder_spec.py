@@ -74,7 +74,7 @@ class FolderSpec(Settings):
     )
     groups: str | dict[str, str] = Field(
         default="",
-        description="Which meshes come from one source, such as one person, so that cross-validation keeps them "
+        description="Which meshes come from one source, such as one person, so that fractions and folds keep them "
         "together: a regular expression whose first group in the name is the source, or a table name = source.",
     )
     split: SplitRules = Field(

@@ -35,7 +35,7 @@ def by_rules(samples: Sequence[Sample], rules: SplitRules, root: Path) -> Splits
     splits |= {name: by_name(samples, rule) for name, rule in given.items() if isinstance(rule, list)}
     taken = {sample.name for members in splits.values() for sample in members}
     if fractions:
-        splits |= by_fractions([s for s in samples if s.name not in taken], fractions, rules.seed)
+        splits |= _sources_by_fractions([s for s in samples if s.name not in taken], fractions, rules.seed)
     if given.get("val") == 0:
         splits.pop("val")
     for name, members in splits.items():
@@ -103,6 +103,15 @@ def by_fractions(samples: Sequence[Sample], fractions: Mapping[str, float], seed
         bounds = np.cumsum([0, *sizes])
     cuts = zip(fractions, bounds[:-1], bounds[1:], strict=True)
     return {name: _sorted(merged[first:last]) for name, first, last in cuts}
+
+
+def _sources_by_fractions(samples: Sequence[Sample], fractions: Mapping[str, float], seed: int) -> Splits:
+    """Each split gets its fraction of the sources, with all their samples."""
+    sources: dict[str, list[Sample]] = {}
+    for sample in _sorted(samples):
+        sources.setdefault(sample.source, []).append(sample)
+    firsts = by_fractions([members[0] for members in sources.values()], fractions, seed)
+    return {name: _sorted([s for one in chosen for s in sources[one.source]]) for name, chosen in firsts.items()}
 
 
 def by_number(samples: Sequence[Sample], n: int, seed: int) -> Splits:
