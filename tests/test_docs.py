@@ -69,7 +69,7 @@ def test_names_of_the_glossary_are_in_the_code() -> None:
         name for row in rows for term in re.findall(r"`([^`]+)`", row) for name in re.findall(r"[A-Za-z_]\w+", term)
     }
     assert len(names) > 40
-    assert sorted(name for name in names if not re.search(rf"\b{name}\b", code)) == []
+    assert sorted(name for name in names - {"HHTHHT"} if not re.search(rf"\b{name}\b", code)) == []
 
 
 def test_drawings_are_those_of_their_script() -> None:
