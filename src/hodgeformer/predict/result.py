@@ -325,6 +325,8 @@ class Result:
         given: dict[str, Any] = {f"{shown.element}_colors": shown.element_colors}
         if self.task != "regression" and f"{shown.element}_labels" in WRITTEN[suffix]:
             given[f"{shown.element}_labels"] = shown.labels
+        if suffix == ".ply" and shown.element == "face":  # Blender reads the colors of vertices only
+            given["vertex_colors"] = self.on("vertex").element_colors
         given |= {kind: colors for kind, colors in self.mesh.own_colors.items() if kind in WRITTEN[suffix]}
         # Other programs, such as trimesh and meshio, cannot read a file with columns of edges.
         columns = {name: column for name, column in self.mesh.columns.items() if column.element != "edge"}
