@@ -1,4 +1,4 @@
-"""The answer of a model for a mesh, in the order of its file: as arrays, as pictures, and as files."""
+"""The answer of a model for a mesh: as a picture, as a page, as a file, and as objects of other packages."""
 
 from __future__ import annotations
 
@@ -9,25 +9,18 @@ import os
 import tempfile
 import time
 import webbrowser
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.base.containers import KIND_OF, Element, PartElement, Task
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.files import place, write_atomically
-from hodgeformer.base.palette import RGB
-from hodgeformer.mesh.elements import convert_values, element_areas, majority
-from hodgeformer.mesh.geometry import in_range
 from hodgeformer.mesh.io import WRITTEN, save_mesh
-from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.pose import UP_AXES, UpName, part_centers, up_from_parts, up_from_shape
+from hodgeformer.predict.result_data import ResultData
 
 if TYPE_CHECKING:  # drawing is imported on first use
     import torch_geometric
@@ -43,183 +36,36 @@ _KEPT_SECONDS = 86_400
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
-    """Labels, probabilities and class names of one mesh.
-
-    `outputs` has one row per element of the file, or one row for the whole mesh (`element` "mesh"): probabilities of
-    the classes, or the values of a regression. `warnings` list differences from the training meshes, and `familiarity`
-    is the similarity to them from 0 to 1, if the model was calibrated. `working_faces` is the number of faces at the
-    working resolution. `up_axis` points up in the file; "auto" finds it by `heights`, where the classes usually are.
-    """
-
-    mesh: Mesh
-    task: Task
-    element: Element
-    outputs: NDArray[np.float32]
-    names: tuple[str, ...] = ()
-    colors: tuple[RGB, ...] = ()
-    warnings: tuple[str, ...] = ()
-    path: Path | None = None
-    working_faces: int | None = None
-    familiarity: float | None = None
-    up_axis: UpName = "auto"
-    heights: tuple[float, ...] = ()
-
-    @property
-    def resolution(self) -> str:
-        """How the mesh was resized for the model; empty if it was not."""
-        if self.working_faces is None or self.working_faces == self.mesh.n_faces:
-            return ""
-        where = "" if self.element == "mesh" else f"; every original {self.element} gets an answer"
-        how = "simplified" if self.working_faces < self.mesh.n_faces else "subdivided"
-        return f"{self.mesh.n_faces:,} faces, {how} to {self.working_faces:,} for the model{where}"
-
-    @cached_property
-    def shares(self) -> NDArray[np.float64]:
-        """(n_classes,) the share of the surface of each class."""
-        areas = np.ones(1) if self.element == "mesh" else element_areas(in_range(self.mesh), KIND_OF[self.element])
-        covered = np.bincount(self.labels, areas if areas.any() else None, len(self.names))
-        return np.asarray(covered / covered.sum())
-
-    @cached_property
-    def counts(self) -> IntArray:
-        """(n_classes,) the number of elements of each class."""
-        return np.bincount(self.labels, minlength=len(self.names))
-
-    @cached_property
-    def up(self) -> FloatArray:
-        """The direction that points up in the file: as given, or guessed from the parts or from the shape."""
-        if self.up_axis != "auto":
-            return np.array(UP_AXES[self.up_axis], dtype=np.float64)
-        guess = up_from_shape(self.mesh)
-        if not self.heights or self.element == "mesh":
-            return guess
-        centers, shares = part_centers(self.mesh, self.on("face").labels, len(self.names))
-        return up_from_parts(centers, shares, np.array(self.heights), otherwise=guess)
-
-    @property
-    def summary(self) -> str:
-        """The answer in one line; for a segmentation, the share of the surface and the number of elements per class."""
-        if self.task == "classification":
-            return f"{self.label} ({self.confidence[0]:.0%})"
-        if self.task == "regression":
-            mean = ", ".join(f"{value:.4g}" for value in self.values.mean(axis=0))
-            return mean if self.element == "mesh" else f"mean {mean}"
-        order = [i for i in np.argsort(-self.shares, kind="stable") if self.counts[i]]
-        parts = [f"{self.names[i]} {self.shares[i]:.0%} ({self.counts[i]:,})" for i in order]
-        counted = "vertices" if self.element == "vertex" else f"{self.element}s"
-        return f"{', '.join(parts)}; percent of the surface (number of {counted})"
-
-    @property
-    def probabilities(self) -> NDArray[np.float32]:
-        """(n, n_classes), rows sum to one."""
-        if self.task == "regression":
-            raise ConfigError(f"{self.mesh.name}: a regression has values, not probabilities; use `.values`")
-        return self.outputs
-
-    @property
-    def values(self) -> NDArray[np.float32]:
-        """(n, n_values) the values of a regression."""
-        if self.task != "regression":
-            raise ConfigError(f"{self.mesh.name}: a {self.task} has labels and probabilities, not values")
-        return self.outputs
-
-    @cached_property
-    def labels(self) -> IntArray:
-        """(n,) the most probable class of each element, or of the mesh."""
-        return np.asarray(self.probabilities.argmax(axis=1), np.int64)
-
-    @property
-    def label(self) -> str:
-        """The class of the whole mesh."""
-        if self.task != "classification":
-            raise ConfigError(f"{self.mesh.name}: a {self.task} has no single label; use `.labels`")
-        return self.names[int(self.labels[0])]
-
-    @property
-    def confidence(self) -> NDArray[np.float32]:
-        """(n,) the probability of the label."""
-        return np.asarray(self.probabilities.max(axis=1))
-
-    @cached_property
-    def polygon_labels(self) -> IntArray | None:
-        """Labels of the polygons of the file, by majority; None if all its faces are triangles."""
-        if self.element != "face" or self.mesh.polygons is None:
-            return None
-        return majority(self.labels, self.mesh.polygons, int(self.mesh.polygons.max()) + 1)
-
-    @property
-    def element_colors(self) -> NDArray[np.uint8]:
-        """(n, 3) the color of the class of each row, or of the first value of a regression."""
-        if self.task != "regression":
-            return np.array(self.colors, dtype=np.uint8)[self.labels]
-        from hodgeformer.draw.colormap import field_colors
-
-        return field_colors(self.values[:, 0])
-
-    def on(self, element: PartElement) -> Result:
-        """The same answer for another kind of element: means over incident elements."""
-        if self.element == "mesh":
-            raise ConfigError(f"{self.mesh.name}: a {self.task} of whole meshes has no answer for each {element}")
-        outputs = convert_values(self.outputs, self.mesh, source=KIND_OF[self.element], to=KIND_OF[element])
-        return replace(self, element=element, outputs=outputs)
-
-    def parts(self) -> Iterator[tuple[str, Mesh]]:
-        """The faces of each class that occurs, as separate meshes, with the class name."""
-        labels = self.on("face").labels
-        for label in np.unique(labels):
-            used, faces = np.unique(self.mesh.faces[labels == label], return_inverse=True)
-            name = self.names[int(label)]
-            yield name, Mesh(self.mesh.vertices[used], faces.reshape(-1, 3), name=f"{self.mesh.name} {name}")
+class Result(ResultData):
+    """The answer for one mesh; also draws itself and writes itself in the formats of other programs."""
 
     def to_trimesh(self) -> trimesh.Trimesh:
         """A `trimesh.Trimesh` in the colors of the answer, with `label` or `values` of its faces or vertices.
 
         Vertices and faces are unchanged. Answers for edges, which trimesh cannot color, are transferred to faces.
         """
-        from hodgeformer.predict.exchange import as_trimesh
-
-        if self.element == "mesh":
-            return as_trimesh(self.mesh)
-        shown = self._paintable()
-        values = {"values": shown.values} if self.task == "regression" else {"label": shown.labels}
-        return as_trimesh(self.mesh, cast(Any, shown.element), colors=shown.element_colors, **values)
+        mesh, package = self.mesh, _needed("trimesh")
+        made: trimesh.Trimesh = package.Trimesh(mesh.vertices, mesh.faces, process=False, metadata={"name": mesh.name})
+        if self.element != "mesh":
+            shown = self._paintable()
+            setattr(made.visual, f"{shown.element}_colors", shown.element_colors)
+            attributes = made.face_attributes if shown.element == "face" else made.vertex_attributes
+            attributes.update({"values": shown.values} if self.task == "regression" else {"label": shown.labels})
+        return made
 
     def to_pyg(self) -> torch_geometric.data.Data:
         """A `torch_geometric.data.Data` with `pos`, `face`, `edge_index`, `y` (labels or values), `probabilities`."""
-        from hodgeformer.predict.exchange import as_pyg
+        import torch
 
-        if self.task == "regression":
-            return as_pyg(self.mesh, y=self.values)
-        return as_pyg(self.mesh, y=self.labels, probabilities=self.probabilities)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything except the mesh itself, in plain types."""
-        content: dict[str, Any] = {
-            "mesh": self.mesh.name,
-            "file": str(self.path) if self.path else None,
-            "task": self.task,
-            "element": self.element,
-            "n_vertices": self.mesh.n_vertices,
-            "n_faces": self.mesh.n_faces,
-            "working_faces": self.working_faces,
-            "notes": list(self.mesh.notes),
-            "warnings": list(self.warnings),
-            "familiarity": None if self.familiarity is None else round(self.familiarity, 4),
+        package, edges = _needed("torch_geometric.data"), self.mesh.topology.edges
+        arrays: dict[str, NDArray[Any]] = {
+            "pos": self.mesh.vertices.astype(np.float32),
+            "face": self.mesh.faces.T,
+            "edge_index": np.concatenate([edges, edges[:, ::-1]]).T,
         }
-        rows = self.outputs.astype(np.float64).round(5).tolist()
-        if self.task == "regression":
-            return content | {"values": rows}
-        content |= {"classes": list(self.names), "colors": [list(color) for color in self.colors]}
-        if self.task == "classification":
-            content["label"] = self.label
-        else:
-            shares = zip(self.names, self.shares.tolist(), self.counts.tolist(), strict=True)
-            content["parts"] = {name: {"area_share": round(s, 5), "count": n} for name, s, n in shares if n}
-        content["labels"] = self.labels.tolist()
-        if self.polygon_labels is not None:
-            content["polygon_labels"] = self.polygon_labels.tolist()
-        return content | {"probabilities": rows}
+        is_regression = self.task == "regression"
+        arrays |= {"y": self.values} if is_regression else {"y": self.labels, "probabilities": self.probabilities}
+        return cast(Any, package.Data(**{name: torch.tensor(array) for name, array in arrays.items()}))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write PLY, GLB, OBJ or OFF (colored mesh), JSON, NPZ or TXT (numbers), PNG (picture) or HTML (3D page)."""
@@ -312,7 +158,7 @@ class Result:
         answer = f"values of shape {self.outputs.shape}" if self.task == "regression" else self.summary
         return f"Result({self.mesh.name!r}, per {self.element}: {answer})"
 
-    def _paintable(self) -> Result:
+    def _paintable(self) -> Self:
         """The result on faces or vertices, which can be colored; edges cannot."""
         return self.on("face") if self.element == "edge" else self
 
@@ -348,3 +194,11 @@ class Result:
             arrays = {"labels": self.labels, "probabilities": self.outputs, "classes": np.array(self.names, np.str_)}
         np.savez_compressed(stream := io.BytesIO(), **arrays)
         return stream.getvalue()
+
+
+def _needed(module: str) -> Any:
+    package = module.split(".", maxsplit=1)[0]
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ConfigError(f"this needs the package {package}: pip install {package}") from None
