@@ -88,7 +88,7 @@ def one_line(error: BaseException, path: Path | None = None) -> str:
         text = " ".join(message.split()) + blank + example
     elif isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    elif isinstance(error, FileNotFoundError):  # as stores tell it
+    elif isinstance(error, FileNotFoundError):  # as stores raise it
         text = f"{error}: there is no such file"
     elif is_out_of_memory(error):
         named = "".join(f"{note} " for note in getattr(error, "__notes__", ()))

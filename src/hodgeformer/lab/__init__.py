@@ -1,1 +1,1 @@
-"""What measures: studies of the paper, benchmarks. Nothing else imports it."""
+"""Measurements: studies of the paper and benchmarks. Only the command line imports it."""

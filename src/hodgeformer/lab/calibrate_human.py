@@ -1,9 +1,9 @@
-"""What the bundled `human` says of its own answers, from models that have never seen a family.
+"""Calibrate the bundled `human`, with models that were each trained without one family of bodies.
 
     python -m hodgeformer.lab.calibrate_human HUMAN FAMILY=RUN ... --out NEW.safetensors
 
-HUMAN has learned from every body at hand, so its own answers cannot tell how sure it may be. Each RUN left one family
-out, as a rehearsal.
+HUMAN was trained on all bodies, so its own answers cannot show how reliable its probabilities are. Each RUN left one
+family out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hodgeformer.predict.predictor import Predictor
 from hodgeformer.training.calibration import calibrated
 from hodgeformer.training.evaluate import Answer, Evaluator
 
-_KNOWN = 4  # every so many-th of the bodies that a model learned from
+_KNOWN = 4  # one of this many bodies that a model was trained on
 
 
 def answers(checkpoint: Checkpoint, dataset: DataSet, split: str, step: int = 1) -> list[Answer]:

@@ -3,8 +3,8 @@
     python -m hodgeformer.lab.mutants --list
     python -m hodgeformer.lab.mutants [NAME ...]
 
-Each is put into a copy of the source, alone, and its test has to fail there. A text stands in exactly one place of
-`src`, in whatever file. If you rewrite that line, rewrite the error too.
+Each is put into a copy of the source, alone, and its test has to fail there. Each text occurs exactly once in
+`src`, in any file. If you rewrite that line, rewrite the error too.
 """
 
 from __future__ import annotations
@@ -41,22 +41,20 @@ MUTANTS = tuple(
 
 
 def place_of(mutant: Mutant, source: Path = SOURCE) -> Path:
-    """The one file that holds the text."""
+    """The one file that contains the text."""
     files = [path for path in sorted(source.rglob("*.py")) if mutant.text in path.read_text(encoding="utf-8")]
     if len(files) != 1 or files[0].read_text(encoding="utf-8").count(mutant.text) != 1:
-        raise LookupError(
-            f"'{mutant.name}': its text stands in {len(files)} files of src, expected in one place of one"
-        )
+        raise LookupError(f"'{mutant.name}': its text occurs in {len(files)} files of src, expected exactly once")
     return files[0]
 
 
 def copied_source(folder: Path) -> Path:
-    """A copy of the source with its compiled kernels, which are used again where a file is unchanged."""
+    """A copy of the source with its compiled kernels, which are reused while a file is unchanged."""
     return Path(shutil.copytree(SOURCE, folder / "src", symlinks=True))
 
 
 def noticed(mutant: Mutant, source: Path) -> bool:
-    """Whether the test fails with the error in the copy; the copy is put right again."""
+    """Whether the test fails with the error in the copy; the copy is restored."""
     place = place_of(mutant, source)
     before, times = place.read_text(encoding="utf-8"), place.stat()
     place.write_text(before.replace(mutant.text, mutant.replaced), encoding="utf-8")
@@ -68,7 +66,7 @@ def noticed(mutant: Mutant, source: Path) -> bool:
 
 
 def passes(test: str, source: Path) -> bool:
-    """Whether a test passes with the copy. Whatever else than a failure happens is an error."""
+    """Whether a test passes with the copy; anything but a pass or a failure is an error."""
     environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)

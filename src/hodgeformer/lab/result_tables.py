@@ -1,4 +1,4 @@
-"""The tables of RESULTS.md and docs/recipes.md, each written from the CSV that its command left in results/.
+"""The tables of RESULTS.md and docs/recipes.md, each written from the CSV that its command saved in results/.
 
 A table follows a line such as `<!-- results/mixing.csv: row, mean, std -->`; `column = title` renames a column, and
 `against_best` tells whether a row is the best, or differs from it by at most both deviations together.
@@ -27,7 +27,7 @@ _FIGURES = ("mean", "std", "seeds")
 
 
 def filled(text: str) -> str:
-    """The page with every table as its file has it."""
+    """The page with every table rewritten from its file."""
     text = _TABLE.sub(lambda found: found[1] + _table(ROOT / found["file"], found["columns"]), text)
     return _PAIRED.sub(lambda found: found[1] + _paired(sorted(ROOT.glob(found["files"]))), text)
 
@@ -61,7 +61,7 @@ def _paired(files: list[Path]) -> str:
         differences = [[each[seed] - scores[0][seed] for seed in each if seed in scores[0]] for each in scores[1:]]
         means.append([statistics.mean(scores[0].values()), *map(statistics.mean, differences)])
         spread = [f" ± {statistics.stdev(each):.2f}" if len(each) > 1 else "" for each in differences]
-        changes = [f"{mean:+.2f}{said}" for mean, said in zip(means[-1][1:], spread, strict=True)]
+        changes = [f"{mean:+.2f}{deviation}" for mean, deviation in zip(means[-1][1:], spread, strict=True)]
         lines.append([path.parent.name, str(min(map(len, differences))), f"{means[-1][0]:.2f}", *changes])
     first, *others = map(statistics.mean, zip(*means, strict=True))
     lines.append(["**mean**", "", f"{first:.2f}", *(f"**{other:+.2f}**" for other in others)])
@@ -77,12 +77,12 @@ def _against_best(rows: list[dict[str, str]]) -> list[str]:
     if not rows or not all(row.get("mean") and row.get("std") for row in rows):
         return [""] * len(rows)
     best = max(rows, key=lambda row: float(row["mean"]))
-    said = []
+    ranks = []
     for row in rows:
         together = math.hypot(float(best["std"]), float(row["std"]))
         within = float(best["mean"]) - float(row["mean"]) <= together
-        said.append("best" if row is best else "within the spread" if within else "below")
-    return said
+        ranks.append("best" if row is best else "within the spread" if within else "below")
+    return ranks
 
 
 def main_table(study: Study, results: Path, name: str) -> list[dict[str, Any]]:

@@ -166,7 +166,7 @@ def done_before(tasks: Iterable[Task]) -> dict[Path, Predicted]:
 
 
 def _resolved(path: Path) -> Path:
-    return path.resolve() if isinstance(path, Path) else path  # a store would be asked whether it is there
+    return path.resolve() if isinstance(path, Path) else path  # a store would be sent a request
 
 
 def _read_record(task: Task) -> dict[str, Any]:

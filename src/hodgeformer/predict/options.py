@@ -132,20 +132,20 @@ class FaceBudget:
         return int(_LEAST_ROOM * 2 ** (np.log2(max(1.0, faces / _LEAST_ROOM)) * 2 // 1 / 2))
 
     def check_reading(self, path: Path) -> None:
-        """Refuse a file beforehand that cannot be read within the limit."""
-        if isinstance(path, Path) and path.is_file():  # a store is not asked for it
+        """Refuse a file that cannot be read within the limit, before reading it."""
+        if isinstance(path, Path) and path.is_file():  # a store would be sent a request
             size = path.stat().st_size
             self._check(_READING.get(path.suffix.lower(), 6) * size, f"{path}: reading {size >> 20:,} MB")
 
     def check_simplifying(self, mesh: Mesh) -> None:
-        """The same for a mesh, of which simplifying holds more than what is worked on then."""
+        """Refuse a mesh that cannot be simplified within the limit: simplifying takes more memory than the model."""
         self._check(_SIMPLIFYING * mesh.n_faces, f"{mesh.name}: simplifying {mesh.n_faces:,} faces")
 
     def _check(self, n_bytes: int, work: str) -> None:
-        held = held_memory() or 0
-        if self.memory is not None and held + n_bytes > self.memory:
+        used = held_memory() or 0
+        if self.memory is not None and used + n_bytes > self.memory:
             raise MeshError(
-                f"{work} needs about {(held + n_bytes) / GIGABYTE:.1f} GB of memory, and {self.memory / GIGABYTE:.1f} "
+                f"{work} needs about {(used + n_bytes) / GIGABYTE:.1f} GB of memory, and {self.memory / GIGABYTE:.1f} "
                 "GB are allowed; allow more, or simplify the mesh elsewhere"
             )
 

@@ -1,4 +1,4 @@
-"""The straightforward star attention, with keys and values gathered to (h, n, s, d): what the kernels replace."""
+"""The direct form of star attention that the kernels replace: keys and values gathered to (h, n, s, d)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def gather_attention(*, q: Tensor, k: Tensor, y: Tensor, neighbors: Tensor) -> T
 
 
 def mesh_like_neighbors(n: int, s: int, *, seed: int = 0) -> Tensor:
-    """Four of five neighbors near the row in memory, one of five anywhere: what a sorted mesh looks like."""
+    """Four of five neighbors near the row in memory, one of five anywhere: like a sorted mesh."""
     generator = torch.Generator().manual_seed(seed)
     n_local = s * 4 // 5
     near = torch.randint(-2 * s, 2 * s + 1, (n, n_local), generator=generator)
@@ -87,7 +87,7 @@ def _warm_up(n_heads: int, d_head: int) -> None:
 
 
 def _extra_bytes(run: Callable[[], object]) -> float:
-    """How far the resident memory rises above where it stands, on Linux."""
+    """The rise of the resident memory during a call, on Linux."""
     clear = Path("/proc/self/clear_refs")
     if not clear.exists():
         return math.nan

@@ -1,4 +1,4 @@
-"""What it costs to prepare a mesh, part by part."""
+"""The cost of preparing a mesh, part by part."""
 
 from __future__ import annotations
 

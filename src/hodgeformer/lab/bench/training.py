@@ -36,7 +36,7 @@ _WAITED_BATCHES = 100
 
 
 def batch_of(mesh: Mesh, n_meshes: int) -> Batch:
-    """The mesh so many times, 32 neighbors for vertices and faces, 48 for edges, with other random ones each time."""
+    """Copies of the mesh, with 32 neighbors for vertices and faces and 48 for edges, other random ones in each copy."""
     config = PrepareConfig(n_neighbors={"v": 32, "e": 48, "f": 32})
     return pack([prepare(mesh, config, seed=i) for i in range(n_meshes)], transpose=True)
 
@@ -57,7 +57,7 @@ def training_step(model: HodgeFormer, batch: Batch) -> Callable[[], None]:
 
 
 class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records the matrix products of what runs under it, and can repeat them alone, on the same operands in turn.
+    """Records the matrix products computed within it, and repeats them alone on the same operands.
 
     They are repeated as they were computed, by PyTorch or by our own code; `by_torch` gives all of them to PyTorch.
     """
@@ -178,7 +178,7 @@ def star_costs(quick: bool) -> list[dict[str, Any]]:
 
 
 def recipe_cost(recipe: Path | str) -> dict[str, Any]:
-    """Processor seconds of one epoch of a configuration in one process, and how long a loader with workers lets wait.
+    """Processor seconds of one epoch of a configuration in one process, and the share of waiting for loader workers.
 
     The second epoch is measured: the first reads files.
     """

@@ -1,4 +1,4 @@
-"""What a user waits for: each verb from the command to its end, and a prediction step by step."""
+"""Waiting times of a user: each verb from start to end, and a prediction step by step."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def waiting_costs(quick: bool) -> list[dict[str, Any]]:
 
 
 def _timed(work: Callable[[], Any], repeat: int) -> tuple[float, Any]:
-    """Median seconds of a call, and what it gives."""
+    """Median seconds of a call, and its result."""
     last: list[Any] = [None]
 
     def call() -> None:

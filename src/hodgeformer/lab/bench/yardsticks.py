@@ -1,4 +1,4 @@
-"""What measurements share: closed meshes of any size, medians, and a matrix product timed in the same run."""
+"""Shared by the measurements: closed meshes of any size, medians, and a matrix product timed in the same run."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def growth(rows: Sequence[Mapping[str, Any]], key: str, smallest: int = 1) -> fl
 
 
 def product_seconds(n_threads: int, size: int = 2048, repeat: int = 7) -> float:
-    """One size x size float32 matrix product, the yardstick that takes the machine out of the figures."""
+    """One size x size float32 matrix product, the unit that makes figures comparable between machines."""
     before = torch.get_num_threads()
     torch.set_num_threads(n_threads)
     try:

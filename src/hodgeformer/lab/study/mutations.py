@@ -1,4 +1,4 @@
-"""The paper's mutations of a test mesh, and some of our own. Each draws from the generator it is given and no other."""
+"""The paper's mutations of a test mesh, and some of our own. Each uses only the random generator it is given."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def remesh(mesh: Mesh, rng: np.random.Generator, n_faces: int) -> Mutated:
 
 
 def without_faces(mesh: Mesh, removed: NDArray[np.bool_]) -> Mutated:
-    """The mesh without some faces and without the vertices that only they used; the last face is never taken."""
+    """The mesh without some faces and without the vertices that only they used; at least one face remains."""
     kept = np.flatnonzero(~removed) if not removed.all() else np.zeros(1, np.int64)
     used, faces = np.unique(mesh.faces[kept], return_inverse=True)
     return Mutated.of(mesh.with_surface(mesh.vertices[used], faces.reshape(-1, 3)), kept)
@@ -110,7 +110,7 @@ def patch_removal(mesh: Mesh, rng: np.random.Generator, share: float, sizes: tup
 
 
 def paired(mesh: Mesh, other: Mesh) -> Mesh:
-    """Two meshes of one size beside each other, as a scan of two people would be."""
+    """Two meshes of one size beside each other, like a scan of two people."""
     sides = []
     for one in (mesh, other):
         low, high = one.vertices.min(axis=0), one.vertices.max(axis=0)
@@ -209,7 +209,7 @@ def remeshed(n_faces: int, paper: float | None = None) -> Mutation:
 
 
 def further_mutations() -> list[Mutation]:
-    """What the paper does not ask: changes of a file that leave the shape as it is."""
+    """Not in the paper: changes of a file that keep the shape."""
     return [
         Mutation("rotated", rotation),
         Mutation("scaled and moved", scale),
@@ -222,7 +222,7 @@ def further_mutations() -> list[Mutation]:
 
 
 def diagonal(mesh: Mesh) -> float:
-    """Of the bounding box of what faces use."""
+    """The diagonal of the bounding box of all vertices in faces."""
     used = mesh.vertices[mesh.faces].reshape(-1, 3)
     return float(np.linalg.norm(used.max(axis=0) - used.min(axis=0)))
 
@@ -266,7 +266,7 @@ def _uphill(adjacency: csr_array, height: FloatArray, face: int) -> int:
 
 
 def _crumbs(adjacency: csr_array, left: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Faces that are left in pieces of less than 1 % of the mesh: what falls off when a limb is cut."""
+    """Remaining faces in pieces of less than 1 % of the mesh, which fall off when a limb is cut."""
     kept = np.flatnonzero(left)
     _, piece = connected_components(adjacency[kept][:, kept], directed=False)
     small = np.bincount(piece)[piece] < 0.01 * len(left)

@@ -82,7 +82,7 @@ class OperatorReport:
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What the NPZ file holds."""
+        """The content of the NPZ file."""
         arrays: dict[str, NDArray[Any]] = {"cotangent.values": self.cotangent.values.real}
         arrays["cotangent.functions"] = self.cotangent.functions.real
         for kind, found in self.eigen.items():
@@ -106,10 +106,10 @@ def study_operators(
     picked: int | None = None,
     n_functions: int = 6,
 ) -> OperatorReport:
-    """Look into one head. `layer` and `head` count from 1; None: the last HodgeFormer block.
+    """The report on one head. `layer` and `head` count from 1; None: the last HodgeFormer block.
 
-    `picked` is an element of the file, by default the one farthest from the middle. A pose that averages over frames
-    is looked at in its first frame.
+    `picked` is an element of the file, by default the one farthest from the center. Of the frames of a pose,
+    the first is used.
     """
     operators = head_operators(model, prepare(mesh, config), layer=layer, head=head)
     kind = model.config.updated[0] if kind is None else kind
@@ -194,7 +194,7 @@ def correlation(a: NDArray[Any], b: NDArray[Any]) -> float | None:
 
 
 def farthest(operators: HeadOperators, kind: ElementKind) -> int:
-    """The element of the file that lies farthest from the middle of the mesh."""
+    """The element of the file that is farthest from the center of the mesh."""
     prepared = operators.prepared
     at = centers(kind, prepared.topology, prepared.positions)
     return int(prepared.order[kind][np.linalg.norm(at, axis=1).argmax()])

@@ -1,4 +1,4 @@
-"""What a trained model scores on mutated meshes: the paper's robustness table, and a picture of it."""
+"""The scores of a trained model on mutated meshes: the paper's robustness table, and a picture of it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Robustness:
     """One row: the scores with labels of the nearest original element, and the first answer as an example.
 
     `well` and `badly` are the answers for the two meshes that were answered best and worst before any change.
-    `own_accuracy` counts, where faces keep their identity, against the label of the very face instead: noise can move a
+    If faces keep their identity, `own_accuracy` compares with the label of the face itself instead: noise can move a
     face next to an original face of another part.
     """
 
@@ -78,7 +78,7 @@ def robustness(
 ) -> Iterator[Robustness]:
     """Score the unchanged samples first, then every mutation of them."""
     if dataset.task == "regression":
-        raise DataError(f"{dataset.name}: robustness is counted in right answers, which a regression has none of")
+        raise DataError(f"{dataset.name}: robustness is measured in accuracy, and a regression has none")
     shown: tuple[int, int] | None = None
     for mutation in (ORIGINAL, *mutations):
         mutated = [mutated_sample(dataset, sample, mutation, seed) for sample in samples]
@@ -95,7 +95,7 @@ def robustness(
 def mutated_sample(
     dataset: DataSet, sample: Sample, mutation: Mutation, seed: int
 ) -> tuple[Sample, NDArray[Any] | None]:
-    """The changed mesh with its labels; and the labels of the very faces, where these are known."""
+    """The changed mesh with its labels; and the labels of its own faces, if these are known."""
     mesh, target = dataset.load(sample)
     mutated = mutation(mesh, seed=seed)
     changed = replace(mutated.mesh, name=sample.name)
@@ -117,7 +117,7 @@ def nearest_labels(original: Mesh, labels: IntArray, mesh: Mesh, kind: ElementKi
 def save_robustness_picture(results: Sequence[Robustness], dataset: DataSet, path: Path, *, up: Up = "auto") -> Path:
     """The example of every row in a grid, with its accuracy, and a legend of the classes."""
     if isinstance(up, str) and up == "auto":
-        up = up_from_shape(results[0].example.mesh)  # what is left of a body may lie more safely than it stands
+        up = up_from_shape(results[0].example.mesh)  # the rest of a cut body may have another stable position
     panels = [_panel(result, result.example, dataset, up) for result in results]
     save_png(_grid([panels[i : i + _COLUMNS] for i in range(0, len(panels), _COLUMNS)], dataset), path)
     return path

@@ -27,11 +27,11 @@ _AT_THE_BOUND = 0.95  # of the bound
 
 @dataclass(frozen=True, eq=False)
 class StarReport:
-    """Log factors log(learned star / textbook's) by block and star, (n, times), on the mesh as the model sees it.
+    """Log factors log(learned star / textbook's) by block and star, (n, times), on the mesh as the model reads it.
 
     `mesh` has the model's resolution, the stars are those of the first frame of its pose. `textbook` are the stars
-    that they multiply, `times` those looked at, from 1. `parts` are labels of faces: predicted, and true if known.
-    `up` is what points up.
+    that they multiply, `times` those of the report, from 1. `parts` are labels of faces: predicted, and true if known.
+    `up` is the up direction.
     """
 
     mesh: Mesh
@@ -70,7 +70,7 @@ class StarReport:
         return found
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What the NPZ file holds."""
+        """The content of the NPZ file."""
         arrays: dict[str, NDArray[Any]] = {f"textbook.{star}": values for star, values in self.textbook.items()}
         for block, stars in self.blocks.items():
             arrays |= {f"block_{block}.{star}.log_factor": values for star, values in stars.items()}
@@ -115,9 +115,9 @@ def study_stars(
     truth: IntArray | None = None,
     up: Up = "auto",
 ) -> StarReport:
-    """Look into the D blocks, or into one, `layer`; at all times, or at one, `time`. Both count from 1.
+    """The report on all D blocks or on one, `layer`, at all times or at one, `time`. Both count from 1.
 
-    `truth` are labels of the faces of the file, `up` points up in it.
+    `truth` are labels of the faces of the file, `up` is the direction that points up in it.
     """
     if time is not None and not 1 <= time <= N_TIMES:
         raise ConfigError(f"D blocks have times 1 to {N_TIMES}, got {time}")
