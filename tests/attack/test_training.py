@@ -12,15 +12,9 @@ import pytest
 from attack.kills import told_by
 from attack.mutate import tally
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
+pytestmark = [pytest.mark.attack, pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")]
 
 
-def test_a_few_random_kills_change_nothing(tmp_path: Path) -> None:
-    told = told_by("kill_training.py", 6, tmp_path)
-    assert told["kills"] == 6 and told["different"] == 0
-
-
-@pytest.mark.attack
 def test_many_random_kills_change_nothing(tmp_path: Path) -> None:
     told = told_by("kill_training.py", int(os.environ.get("HODGEFORMER_ATTACK_KILLS", "200")), tmp_path)
     print(json.dumps(told))  # noqa: T201 - the table of the attack

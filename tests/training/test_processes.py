@@ -58,7 +58,7 @@ def same_weights(first: Path, second: Path) -> bool:
 @pytest.mark.slow
 def test_a_killed_command_is_resumed_to_the_same_weights(folder: Path, tmp_path: Path) -> None:
     """Once; tests/attack/test_training.py kills at many moments."""
-    settings = [*TINY, "train.epochs=30", "train.save_every=0.002"]
+    settings = [*TINY, "train.epochs=30", "train.save_every=0.002", "train.calibrate=false"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     train(folder, whole, overrides=settings)
     process = start(folder, "--out", killed, *options(*settings))
@@ -103,24 +103,35 @@ SHARED = [*TINY, "train.epochs=8", "model.dropout=0.0", "train.batch_size=4"]
 
 @pytest.mark.slow
 def test_two_processes_train_as_one_even_if_one_is_killed(tmp_path: Path) -> None:
-    data, runs = tmp_path / "data", {name: tmp_path / name for name in ("one", "two", "killed")}
+    data, alone, killed = tmp_path / "data", tmp_path / "alone", tmp_path / "killed"
     write_folder(shapes(n_val=3), data)
-    train(data, runs["one"], overrides=SHARED)
-    both = torchrun(data, "--out", runs["two"], *options(*SHARED))
+    train(data, alone, overrides=SHARED)
+    assert "continuing at epoch" in trained_although_one_is_killed(data, killed)
+    same_to_rounding(alone, killed)
+    calibrated_on_all(killed / "best.safetensors", data)
+
+
+@pytest.mark.attack
+def test_two_processes_of_which_one_is_killed_end_with_the_weights_of_two_that_are_left_alone(tmp_path: Path) -> None:
+    data, whole, killed = tmp_path / "data", tmp_path / "whole", tmp_path / "killed"
+    write_folder(shapes(n_val=3), data)
+    both = torchrun(data, "--out", whole, *options(*SHARED))
     told, errors = both.communicate(timeout=PATIENCE)
     assert both.returncode == 0, errors
     assert told.count("model: ") == 1
-    same_to_rounding(runs["one"], runs["two"])
-    calibrated_on_all(runs["two"] / "best.safetensors", data)
-    # The first of them, which owns the folder and writes; torchrun starts both again with the same command.
-    both = torchrun(data, "--out", runs["killed"], *options(*SHARED), restarts=1)
-    wait_for_progress(both, runs["killed"] / "metrics.csv", 0)  # an epoch lies behind them
+    trained_although_one_is_killed(data, killed)
+    assert same_weights(killed / "last.safetensors", whole / "last.safetensors")
+
+
+def trained_although_one_is_killed(data: Path, out: Path) -> str:
+    """The first of them, which owns the folder and writes; torchrun starts both again with the same command."""
+    both = torchrun(data, "--out", out, *options(*SHARED), restarts=1)
+    wait_for_progress(both, out / "metrics.csv", 0)  # an epoch lies behind them
     listed = subprocess.run(["pgrep", "-P", str(both.pid)], capture_output=True, text=True, check=True)
     os.kill(min(map(int, listed.stdout.split())), signal.SIGKILL)
     _, errors = both.communicate(timeout=PATIENCE)
     assert both.returncode == 0, errors
-    assert "continuing at epoch" in errors
-    assert same_weights(runs["killed"] / "last.safetensors", runs["two"] / "last.safetensors")
+    return errors
 
 
 def same_to_rounding(first: Path, second: Path) -> None:
