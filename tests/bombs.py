@@ -305,6 +305,13 @@ READ = {
     *("blank.obj", "comments.obj", "slashes.obj", "points.obj", "points.off", "triangles.off", "triangles-text.ply"),
     *("triangles.ply", "uneven.ply", "lists.ply", "elements.ply", "same-elements.ply", "properties.ply"),
     *("same-properties.ply", "facets.stl", "triangles.stl"),
+    *("lines.txt", "numbers.csv", "values.pts", "numbers.json"),
+}
+
+# Each takes a second of the processor or more, and another one of its format is like it: only in the attack.
+LONG = {
+    *("long-attributes.gltf", "tree.gltf", "materials.obj", "groups.obj", "mixed-polygons.obj", "long-polygon.obj"),
+    *("back.obj", "slashes.obj", "points.obj", "points.off", "polygon.off", "polygons-text.ply", "lines.stl"),
 }
 
 
