@@ -77,8 +77,10 @@ def show_layer(tab: Tab, key: str) -> None:
     assert chosen_layers(tab) == [key]
 
 
-@pytest.mark.parametrize("layer", ["confidence", "field:spread", "field:eigenfunction"])
-@pytest.mark.parametrize(("tool", "stroke"), [("brush", brush), ("fill", fill)])
+@pytest.mark.parametrize(
+    ("layer", "tool", "stroke"),
+    [("confidence", "brush", brush), ("field:spread", "fill", fill), ("field:eigenfunction", "brush", brush)],
+)
 def test_painting_on_another_layer_shows_the_labels(
     tab: Tab, ball: Path, layer: str, tool: str, stroke: Callable[[Tab], None]
 ) -> None:
