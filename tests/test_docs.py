@@ -228,8 +228,9 @@ def test_pictures_are_small() -> None:
     assert all(picture.stat().st_size < 150_000 for picture in pictures)
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 def test_the_site_is_built_without_a_warning_and_without_network(tmp_path: Path) -> None:
+    """A workflow of its own builds it on every push."""
     pytest.importorskip("furo")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
     command += [str(DOCS), str(tmp_path / "site")]
