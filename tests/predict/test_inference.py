@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from functools import partial
@@ -97,7 +98,7 @@ def test_answers_do_not_depend_on_how_finely_a_mesh_is_cut() -> None:
     finer = subdivided(ball)
     again = predictor.predict(finer.mesh)
     assert again.working_faces == 320
-    assert again.resolution == "1,280 faces, simplified to 320 for the model; every original face gets an answer"
+    assert re.match(r"1,280 faces, .*\b320\b", again.resolution)
     assert (again.labels == first.labels[finer.origin]).mean() > 0.99  # quarters of a face get its answer
     coarse = predictor.predict(icosphere(0))
     assert coarse.working_faces == 80 and coarse.outputs.shape == (20, len(PARTS))

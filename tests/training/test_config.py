@@ -220,13 +220,13 @@ def mirroring(dataset: DataSet, **said: object) -> tuple[AugmentConfig, str]:
 def test_mirror_images_exchange_left_and_right_by_place() -> None:
     augment, told = mirroring(bodies())
     assert augment.mirror == 0.5 and augment.swap == (("larm", "rarm"),)
-    assert told == "training also uses mirror images; they exchange larm and rarm, as mirrored training meshes show"
+    assert "exchange larm and rarm" in told
 
 
 def test_mirror_images_keep_labels_that_are_on_both_sides() -> None:
     augment, told = mirroring(bodies(parts=lambda x, y: np.where(abs(x) > 0.6, 0, 2)))
     assert augment.mirror == 0.5 and augment.swap == ()
-    assert told == "training also uses mirror images, which keep their labels, as mirrored training meshes show"
+    assert "keep their labels" in told and "exchange" not in told
 
 
 def test_without_certain_labels_there_are_no_mirror_images() -> None:
