@@ -46,6 +46,31 @@ except RuntimeError as error:
 else:
     raise AssertionError("numba has nowhere to keep this function, and did not say so")
 """
+ONE_VARIANT = """
+import gc, sys
+import numba
+from numba.core import event
+import hodgeformer as hf
+import hodgeformer.base.compiled  # whose listener is asked before this one
+from hodgeformer.mesh.io import load_mesh
+seen = []
+class Listener(event.Listener):
+    def on_start(self, event):
+        if event.data["dispatcher"].py_func.__module__.startswith("hodgeformer."):
+            seen.append(gc.isenabled())
+    def on_end(self, event):
+        pass
+event.register("numba:compile", Listener())
+hf.Predictor.load("human").predict(load_mesh(sys.argv[1]))
+assert len(seen) > 15 and not any(seen), seen
+assert gc.isenabled()
+functions = {
+    f"{module.__name__}.{name}": function.nopython_signatures
+    for module in list(sys.modules.values()) if getattr(module, "__name__", "").startswith("hodgeformer.")
+    for name, function in vars(module).items() if isinstance(function, numba.core.dispatcher.Dispatcher)
+}
+print({name: variants for name, variants in functions.items() if len(variants) > 1})
+"""
 READ_ONLY = """
 set -e
 for place in "$@"; do
@@ -104,6 +129,15 @@ def test_functions_of_others_and_the_environment_are_left_alone(folders: tuple[P
     (folders[0] / "others.py").write_text(NOBODY_ELSE)
     found = run_read_only(["others.py"], *folders)
     assert found.returncode == 0, found.stderr
+
+
+def test_a_first_prediction_compiles_each_function_once_and_without_garbage_collection(tmp_path: Path) -> None:
+    save_mesh(icosphere(2), tmp_path / "ball.obj")
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "nothing compiled yet")}
+    command = [sys.executable, "-c", ONE_VARIANT, str(tmp_path / "ball.obj")]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.strip() == "{}"
 
 
 @pytest.mark.attack

@@ -43,8 +43,9 @@ class Laplacian:
         double_areas, masses, _ = around_vertices(vertices, faces)
         area = double_areas.sum() / 2
         masses = np.maximum(masses / area if area > 0 else 0 * masses, SMALLEST_MASS / len(vertices))
-        weights = _cotangents(vertices, faces, face_edges, len(edges))
-        return cls(masses, weights, *neighbor_lists(edges, len(vertices)))
+        weights = np.zeros(len(edges))
+        _add_cotangents(vertices, faces, face_edges, weights)
+        return cls(masses, np.maximum(weights, 0.0), *neighbor_lists(edges, len(vertices)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +71,13 @@ class Elimination:
         position = np.empty(len(order), dtype=np.int32)
         position[order] = np.arange(len(order), dtype=np.int32)
         graph = (order, position, laplacian.offsets, laplacian.neighbors)
-        parent, counts, row_counts = _tree(*graph)
+        parent, marks = np.full(len(order), -1), np.full((2, len(order)), -1)
+        counts, row_counts = np.zeros((2, len(order) + 1), dtype=np.int64)  # each after a zero
+        _tree(*graph, parent, marks[0], counts, row_counts)
         offsets, row_offsets = np.cumsum(counts), np.cumsum(row_counts)
         rows, columns, places = (np.empty(offsets[-1], dtype=np.int32) for _ in range(3))
-        _fill(*graph, parent, offsets, row_offsets, rows, columns, places)
+        path, stack = np.empty((2, len(order)), dtype=np.int64)
+        _fill(*graph, parent, offsets[:-1].copy(), row_offsets, rows, columns, places, marks[1], path, stack)
         return cls(order, position, offsets, rows, row_offsets, columns, places)
 
 
@@ -99,9 +103,8 @@ def sparse_order(offsets: IntArray, neighbors: NDArray[np.int32]) -> IntArray:
 
 
 @njit(cache=True, nogil=True)
-def _cotangents(vertices: FloatArray, faces: IntArray, face_edges: IntArray, n_edges: int) -> FloatArray:
-    """Half the sum of the cotangents of the angles that face each edge, not below zero."""
-    weights = np.zeros(n_edges)
+def _add_cotangents(vertices: FloatArray, faces: IntArray, face_edges: IntArray, weights: FloatArray) -> None:
+    """Half the sum of the cotangents of the angles that face each edge."""
     for f in range(len(faces)):
         x, y, z = face_vector(vertices, faces[f])
         sine = np.sqrt(x * x + y * y + z * z)
@@ -111,18 +114,21 @@ def _cotangents(vertices: FloatArray, faces: IntArray, face_edges: IntArray, n_e
                 at = vertices[corner, axis]
                 cosine += (vertices[faces[f, side], axis] - at) * (vertices[faces[f, (side + 1) % 3], axis] - at)
             weights[face_edges[f, side]] += 0.5 * cosine / max(sine, abs(cosine) / STEEPEST, TINY)
-    return np.maximum(weights, 0.0)
 
 
 @njit(cache=True, nogil=True)
 def _tree(
-    order: IntArray, position: NDArray[np.int32], offsets: IntArray, neighbors: NDArray[np.int32]
-) -> tuple[IntArray, IntArray, IntArray]:
+    order: IntArray,
+    position: NDArray[np.int32],
+    offsets: IntArray,
+    neighbors: NDArray[np.int32],
+    parent: IntArray,
+    mark: IntArray,
+    counts: IntArray,
+    row_counts: IntArray,
+) -> None:
     """The elimination tree (the first row below the diagonal of each column), and the lengths of columns and rows."""
-    n = len(order)
-    parent, mark = np.full(n, -1), np.full(n, -1)
-    counts, row_counts = np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1, dtype=np.int64)  # each after a zero
-    for i in range(n):
+    for i in range(len(order)):
         mark[i] = i
         for t in range(offsets[order[i]], offsets[order[i] + 1]):
             k = np.int64(position[neighbors[t]])
@@ -133,7 +139,6 @@ def _tree(
                 row_counts[i + 1] += 1
                 mark[k] = i
                 k = parent[k]
-    return parent, counts, row_counts
 
 
 @njit(cache=True, nogil=True)
@@ -143,16 +148,17 @@ def _fill(
     offsets: IntArray,
     neighbors: NDArray[np.int32],
     parent: IntArray,
-    starts: IntArray,
+    filled: IntArray,
     row_starts: IntArray,
     rows: NDArray[np.int32],
     columns: NDArray[np.int32],
     places: NDArray[np.int32],
+    mark: IntArray,
+    path: IntArray,
+    stack: IntArray,
 ) -> None:
     """The entries row by row: those of row i lie on the paths of the tree that end at i."""
     n = len(order)
-    filled, mark = starts[:-1].copy(), np.full(n, -1)
-    path, stack = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     for i in range(n):
         mark[i] = i
         top = n

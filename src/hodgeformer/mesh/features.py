@@ -166,12 +166,16 @@ class EdgeGraph:
 
         A part of the surface that no point reaches is infinitely far away, and comes next.
         """
-        points = _spread(self.offsets, self.indices, self.lengths, start, n_points)
         n = len(self.offsets) - 1
-        distances = np.empty((n_points, n))
+        points, distances = np.full(n_points, start), np.empty((n_points, n))
+        graph = self.offsets, self.indices, self.lengths
+        _spread(*graph, np.full((n, 1), np.inf), np.zeros(n, np.bool_), points)
 
         def fill(first: int, last: int) -> None:
-            distances[first:last] = _from(self.offsets, self.indices, self.lengths, points[first:last]).T
+            near, nearer = np.full((n, last - first), np.inf), np.zeros(n, np.bool_)
+            near[points[first:last], np.arange(last - first)], nearer[points[first:last]] = 0.0, True
+            _relax(*graph, near, nearer)
+            distances[first:last] = near.T
 
         for_row_ranges(fill, n_points, n_threads=_n_threads(n), min_rows=1)
         return points, distances
@@ -198,7 +202,8 @@ def distance_features(vertices: FloatArray, edges: IntArray, faces: IntArray) ->
     radii = np.array(RADII)
 
     def summarize(first: int, last: int) -> None:
-        _summarize(distances[:, first:last], size, weights, radii, summary[first:last])
+        reached = np.zeros(last - first)
+        _summarize(distances[:, first:last], size, weights, radii, reached, summary[first:last])
 
     for_row_ranges(summarize, len(vertices), n_threads=_n_threads(len(vertices)))
     return np.asarray((summary - TYPICAL) / SPREAD, np.float64)
@@ -209,8 +214,9 @@ def _n_threads(n_vertices: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _summarize(distances: FloatArray, unit: float, weights: FloatArray, radii: FloatArray, out: FloatArray) -> None:
-    reached = np.zeros(len(out))
+def _summarize(
+    distances: FloatArray, unit: float, weights: FloatArray, radii: FloatArray, reached: FloatArray, out: FloatArray
+) -> None:
     for i in range(len(weights)):
         for j in range(len(out)):
             d, weight = distances[i, j] / unit, weights[i]
@@ -225,35 +231,28 @@ def _summarize(distances: FloatArray, unit: float, weights: FloatArray, radii: F
 
 
 @njit(cache=True, nogil=True)
-def _spread(offsets: IntArray, indices: NDArray[np.int32], lengths: FloatArray, start: int, n_points: int) -> IntArray:
-    """Points, each the farthest from those before it.
+def _spread(
+    offsets: IntArray,
+    indices: NDArray[np.int32],
+    lengths: FloatArray,
+    nearest: FloatArray,
+    nearer: NDArray[np.bool_],
+    points: IntArray,
+) -> None:
+    """After the first, points that are each the farthest from those before.
 
     The search from a point ends where another point is nearer: beyond such a vertex that point is always nearer, to the
     bit.
     """
-    n = len(offsets) - 1
-    points, nearest, nearer = np.empty(n_points, dtype=np.int64), np.full((n, 1), np.inf), np.zeros(n, np.bool_)
-    point = start
-    for i in range(n_points):
+    point = points[0]
+    for i in range(len(points)):
         points[i], nearest[point, 0], nearer[point] = point, 0.0, True
         _relax(offsets, indices, lengths, nearest, nearer)
         farthest = -1.0
-        for j in range(n):
+        for j in range(len(nearer)):
             # Vertices without a face are no part of the surface.
             if nearest[j, 0] > farthest and offsets[j] < offsets[j + 1]:
                 farthest, point = nearest[j, 0], j
-    return points
-
-
-@njit(cache=True, nogil=True)
-def _from(offsets: IntArray, indices: NDArray[np.int32], lengths: FloatArray, points: IntArray) -> FloatArray:
-    """Distances of all vertices from each of the points, (n_v, points)."""
-    n = len(offsets) - 1
-    distances, nearer = np.full((n, len(points)), np.inf), np.zeros(n, np.bool_)
-    for i in range(len(points)):
-        distances[points[i], i], nearer[points[i]] = 0.0, True
-    _relax(offsets, indices, lengths, distances, nearer)
-    return distances
 
 
 @njit(cache=True, nogil=True)
@@ -266,7 +265,9 @@ def _relax(
     few rounds suffice, and the distances to many points are one vector.
     """
     n, n_points = distances.shape
-    while nearer.any():
+    changed = True
+    while changed:
+        changed = False
         for to_and_fro in range(2 * n):
             vertex = to_and_fro if to_and_fro < n else 2 * n - 1 - to_and_fro
             if not nearer[vertex]:
@@ -279,3 +280,4 @@ def _relax(
                     came_nearer |= distance < distances[neighbor, i]
                     distances[neighbor, i] = min(distances[neighbor, i], distance)
                 nearer[neighbor] |= came_nearer
+                changed |= came_nearer

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.base.compiled import njit
+from hodgeformer.base.compiled import njit, writable
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.topology import MeshComplex, is_used
@@ -60,10 +60,17 @@ def face_vector(vertices: FloatArray, corners: IntArray) -> tuple[float, float, 
     return a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0
 
 
-@njit(cache=True, nogil=True)
 def around_vertices(vertices: FloatArray, faces: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Twice the area of each face; for each vertex a third of the area of its faces, and its unit normal."""
-    double_areas, areas, normals = np.empty(len(faces)), np.zeros(len(vertices)), np.zeros((len(vertices), 3))
+    found = np.empty(len(faces)), np.zeros(len(vertices)), np.zeros((len(vertices), 3))
+    _around_vertices(vertices, faces, *found)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _around_vertices(
+    vertices: FloatArray, faces: IntArray, double_areas: FloatArray, areas: FloatArray, normals: FloatArray
+) -> None:
     for f in range(len(faces)):
         x, y, z = face_vector(vertices, faces[f])
         double_areas[f] = np.sqrt(x * x + y * y + z * z)
@@ -77,13 +84,19 @@ def around_vertices(vertices: FloatArray, faces: IntArray) -> tuple[FloatArray, 
         length = np.sqrt(x * x + y * y + z * z)
         if length > 0:
             normals[v, 0], normals[v, 1], normals[v, 2] = x / length, y / length, z / length
-    return double_areas, areas, normals
+
+
+def centroid(vertices: FloatArray, faces: IntArray) -> tuple[float, FloatArray]:
+    """The area of the surface and its center; without area, all faces count equally."""
+    center, plain = np.zeros(3), np.zeros(3)
+    area = _add_centers(vertices, writable(faces), center, plain)
+    return area / 2, center / area if area > 0 else plain / len(faces)
 
 
 @njit(cache=True, nogil=True)
-def centroid(vertices: FloatArray, faces: IntArray) -> tuple[float, FloatArray]:
-    """The area of the surface and its center; without area, all faces count equally."""
-    area, center, plain = 0.0, np.zeros(3), np.zeros(3)
+def _add_centers(vertices: FloatArray, faces: IntArray, center: FloatArray, plain: FloatArray) -> float:
+    """Twice the area; the sums of the centers of faces, weighted by it and not."""
+    area = 0.0
     for f in range(len(faces)):
         x, y, z = face_vector(vertices, faces[f])
         weight = np.sqrt(x * x + y * y + z * z)
@@ -93,7 +106,7 @@ def centroid(vertices: FloatArray, faces: IntArray) -> tuple[float, FloatArray]:
             middle = (vertices[i, axis] + vertices[j, axis] + vertices[k, axis]) / 3
             center[axis] += weight * middle
             plain[axis] += middle
-    return area / 2, center / area if area > 0 else plain / len(faces)
+    return area
 
 
 def face_centers(vertices: FloatArray, faces: IntArray) -> FloatArray:
@@ -145,14 +158,16 @@ def to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
     Vertices that no face uses have no influence; those far outside are moved near, so that no number is large.
     """
     shifted: FloatArray = vertices - vertices[faces[0, 0]]  # far from the origin, squares lose precision
-    extent, _ = _extent(shifted, faces)
+    used = is_used(faces, len(vertices))
+    extent = np.abs(shifted[used]).max()
     if extent == 0:
         return np.zeros_like(shifted)
     # Prevents overflow and underflow below.
     shifted /= extent
     np.clip(shifted, -_FARTHEST_UNUSED, _FARTHEST_UNUSED, out=shifted)
     shifted -= centroid(shifted, faces)[1]
-    shifted /= np.sqrt(_extent(shifted, faces)[1])
+    x, y, z = shifted[used].T
+    shifted /= np.sqrt((x * x + y * y + z * z).max())
     return shifted
 
 
@@ -241,16 +256,3 @@ def _opposite_corners(
                         place = 1 - place
                     sides[e, place] = faces[f, (side + 2) % 3]
     return sides
-
-
-@njit(cache=True, nogil=True)
-def _extent(vertices: FloatArray, faces: IntArray) -> tuple[float, float]:
-    """The largest coordinate of the surface, and the largest squared distance from the origin."""
-    largest, farthest = 0.0, 0.0
-    for f in range(len(faces)):
-        for side in range(3):
-            corner = faces[f, side]
-            x, y, z = vertices[corner, 0], vertices[corner, 1], vertices[corner, 2]
-            largest = max(largest, abs(x), abs(y), abs(z))
-            farthest = max(farthest, x * x + y * y + z * z)
-    return largest, farthest

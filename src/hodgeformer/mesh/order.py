@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.base.compiled import njit
+from hodgeformer.base.compiled import njit, writable
 from hodgeformer.mesh.geometry import face_centers, face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, inverse_permutation, pieces, sorted_by
@@ -48,7 +48,7 @@ def canonical_order(vertices: FloatArray, faces: IntArray) -> IntArray:
 def morton_codes(vertices: FloatArray, faces: IntArray) -> NDArray[np.uint64]:
     """Position along the space-filling curve in the bounding box of all used vertices."""
     codes = np.zeros(len(vertices), np.uint64)
-    _fill_codes(vertices, faces, codes, np.full(3, np.inf), np.full(3, -np.inf))
+    _fill_codes(writable(vertices), faces, codes, np.full(3, np.inf), np.full(3, -np.inf))
     return codes
 
 

@@ -112,10 +112,17 @@ def _weight(vertices: FloatArray, corners: IntArray, area: float) -> float:
     return np.sqrt(x * x + y * y + z * z) / (2 * area) if area > 0 else 1.0
 
 
-@njit(cache=True, nogil=True)
 def _skew(vertices: FloatArray, faces: IntArray, area: float, center: FloatArray, axes: FloatArray) -> FloatArray:
     """The third moment of the centers of faces along each axis."""
     skew = np.zeros(axes.shape[1])
+    _add_skews(vertices, faces, area, center, axes, skew)
+    return skew
+
+
+@njit(cache=True, nogil=True)
+def _add_skews(
+    vertices: FloatArray, faces: IntArray, area: float, center: FloatArray, axes: FloatArray, skew: FloatArray
+) -> None:
     for f in range(len(faces)):
         weight = _weight(vertices, faces[f], area)
         for axis in range(axes.shape[1]):
@@ -124,16 +131,23 @@ def _skew(vertices: FloatArray, faces: IntArray, area: float, center: FloatArray
                 a, b, c = vertices[faces[f, 0], i], vertices[faces[f, 1], i], vertices[faces[f, 2], i]
                 along += ((a + b + c) / 3 - center[i]) * axes[i, axis]
             skew[axis] += weight * along * along * along
-    return skew
 
 
-@njit(cache=True, nogil=True)
 def _moment(vertices: FloatArray, faces: IntArray, area: float, center: FloatArray) -> FloatArray:
     """The second moments of the surface about its center, lower half.
 
     Over a triangle, the integral of x xᵀ is area / 12 (sum of corner xᵢ xᵢᵀ + s sᵀ), s the sum of its corners.
     """
-    moment, points = np.zeros((3, 3)), np.empty((4, 3))
+    moment = np.zeros((3, 3))
+    _add_moments(vertices, faces, area, center, np.empty((4, 3)), moment)
+    return moment
+
+
+@njit(cache=True, nogil=True)
+def _add_moments(
+    vertices: FloatArray, faces: IntArray, area: float, center: FloatArray, points: FloatArray, moment: FloatArray
+) -> None:
+    """Adds those of each triangle; `points` are its corners and their sum."""
     for f in range(len(faces)):
         weight = _weight(vertices, faces[f], area)
         for axis in range(3):
@@ -145,7 +159,6 @@ def _moment(vertices: FloatArray, faces: IntArray, area: float, center: FloatArr
             for j in range(i + 1):
                 for point in range(4):
                     moment[i, j] += weight * points[point, i] * points[point, j]
-    return moment
 
 
 def asymmetry(vertices: FloatArray, faces: IntArray) -> float:

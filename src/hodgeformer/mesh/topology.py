@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.base.compiled import njit
+from hodgeformer.base.compiled import njit, writable
 from hodgeformer.base.containers import PerElement
 from hodgeformer.base.errors import MeshError
 
@@ -100,10 +100,16 @@ def is_used(faces: IntArray, n_vertices: int) -> NDArray[np.bool_]:
     return used
 
 
-@njit(cache=True, nogil=True)
 def pieces(links: IntArray, n_vertices: int) -> IntArray:
     """For each vertex the number of its connected piece; faces or edges (n, k) connect their vertices."""
-    parent = np.arange(n_vertices)  # each vertex points to an earlier one of its piece
+    number = np.empty(n_vertices, np.int64)
+    _number_pieces(writable(links), np.arange(n_vertices), number)
+    return number
+
+
+@njit(cache=True, nogil=True)
+def _number_pieces(links: IntArray, parent: IntArray, number: IntArray) -> None:
+    """`parent` points each vertex to an earlier one of its piece; at first to itself."""
     for row in range(len(links)):
         for column in range(1, links.shape[1]):
             a, b = links[row, 0], links[row, column]
@@ -114,14 +120,13 @@ def pieces(links: IntArray, n_vertices: int) -> IntArray:
                 parent[b] = parent[parent[b]]
                 b = parent[b]
             parent[max(a, b)] = min(a, b)
-    number, n_pieces = np.empty(n_vertices, dtype=np.int64), 0
-    for vertex in range(n_vertices):
+    n_pieces = 0
+    for vertex in range(len(parent)):
         if parent[vertex] == vertex:
             number[vertex] = n_pieces
             n_pieces += 1
         else:
             number[vertex] = number[parent[vertex]]
-    return number
 
 
 def corner_fans(faces: IntArray) -> IntArray:
