@@ -7,8 +7,8 @@ argument `act` is what they do with a run that is set up.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -122,16 +122,14 @@ def run(
 
     The folder is locked meanwhile. A data set in memory is written to it; a `trial` writes nothing else.
     """
-    first, source = None if start is None else _one(start), None if data is None else _source(data)
-    processes, listener, folder = processes or Processes(), listener or Listener(), RunFolder(out)
-    if _is_repeated(folder, processes):
-        source, settings = None, ()
-    with folder.owned(new=source is not None) if processes.is_first and not trial else nullcontext():
-        kept = _kept(source, out, processes)
-        setup = set_up(kept, out, settings, start=first, processes=processes, listener=listener)
+    processes, listener = processes or Processes(), listener or Listener()
+    base = None if start is None else Predictor.load(start, "cpu").checkpoint
+    with _locked(data, out, processes, trial=trial) as source:
+        settings = () if source is None else settings
+        setup = set_up(source, out, settings, start=base, processes=processes, listener=listener)
         if not trial:
             setup = with_pose(setup)
-            setup.begin(new=kept is not None)
+            setup.begin(new=source is not None)
         return act(setup)
 
 
@@ -191,18 +189,23 @@ def _source(data: Data, classes: Sequence[str] = ()) -> Source | DataSet:
     return open_dataset(data, classes=classes)  # type: ignore[arg-type]
 
 
-def _kept(source: Source | DataSet | None, out: Path, processes: Processes) -> Source | None:
-    """The source; a data set in memory is written to a folder in `out`, so that the run can be resumed."""
-    if not isinstance(source, DataSet):
-        return source
-    if processes.is_first:
-        write_folder(source, out / "data")
-    processes.from_first([0.0])  # wait until the first process has written it
-    return out / "data"
+@contextmanager
+def _locked(data: Data | None, out: Path, processes: Processes, *, trial: bool = False) -> Iterator[Source | None]:
+    """The source of a new run while its folder is locked, None for a run that continues.
 
-
-def _one(model: ModelLike) -> Checkpoint:
-    return Predictor.load(model, "cpu").checkpoint
+    A data set in memory is written to a folder in `out`, so that the run can be resumed. A trial locks nothing.
+    """
+    folder, source = RunFolder(out), None if data is None else _source(data)
+    # torchrun repeats the command when it restarts processes: the run that it began then continues.
+    if processes.from_first([float(restarted() and folder.config.is_file())])[0]:
+        source = None
+    with folder.owned(new=source is not None) if processes.is_first and not trial else nullcontext():
+        if isinstance(source, DataSet):
+            if processes.is_first:
+                write_folder(source, out / "data")
+            processes.from_first([0.0])  # wait until the first process has written it
+            source = out / "data"
+        yield source
 
 
 def _cross_validate(
@@ -219,36 +222,27 @@ def _cross_validate(
     The folder contains config.toml with the settings of all runs, the runs fold-1, fold-2, ..., and finally folds.csv.
     It can be stopped at any moment and continues with the current run. As a model, the folder is an ensemble.
     """
-    folder, source = RunFolder(out), None if data is None else _source(data)
-    first = None if start is None else _one(start)
-    if _is_repeated(folder, processes):
-        source = None
-    with folder.owned(new=source is not None) if processes.is_first else nullcontext():
-        kept = _kept(source, out, processes)
-        if kept is None:
-            tables = read_toml(folder.config)
-            first = load_checkpoint(out / _START) if (out / _START).is_file() else None
+    base = None if start is None else Predictor.load(start, "cpu").checkpoint
+    with _locked(data, out, processes) as source:
+        if source is None:
+            tables = read_toml(RunFolder(out).config)
+            base = load_checkpoint(out / _START) if (out / _START).is_file() else None
         else:
-            tables = given_tables(kept, with_overrides(settings, {"data": {"folds": n_folds}}))
+            tables = given_tables(source, with_overrides(settings, {"data": {"folds": n_folds}}))
             open_dataset(RunConfig.parse(_of_fold(tables, 0)).data)  # fails if the data cannot be divided
             if processes.is_first:
-                _create(folder, tables, first)
+                _create(RunFolder(out), tables, base)
         outcomes = []
         for number in range(n := int(tables["data"]["folds"])):
             if processes.is_first:
                 listener.planned(f"fold {number + 1} of {n}")
             part = out / f"{FOLD}{number + 1}"
             this = None if RunFolder(part).config.is_file() else _of_fold(tables, number)
-            outcomes.append(run(this, part, trained, start=first, processes=processes, listener=listener))
+            outcomes.append(run(this, part, trained, start=base, processes=processes, listener=listener))
         done = CrossValidation(out, tuple(outcomes))
         if processes.is_first:
             write_csv(out / "folds.csv", done.table)
     return done
-
-
-def _is_repeated(folder: RunFolder, processes: Processes) -> bool:
-    """Whether torchrun repeats a command, which then continues its run."""
-    return bool(processes.from_first([float(restarted() and folder.config.is_file())])[0])
 
 
 def _is_cross_validation(folder: Path) -> bool:
