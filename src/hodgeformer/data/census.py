@@ -215,14 +215,14 @@ def take_census(
     progress: Callable[[int, int], None] = lambda done, total: None,
     share: Callable[[Sequence[Place]], Sequence[Place]] = lambda places: places,
     collect: Callable[[Found], list[Found]] = lambda found: [found],
-    seen: Callable[[Sample, Mesh, NDArray[Any]], None] | None = None,
+    visit: Callable[[Sample, Mesh, NDArray[Any]], None] | None = None,
     over: Over | None = None,
     again: bool = False,
     reads: Sequence[str] = (),
 ) -> Census:
     """Read every mesh and its target once, except those that the data set has counted already.
 
-    `progress(done, total)` is called after each mesh, `seen` with every usable one. With several processes, `share`
+    `progress(done, total)` is called after each mesh, `visit` with every usable one. With several processes, `share`
     returns the part of this one, and `collect` the findings of all. `over` processes the meshes elsewhere, in any
     order. `again` also reads meshes that are counted already, and compares. A mesh without one of the columns `reads`
     cannot be used.
@@ -231,10 +231,10 @@ def take_census(
     known: Found = {
         sample.name: replace(dataset.counted[sample.name], split=split)
         for split, sample in places
-        if sample.name in dataset.counted and not (again or seen)
+        if sample.name in dataset.counted and not (again or visit)
     }
     mine = share([place for place in places if place[1].name not in known])
-    look = partial(_looked_at, dataset, seen)
+    look = partial(_looked_at, dataset, visit)
     found: Found = {}
     for done, (place, one) in enumerate(over(look, mine) if over else ((each, look(each)) for each in mine), 1):
         found[place[1].name] = _problem(place, one) if isinstance(one, Exception) else one
@@ -254,15 +254,15 @@ def _with_columns(place: Place, found: CountedMesh | Problem, reads: Sequence[st
 
 
 def _looked_at(
-    dataset: DataSet, seen: Callable[[Sample, Mesh, NDArray[Any]], None] | None, place: Place
+    dataset: DataSet, visit: Callable[[Sample, Mesh, NDArray[Any]], None] | None, place: Place
 ) -> CountedMesh | Problem:
     split, sample = place
     try:
         mesh, target = dataset.load(sample)
         counted = _counted(dataset, sample, split, mesh, target)
         _compare(counted, dataset.counted.get(sample.name))
-        if seen is not None:
-            seen(sample, mesh, target)
+        if visit is not None:
+            visit(sample, mesh, target)
         return counted
     except Exception as error:  # reported with its mesh; the others continue
         return _problem(place, error)
@@ -275,7 +275,7 @@ def _compare(found: CountedMesh, stated: CountedMesh | None) -> None:
         if not (one == other if key == "columns" else np.array_equal(np.asarray(one), np.asarray(other))):
             what = {"n": "vertices, edges and faces", "n_unlabelled": "unlabelled elements"}.get(key, key)
             raise DataError(
-                f"{found.name}: the index of the shards states other {what} than the archive has ({other}, not {one}); "
+                f"{found.name}: the index of the shards does not match the archive: {what} {other} instead of {one}; "
                 "write the shards again"
             )
 

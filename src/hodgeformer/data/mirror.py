@@ -20,8 +20,8 @@ from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import principal_axes
 
 _MESHES, _MOST_MESHES = 8, 32  # that are used; more only if a class would occur in fewer than two
-_SEEN = 2
-_WITNESSES = 1.5  # times the least asymmetry: a body with one arm raised is also nearly symmetric, front to back
+_SEEN = 2  # meshes of every class
+_SYMMETRIC = 1.5  # times the least asymmetry: a body with one arm raised is also nearly symmetric, front to back
 _PLACES = 2000  # that are compared on a mesh
 _TIED = 1.1  # planes whose distances differ by less than this factor are equally good
 _OVERLAP = 0.3  # the least overlap of a class with the mirror image of another
@@ -103,13 +103,13 @@ def mirrored_overlaps(dataset: DataSet, meshes: Sequence[CountedMesh]) -> FloatA
 def _most_symmetric(meshes: Sequence[CountedMesh]) -> list[CountedMesh]:
     """A few, and more for classes that occur in too few of them."""
     chosen: list[CountedMesh] = []
-    seen = np.zeros(len(meshes[0].labels), dtype=np.int64)
-    limit = _WITNESSES * min(mesh.asymmetry for mesh in meshes)
+    n_seen = np.zeros(len(meshes[0].labels), dtype=np.int64)
+    limit = _SYMMETRIC * min(mesh.asymmetry for mesh in meshes)
     for mesh in sorted((mesh for mesh in meshes if mesh.asymmetry <= limit), key=lambda mesh: mesh.asymmetry):
-        shown = mesh.labels > 0
-        if len(chosen) < _MESHES or (len(chosen) < _MOST_MESHES and (seen[shown] < _SEEN).any()):
+        present = mesh.labels > 0
+        if len(chosen) < _MESHES or (len(chosen) < _MOST_MESHES and (n_seen[present] < _SEEN).any()):
             chosen.append(mesh)
-            seen += shown
+            n_seen += present
     return chosen
 
 

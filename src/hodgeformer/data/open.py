@@ -227,14 +227,14 @@ def _divided(dataset: DataSet, config: DataConfig) -> Splits:
         raise ConfigError("set data.hold_out or data.val_fraction, not both")
     train = splits.get("train", ())
     if config.hold_out:
-        held = {sample.name for sample in train if sample.name.startswith(config.hold_out)}
-        if not 0 < len(held) < len(train):
+        left_out = {sample.name for sample in train if sample.name.startswith(config.hold_out)}
+        if not 0 < len(left_out) < len(train):
             found = sorted({human_family(sample.name) for sample in train})
             raise DataError(
-                f"hold_out = {list(config.hold_out)} matches {len(held)} of {len(train)} meshes; families: {found}"
+                f"hold_out = {list(config.hold_out)} matches {len(left_out)} of {len(train)} meshes; families: {found}"
             )
-        splits["train"] = tuple(sample for sample in train if sample.name not in held)
-        splits["val"] = tuple(sample for sample in train if sample.name in held)
+        splits["train"] = tuple(sample for sample in train if sample.name not in left_out)
+        splits["val"] = tuple(sample for sample in train if sample.name in left_out)
     if config.val_fraction and train:
         splits |= by_fractions(train, {"train": 1 - config.val_fraction, "val": config.val_fraction}, seed)
     if config.n_train is not None:

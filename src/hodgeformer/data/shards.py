@@ -1,6 +1,6 @@
-"""A data set in a few large archives: tar files of meshes and targets, and an index that says where each of them is.
+"""A data set in a few large archives: tar files with meshes and targets, and an index of where each of them is.
 
-Any number of meshes then is a handful of files, on disk or at an address, and still each one is read by itself: order,
+Any number of meshes becomes a handful of files, on disk or at a URL. Each mesh is still read separately, so order,
 splits and resuming are those of a folder.
 """
 
@@ -44,7 +44,7 @@ _NO_GROUPS = (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file within a shard, as far as `load_mesh` asks a path."""
+    """A file within a shard, with what `load_mesh` needs of a path."""
 
     shard: Path
     name: str
@@ -60,14 +60,14 @@ class Part:
         return PurePosixPath(self.name).stem
 
     def read_bytes(self) -> bytes:
-        """Its bytes, if the archive has it there: an index may lie, and an archive may have been written since."""
-        held = read_range(self.shard, self.offset - tarfile.BLOCKSIZE, tarfile.BLOCKSIZE + self.size)
+        """Its bytes, checked against the header: the index may be wrong, or the archive newer than the index."""
+        found = read_range(self.shard, self.offset - tarfile.BLOCKSIZE, tarfile.BLOCKSIZE + self.size)
         about = tarfile.TarInfo(self.name)
         about.size = self.size
         header = about.tobuf()[-tarfile.BLOCKSIZE :]
-        if len(held) != tarfile.BLOCKSIZE + self.size or any(held[part] != header[part] for part in _HEADER):
-            raise DataError(f"{self}: the archive has another file there than its index states; write the shards again")
-        return held[tarfile.BLOCKSIZE :]
+        if len(found) != tarfile.BLOCKSIZE + self.size or any(found[part] != header[part] for part in _HEADER):
+            raise DataError(f"{self}: the archive contains another file at this position; write the shards again")
+        return found[tarfile.BLOCKSIZE :]
 
     def __str__(self) -> str:
         return f"{self.shard}: {self.name}"
@@ -82,14 +82,14 @@ class StoredTarget:
     def read(self, mesh: Mesh) -> NDArray[Any]:
         try:
             target: NDArray[Any] = np.load(io.BytesIO(self.part.read_bytes()), allow_pickle=False)
-        except Exception as error:  # of the place, or of NumPy, which has many kinds for damaged files
+        except Exception as error:  # NumPy raises many different errors for damaged files
             raise DataError(f"{self.part}: the target cannot be read ({error}); write the shards again") from None
         return target
 
 
 @dataclass(frozen=True)
 class StoredClass(WholeMesh):
-    """The class that the index states, by which folds are balanced; what is learned is that in the archive."""
+    """The class according to the index, which balances folds; training reads the target in the archive."""
 
     part: Part
 
@@ -98,7 +98,7 @@ class StoredClass(WholeMesh):
 
 
 class _Writer:
-    """Archives of about `most_bytes`, held in memory until they are full."""
+    """Archives of about `most_bytes`, in memory until they are full."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self.places: dict[str, tuple[int, int, int, int, int]] = {}
@@ -141,19 +141,19 @@ def write_shards(
     most_bytes: int = 256 << 20,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Census:
-    """Any data set as archives of about `most_bytes` each, which `open_dataset(root)` reads back unchanged.
+    """Write a data set as archives of about `most_bytes` each, which `open_dataset(root)` reads back unchanged.
 
-    `shards` is where they go: a folder below `root`, or an address such as s3://bucket/scans. What is said of each mesh
-    when it is read the first time goes into the index, so that training need not read all of them to begin. Meshes that
-    cannot be used are left out, and named in the census that is returned.
+    `shards` is their folder, relative to `root`, or a URL such as s3://bucket/scans. The index stores what the census
+    found, so that training does not need to read all meshes first. Meshes that cannot be used are left out; the census
+    that is returned names them.
     """
     if (root / FILE_NAME).exists():
-        raise DataError(f"{root} already holds a data set; give an empty folder")
+        raise DataError(f"{root} already contains a data set; use an empty folder")
     folder = _folder(root, shards)
     for needed in (root, folder):
         needed.mkdir(parents=True, exist_ok=True)
     writer = _Writer(folder, most_bytes)
-    census = take_census(dataset, progress=progress, seen=writer.add)
+    census = take_census(dataset, progress=progress, visit=writer.add)
     writer.finish()
     if not census.meshes:
         raise DataError(f"{dataset.name}: no mesh can be used; the first: {census.problems[0].message}")
@@ -176,16 +176,15 @@ def write_shards(
 
 
 def open_shards(root: Path, spec: FolderSpec, *, allow_remote: bool = False) -> DataSet:
-    """The data set whose `dataset.toml` names shards. Nothing but its index is read."""
+    """The data set whose `dataset.toml` names shards. Only its index is read."""
     shards = str(spec.shards)
     if "://" in shards and not allow_remote:
         raise DataError(
-            f"the shards are at {shards}, and a data set chooses no URL by itself; add --allow-remote, or set "
-            "data.allow_remote=true, if you trust it"
+            f"the shards are at {shards}, and a data set may not choose a URL; if you trust it, add --allow-remote or "
+            "set data.allow_remote=true"
         )
-    said = spec.model_fields_set & {"meshes", "labels", "groups", "split", "first_label"}
-    if said:
-        raise DataError(f"`{min(said)}` has no meaning beside `shards`, which hold meshes, labels, groups and splits")
+    if extra := spec.model_fields_set & {"meshes", "labels", "groups", "split", "first_label"}:
+        raise DataError(f"remove `{min(extra)}`: `shards` contain meshes, labels, groups and splits")
     columns = _read_index(root / _INDEX, spec)
     folder = _folder(root, shards)
     paths = {number: folder / _shard_name(number) for number in np.unique(columns["place"][:, 0]).tolist()}
@@ -233,7 +232,7 @@ def _read_index(path: Path, spec: FolderSpec) -> dict[str, Any]:
         columns |= numbers | {"n": n, "shape": [shape.decode() for shape in numbers["shape"]]}
         columns["columns"] = from_bytes(columns["columns"], len(n)) if "columns" in columns else [{}] * len(n)
         columns |= {key: _divided(columns[key]) if key in columns else None for key in ("name", "group")}
-    except Exception as error:  # NumPy answers damaged files with errors of many kinds
+    except Exception as error:  # NumPy raises many different errors for damaged files
         raise DataError(
             f"{path}: the index of the shards cannot be read ({error!s:.200}); write the shards again"
         ) from None
@@ -241,7 +240,7 @@ def _read_index(path: Path, spec: FolderSpec) -> dict[str, Any]:
 
 
 def _check_index(columns: Mapping[str, NDArray[Any]], spec: FolderSpec) -> None:
-    """Every column has a row for each mesh, of the kind and within the range that reading relies on."""
+    """Check that every column has a row for each mesh, with the type and range that reading relies on."""
     n, n_classes, is_regression = len(columns["split"]), len(spec.classes), spec.task == "regression"
     n_values = columns["labels"].shape[-1]
     expected: dict[str, tuple[str, tuple[int, ...]]] = {  # kinds of numbers, and the shape of a row
@@ -265,7 +264,7 @@ def _check_index(columns: Mapping[str, NDArray[Any]], spec: FolderSpec) -> None:
             raise DataError(f"'{key}' has negative values, or some that are not finite")
     for key in columns.keys() & {"name", "group"}:
         if columns[key].dtype != np.uint8 or columns[key].ndim != 1 or np.count_nonzero(columns[key] == 0) != n - 1:
-            raise DataError(f"'{key}' does not name {n} meshes")
+            raise DataError(f"'{key}' does not contain {n} names")
     place = columns["place"]
     if n == 0 or columns["split"].max() >= len(SPLITS) or place[:, (1, 3)].min() < tarfile.BLOCKSIZE:
         raise DataError("'split' or 'place' is out of range")

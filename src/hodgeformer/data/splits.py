@@ -61,8 +61,9 @@ def with_validation(splits: Splits, rules: SplitRules) -> Splits:
     n = len(train) // 10
     first = n * int(np.random.default_rng(rules.seed).integers(10))
     ordered = sorted(train, key=lambda sample: sample.name)
-    held, names = tuple(ordered[first : first + n]), {sample.name for sample in ordered[first : first + n]}
-    divided = {**splits, "train": tuple(s for s in train if s.name not in names), "val": held}
+    val = tuple(ordered[first : first + n])
+    names = {sample.name for sample in val}
+    divided = {**splits, "train": tuple(s for s in train if s.name not in names), "val": val}
     return {name: divided[name] for name in SPLITS if name in divided}
 
 

@@ -32,7 +32,7 @@ from hodgeformer.data.dataset import Sample
 from hodgeformer.data.source import BatchSource, Key
 from hodgeformer.nn.pack import Batch
 
-# Signals are often sent to the whole group, but for the main process, which then ends its workers.
+# Signals for the main process are often sent to its whole group; it ends its workers itself.
 _BEGIN = """\
 import signal, sys
 for number in (signal.SIGINT, signal.SIGTERM):
@@ -42,7 +42,7 @@ from hodgeformer.data import worker
 worker.{function}()
 """
 _FORKS = hasattr(os, "fork")
-_GONE = (EOFError, ConnectionError, pickle.UnpicklingError)  # what reading of the dead raises
+_GONE = (EOFError, ConnectionError, pickle.UnpicklingError)  # errors when reading from a process that ended
 _WITHOUT = "set train.workers=0 to prepare batches without workers"
 
 
@@ -56,13 +56,13 @@ class _Pickler(pickle.Pickler):
 
 
 def start_workers(source: BatchSource, n: int) -> list[Worker]:
-    """Processes that make batches of a source; none where its objects, or this program, cannot go to another."""
+    """Processes that prepare batches; none if the source cannot be pickled, or this program cannot start Python."""
     if getattr(sys, "frozen", False) or not get_executable():
         return []
     written = io.BytesIO()
     try:
         _Pickler(written, pickle.HIGHEST_PROTOCOL).dump(source)
-    except Exception as error:  # objects have many ways to refuse
+    except Exception as error:  # objects raise many different errors
         logging.getLogger("hodgeformer").warning(
             "batches are prepared without data workers, which is slower: the data set contains an object that cannot "
             "be sent to another process (%s); define its class in a module",
@@ -73,23 +73,23 @@ def start_workers(source: BatchSource, n: int) -> list[Worker]:
 
 
 class Worker:
-    """A process that makes the batches it is asked for, in this order, and ends with the one that started it."""
+    """A process that prepares batches in the order they are asked for, and ends when its parent does."""
 
     def __init__(self, source: bytes, samples: tuple[Sample, ...]) -> None:
-        self.process_id: int | None = None  # known from its first word on
+        self.process_id: int | None = None  # its first message
         self._samples = samples
         self._keys, self._answers = _forked() if _FORKS else _started()
         self._unsent = [pickle.dumps((str(Path.cwd()), _search_path())), source]
 
     def ask(self, key: Key) -> None:
-        # The source goes with the first key: a large one is taken only after the imports, which all workers do at once.
-        with contextlib.suppress(OSError):  # that it is dead is told when it should answer
+        # With the first key, the source: a worker reads it after its imports, which all workers do in parallel.
+        with contextlib.suppress(OSError):  # `answer` reports that the process ended
             self._keys.writelines([*self._unsent, pickle.dumps(key)])
             self._keys.flush()
         self._unsent = []
 
     def answer(self) -> Batch | Exception:
-        """The next batch, or why there is none."""
+        """The next batch, or the error."""
         where = "a batch"
         try:
             self.process_id = self.process_id or pickle.load(self._answers)
@@ -107,25 +107,25 @@ class Worker:
         return cast(Batch | Exception, answer)
 
     def close(self) -> None:
-        """Let the process end after the batch it is at."""
+        """Let the process end after its current batch."""
         for end in (self._keys, self._answers):
             with contextlib.suppress(OSError):
                 end.close()
 
 
 def _search_path() -> list[str]:
-    """Where modules are found here, the standard library first: beside a script may be a file of the same name."""
+    """The search path of this process, standard library first: a script may lie beside a file named like a module."""
     library = Path(sysconfig.get_path("stdlib"))
     first = [str(folder) for folder in (library, library / "lib-dynload", Path(sys.base_prefix, "DLLs"))]
     return sorted((folder for folder in sys.path if isinstance(folder, str)), key=lambda folder: folder not in first)
 
 
 def _python(function: str, **pipes: Any) -> subprocess.Popen[bytes]:
-    """A Python that calls a function of this module. Without -P it would look for modules in the current folder."""
+    """Start a Python that calls a function of this module; without -P it would import from the current folder."""
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     code = _BEGIN.format(path=_search_path(), function=function)
     process = subprocess.Popen([get_executable(), *flags, "-P", "-c", code], **pipes)
-    threading.Thread(target=process.wait, daemon=True).start()  # whenever it ends, it is not left as a zombie
+    threading.Thread(target=process.wait, daemon=True).start()  # so that it does not become a zombie
     return process
 
 
@@ -137,7 +137,7 @@ def _started() -> tuple[IO[bytes], IO[bytes]]:
 
 @lru_cache(maxsize=1)
 def _forker(process: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """The process that forks the workers of this one, and the line to it; a forked copy of this one gets its own."""
+    """The process that forks our workers, and a socket to it; cached by process, since a fork needs its own."""
     here, there = socket.socketpair()
     atexit.register(here.close)
     with there:
@@ -145,7 +145,7 @@ def _forker(process: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
 
 
 def _forked() -> tuple[IO[bytes], IO[bytes]]:
-    """The line to a new process, for both directions."""
+    """A two-way stream to a new process."""
     here, there = socket.socketpair()
     with here, there:
         try:
@@ -159,9 +159,9 @@ def _forked() -> tuple[IO[bytes], IO[bytes]]:
 
 
 def fork_on_demand() -> None:
-    """Become a worker for every line that comes in, until the other end is closed, or its process gone."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # then the system buries the dead
-    warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads: those of libraries survive it
+    """Fork a worker for every socket that arrives, until the other end is closed."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system then reaps ended processes
+    warnings.simplefilter("ignore", DeprecationWarning)  # about forking with threads; those of libraries survive it
     orders = socket.socket(fileno=0)
     while True:
         order, lines, *_ = socket.recv_fds(orders, 1, 1)
@@ -171,24 +171,24 @@ def fork_on_demand() -> None:
             break
         os.close(lines[0])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    orders.close()  # else orders could still be sent when the forker is dead
-    os.open(os.devnull, os.O_RDONLY)  # takes the number of the standard input, which nothing else should get
+    orders.close()  # otherwise orders could be sent after the forker has ended
+    os.open(os.devnull, os.O_RDONLY)  # occupies the number of the standard input, so that nothing else gets it
     with socket.socket(fileno=lines[0]) as line:
         both = cast(IO[bytes], line.makefile("rwb"))
     _work(both, both)
     sys.stdout.flush()
-    os._exit(0)  # to take all modules apart, memory that is shared so far, takes a second
+    os._exit(0)  # a normal exit copies the shared memory of all modules, which takes a second
 
 
 def answer_on_standard_streams() -> None:
-    """Be a worker. What is printed goes to the error output, since the standard output carries answers."""
+    """Work on standard streams. Prints go to standard error, since standard output carries answers."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _work(sys.stdin.buffer, answers)
 
 
 def _work(keys: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer keys until the other end is closed, or its process gone."""
+    """Answer keys until the other end is closed."""
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     with contextlib.suppress(EOFError, OSError, pickle.UnpicklingError), answers:
@@ -197,7 +197,7 @@ def _work(keys: IO[bytes], answers: IO[bytes]) -> None:
         os.chdir(folder)
         try:
             source: BatchSource = pickle.load(keys)
-        except (EOFError, pickle.UnpicklingError):  # it was not sent to the end
+        except (EOFError, pickle.UnpicklingError):  # the parent ended while sending it
             raise
         except Exception:  # whatever the modules of its objects raise
             reason = f"a data worker cannot load the data set; {_WITHOUT}\n{traceback.format_exc()}"
@@ -220,7 +220,7 @@ def _send(answer: Batch | Exception | int, answers: IO[bytes]) -> None:
 
 
 def _answer(source: BatchSource, key: Key, answers: IO[bytes]) -> Batch | Exception:
-    """The batch, or the reason why there is none. Each mesh is announced, so that a sudden death has a name."""
+    """The batch, or the error. Each mesh is announced first, so that a crash can be attributed to it."""
     position = key.members[0]
     try:
         prepared = []

@@ -32,7 +32,7 @@ from hodgeformer.training.metrics import Scores, Tally, regression_scores, score
 
 HASH_DIGITS = 12  # enough to distinguish the meshes of a data set
 _BATCH_FACES = 12_000
-_REMEMBERED_FACES = 400_000  # about half a gigabyte of prepared meshes
+_CACHED_FACES = 400_000  # about half a gigabyte of prepared meshes
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +97,8 @@ class Evaluator:
         self._config = config
         self._turns, self._temperature, self._smooth = turns, temperature, smooth
         self._standardized = standardized
-        self._remembered: dict[str, tuple[NDArray[Any], Views]] = {}
-        self._room = _REMEMBERED_FACES
+        self._cache: dict[str, tuple[NDArray[Any], Views]] = {}
+        self._faces_left = _CACHED_FACES
 
     def scores(self, model: HodgeFormer) -> Scores:
         """The scores over the samples of all processes."""
@@ -128,8 +128,8 @@ class Evaluator:
         """The answer for every sample of this process, in order."""
         kind = self._dataset.kind
         values = None if self._standardized is None else self._standardized.values
-        room = FaceBudget(model.config, self._config)
-        meshes = (self._views(sample, room) for sample in self._samples)
+        budget = FaceBudget(model.config, self._config)
+        meshes = (self._views(sample, budget) for sample in self._samples)
         network = Forward(model, values) if isinstance(model, HodgeFormer) else model
         found = answers(network, meshes, batch_faces=_BATCH_FACES, temperature=self._temperature, smooth=self._smooth)
         for answer in found:
@@ -140,15 +140,15 @@ class Evaluator:
             areas = None if kind is None else element_areas(sized, kind)
             yield Answer(mesh, answer.owner, answer.output, areas, views.working_mesh, answer.features, answer.smoothed)
 
-    def _views(self, sample: Sample, room: FaceBudget) -> tuple[NDArray[Any], Views]:
+    def _views(self, sample: Sample, budget: FaceBudget) -> tuple[NDArray[Any], Views]:
         """The target and the prepared mesh."""
-        if sample.name in self._remembered:
-            return self._remembered[sample.name]
+        if sample.name in self._cache:
+            return self._cache[sample.name]
         mesh, target = self._dataset.load(sample)
-        views = make_views(mesh, self._config, turns=self._turns, room=room, model=room.model)
-        if views.n_faces <= self._room:
-            self._remembered[sample.name] = target, views
-            self._room -= views.n_faces
+        views = make_views(mesh, self._config, turns=self._turns, room=budget, model=budget.model)
+        if views.n_faces <= self._faces_left:
+            self._cache[sample.name] = target, views
+            self._faces_left -= views.n_faces
         return target, views
 
 

@@ -21,7 +21,7 @@ from hodgeformer.training.listener import PartOf
 from hodgeformer.training.loop import Stopped, learn
 from hodgeformer.training.setup import Setup
 
-_LOOKED_AT = 24  # meshes
+_SAMPLED = 24  # meshes
 _ROUND = 0.93  # the roundness of a mesh without principal axes
 _LEFT_OUT = 4  # every so many-th source is left out of a trial and scored
 _LENGTH, _LEAST = 0.15, 5  # of a trial, relative to the run, and in epochs
@@ -34,12 +34,12 @@ def with_pose(setup: Setup) -> Setup:
     n_sources = len({sample.source for sample in setup.dataset.split("train")})
     if len(poses) < 2 or n_sources < 2:
         return setup
-    held = in_folds(setup.dataset.split("train"), min(_LEFT_OUT, n_sources), setup.config.train.seed)[0]
+    left_out = in_folds(setup.dataset.split("train"), min(_LEFT_OUT, n_sources), setup.config.train.seed)[0]
     scores = {}
     for number, pose in enumerate(poses):
         length = _LENGTH if setup.config.train.epochs is None else max(_LENGTH, _LEAST / setup.config.train.epochs)
         listener = PartOf(setup.listener, "trying poses", number, len(poses))
-        trial = _posed(setup, pose).rehearsal(number + 1, held, min(1.0, length), listener)
+        trial = _posed(setup, pose).rehearsal(number + 1, left_out, min(1.0, length), listener)
         if setup.processes.is_first:
             trial.folder.root.mkdir()
         try:
@@ -52,7 +52,7 @@ def with_pose(setup: Setup) -> Setup:
         if setup.processes.is_first:
             shutil.rmtree(trial.folder.root)
     best, usual = max(scores, key=lambda pose: scores[pose]), poses[0]
-    chosen = best if scores[best] > scores[usual] + _GAIN + _DOUBT / len(held) else usual
+    chosen = best if scores[best] > scores[usual] + _GAIN + _DOUBT / len(left_out) else usual
     found = ", ".join(f"{_TITLES.get(pose, 'upright')} {100 * score:.1f} %" for pose, score in scores.items())
     setup.listener.planned(f"short trials of the pose: {found}")
     return _posed(setup, chosen)
@@ -65,7 +65,7 @@ def possible_poses(census: Census) -> tuple[PoseName, ...]:
     """The poses that may suit the training meshes, the one that does not depend on the file first."""
     dataset = census.dataset
     samples = dataset.split("train")
-    some = [samples[i] for i in np.unique(np.linspace(0, len(samples) - 1, _LOOKED_AT).round().astype(int))]
+    some = [samples[i] for i in np.unique(np.linspace(0, len(samples) - 1, _SAMPLED).round().astype(int))]
     round_ones, centers, shares = 0, [], []
     for sample in some:
         mesh, target = dataset.load(sample)

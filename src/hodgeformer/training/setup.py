@@ -93,9 +93,9 @@ class Setup:
         if self.is_rehearsed:
             why = "no validation meshes: after training, shorter runs on some of the training meshes"
             found = (*found, f"{why} calibrate the confidence; train.calibrate=false skips them")
-        return found if self.start is None else (*found, self._kept(self.start))
+        return found if self.start is None else (*found, self._fine_tuning(self.start))
 
-    def _kept(self, start: Checkpoint) -> str:
+    def _fine_tuning(self, start: Checkpoint) -> str:
         own, frozen = self.config.model_for(self.dataset), self.config.train.freeze
         same = (own.task, own.n_classes) == (start.model.task, start.model.n_classes)
         new = "" if same else ", a new output layer"
@@ -147,9 +147,9 @@ class Setup:
     def rehearsal_folder(self, number: int) -> Path:
         return self.folder.root / f"rehearsal-{number}"
 
-    def rehearsal(self, number: int, held: Sequence[Sample], length: float, listener: Listener) -> Setup:
+    def rehearsal(self, number: int, left_out: Sequence[Sample], length: float, listener: Listener) -> Setup:
         """A shorter run that leaves some training meshes out, which become the split "unseen"."""
-        train, names = self.config.train, {sample.name for sample in held}
+        train, names = self.config.train, {sample.name for sample in left_out}
         epochs = None if train.epochs is None else max(1, round(length * train.epochs))
         minutes = None if train.minutes is None else length * train.minutes
         config = self.config.replace(train=train.replace(epochs=epochs, minutes=minutes, track="csv"))

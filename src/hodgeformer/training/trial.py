@@ -32,11 +32,11 @@ class Estimate:
 def estimate(setup: Setup) -> Estimate:
     """Measure two steps and extrapolate."""
     learner = setup.learner()
-    model, held = learner.model, held_memory() or 0
+    model, in_use = learner.model, held_memory() or 0
     times, _, n_batches = timed_steps(setup, learner, 2)
     seconds, train = sum(times) / len(times), setup.config.train
     minutes = train.minutes or seconds * n_batches * (train.epochs or 1) / 60
-    memory = max(peak_memory() or 0, held + _largest_batch(setup, model))
+    memory = max(peak_memory() or 0, in_use + _largest_batch(setup, model))
     return Estimate(model.n_parameters, n_batches, seconds, minutes, memory)
 
 
