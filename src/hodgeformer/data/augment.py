@@ -205,23 +205,13 @@ def slide_along_edges(
     vertices: FloatArray, faces: IntArray, share: float, rng: np.random.Generator, *, back: bool = False
 ) -> FloatArray:
     """Move each vertex toward (with `back` also away from) a random neighbor by up to `share` of the edge length."""
-    neighbor = _last_neighbors(faces, rng.permutation(2 * faces.size), len(vertices))  # random, since shuffled
+    order = rng.permutation(2 * faces.size)
+    starts, ends = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
+    neighbor = np.arange(len(vertices))
+    # Of several neighbors the last one stays, which is random since sides are shuffled.
+    neighbor[np.concatenate([starts, ends])[order]] = np.concatenate([ends, starts])[order]
     amount = rng.uniform(-share if back else 0.0, share, (len(vertices), 1))
     return vertices + amount * (vertices[neighbor] - vertices)
-
-
-@njit(cache=True, nogil=True)
-def _last_neighbors(faces: IntArray, order: IntArray, n_vertices: int) -> IntArray:
-    """For each vertex its neighbor along the last of its sides in this order, forward sides first, then backward."""
-    neighbor = np.arange(n_vertices)
-    for place in order:
-        f, side = place % faces.size // 3, place % 3
-        start, end = faces[f, side], faces[f, (side + 1) % 3]
-        if place < faces.size:
-            neighbor[start] = end
-        else:
-            neighbor[end] = start
-    return neighbor
 
 
 def add_noise(vertices: FloatArray, faces: IntArray, deviation: float, rng: np.random.Generator) -> FloatArray:
