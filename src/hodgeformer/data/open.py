@@ -15,7 +15,7 @@ from pydantic import Field
 
 from hodgeformer.base.containers import PartElement
 from hodgeformer.base.errors import ConfigError, DataError
-from hodgeformer.base.settings import Settings, read_toml
+from hodgeformer.base.settings import Settings, Table, read_toml
 from hodgeformer.data.benchmarks import (
     HUMAN_PARTS,
     CosegPart,
@@ -169,7 +169,7 @@ def open_dataset(
         raise ConfigError(
             f"'{next(iter(described))}' is only for pairs of meshes and labels; a folder is described by {FILE_NAME}"
         )
-    config = spec if isinstance(spec, DataConfig) else _config_of(spec)
+    config = spec if isinstance(spec, DataConfig) else DataConfig.parse(data_table(spec))
     config = config.replace(allow_remote=True) if allow_remote else config
     known = _as_recognized(config)
     dataset = _distributed(known)
@@ -243,14 +243,16 @@ def _divided(dataset: DataSet, config: DataConfig) -> Splits:
     return splits
 
 
-def _config_of(spec: str | Path) -> DataConfig:
+def data_table(spec: str | Path) -> Table:
+    """The table [data] for what commands call DATA: a TOML file, a folder, or the name of a data set."""
     path = Path(spec)
     if path.suffix == ".toml":
-        return DataConfig.parse(read_toml(path).get("data", {}))
+        table: Table = read_toml(path).get("data", {})
+        return table
     if path.exists():
-        return DataConfig(name="folder", path=path)
+        return {"path": path}
     if str(spec) in _OPENERS:
-        return DataConfig.parse({"name": str(spec)})
+        return {"name": str(spec)}
     close = difflib.get_close_matches(str(spec), _OPENERS, n=1)
     hint = f"did you mean '{close[0]}'?" if close else f"known names: {', '.join(_OPENERS)}"
     raise DataError(f"'{spec}' is neither a folder nor the name of a data set; {hint}")

@@ -6,7 +6,7 @@ import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import tomli_w
 import torch
@@ -16,7 +16,7 @@ from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.settings import NONE, Settings, Table, read_toml
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet
-from hodgeformer.data.open import DataConfig, DataName
+from hodgeformer.data.open import DataConfig, data_table
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.device import find_device
@@ -278,10 +278,8 @@ def _tables(source: Source) -> Mapping[str, Table]:
     if isinstance(source, Mapping):
         return source
     path = Path(source)
-    if path.is_dir():
-        return {"data": {"path": path}}
-    if not path.exists() and str(source) in get_args(DataName):
-        return {"data": {"name": str(source)}}
+    if path.suffix != ".toml" and not path.is_file():
+        return {"data": data_table(source)}
     tables = read_toml(path)
     for name, table in tables.items():
         if not isinstance(table, dict):
