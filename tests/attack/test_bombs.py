@@ -11,7 +11,7 @@ import pytest
 import bombs
 from attack.attempts import MEMORY, TIMES_THE_FILE, Attempts
 from attack.mutate import tally
-from hodgeformer.base.memory import held_memory, peak_memory
+from hodgeformer.base.memory import peak_memory, used_memory
 from hodgeformer.base.settings import read_toml
 from hodgeformer.data.folder import open_folder
 from hodgeformer.data.label_files import LABEL_SUFFIXES, read_labels, read_numbers
@@ -31,7 +31,7 @@ FIRST = (*bombs.NAMES[:3], "names.index")  # so that what is compiled once does 
 def measured(path: Path) -> None:
     """Read it; the peak goes into a file beside it."""
     Path("/proc/self/clear_refs").write_text("5")
-    before = held_memory() or 0
+    before = used_memory() or 0
     try:
         read(path)
     finally:

@@ -114,7 +114,7 @@ def test_a_model_that_spreads_gets_the_surface_and_nothing_that_it_does_not_read
     assert torch.isnan(batch.x_in.e).all() and torch.isfinite(batch.x_in.v).all()
     assert {"gradient", "curl", "face_corners"} & set(batch.topology.__dict__) == {"gradient", "face_corners"}
     found, topology = batch.topology.__dict__.pop("surface"), batch.topology
-    assert torch.equal(found.rings.neighbors, topology.surface.rings.neighbors)
+    assert torch.equal(found.neighborhoods.neighbors, topology.surface.neighborhoods.neighbors)
 
 
 @pytest.mark.parametrize("budget", [{"batch_size": 4}, {"batch_size": 5, "batch_faces": 1700}])

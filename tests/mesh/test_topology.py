@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 import meshes
 from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, incidence_lists, pieces
+from hodgeformer.mesh.topology import MeshComplex, component_numbers, edges_by_first_appearance, incidence_lists
 from soups import soups, usable
 
 
@@ -95,4 +95,4 @@ def test_pieces_are_those_of_scipy(seed: int) -> None:
     links = rng.integers(0, 30, (rng.integers(0, 25), rng.integers(2, 4)))
     ends = np.repeat(links[:, 0], links.shape[1] - 1), links[:, 1:].ravel()
     graph = csr_array((np.ones(len(ends[0])), ends), shape=(30, 30))
-    assert np.array_equal(pieces(links, 30), connected_components(graph, directed=False)[1])
+    assert np.array_equal(component_numbers(links, 30), connected_components(graph, directed=False)[1])

@@ -152,13 +152,13 @@ def test_the_estimate_of_memory_covers_an_eliminated_surface() -> None:
 SIMPLIFYING = """
 import sys
 from hodgeformer.base.errors import MeshError
-from hodgeformer.base.memory import held_memory, peak_memory
+from hodgeformer.base.memory import used_memory, peak_memory
 from hodgeformer.predict.predictor import Predictor
 predictor = Predictor.load(sys.argv[1])
 for path in sys.argv[2:4]:
     predictor.predict(path, faces=2000, memory=2**40)  # compiles
 for more in (20, 30, 150):
-    limit = held_memory() + more * 2**20
+    limit = used_memory() + more * 2**20
     try:
         predictor.predict(sys.argv[2], faces=2000, memory=limit)
         print("done")
@@ -184,13 +184,13 @@ def test_what_cannot_be_read_or_simplified_within_the_limit_is_refused_beforehan
 
 PREDICTING = """
 import sys
-from hodgeformer.base.memory import held_memory, peak_memory
+from hodgeformer.base.memory import used_memory, peak_memory
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.predict.predictor import Predictor
 predictor = Predictor.load("human")
 mesh = load_mesh(sys.argv[1])
 predictor.predict(load_mesh(sys.argv[2]), faces="original")  # what is compiled or kept free is not counted
-limit = held_memory() + int(sys.argv[3]) * 2**20
+limit = used_memory() + int(sys.argv[3]) * 2**20
 result = predictor.predict(mesh, faces="original", memory=limit)
 assert result.working_faces == mesh.n_faces
 print((peak_memory() - limit) / 2**20)

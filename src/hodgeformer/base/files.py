@@ -110,7 +110,7 @@ def read_range(path: Path, offset: int, size: int) -> bytes:
         return cast(bytes, path.fs.cat_file(path.path, offset, offset + size))
     with path.open("rb") as stream:
         stream.seek(offset)
-        return stream.read(min(size, path.stat().st_size))  # a size that is made up would be asked of memory
+        return stream.read(min(size, path.stat().st_size))  # a damaged file may claim any size
 
 
 def stamp(path: Path) -> str:
@@ -126,7 +126,7 @@ def stamp(path: Path) -> str:
 
 @lru_cache(maxsize=1024)
 def _remove_drafts(folder: Path) -> None:
-    """Delete what processes left that were killed while writing; done once per folder, since folders may be large."""
+    """Delete what processes left that were killed while writing, once per folder: folders may be large."""
     with contextlib.suppress(OSError):  # without permission the write itself fails, with a better message
         for draft in folder.glob(".*.tmp"):
             if _DRAFT.fullmatch(draft.name) and time.time() - draft.stat().st_mtime > _ABANDONED:

@@ -11,10 +11,10 @@ _sharing = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4  # of glibc's malloc.h
 
 
-def held_memory() -> int | None:
+def used_memory() -> int | None:
     """Bytes of memory in use, or their peak if the system reports only that; None if it reports neither."""
-    held = _status("VmRSS")
-    return peak_memory() if held is None else held
+    used = _status("VmRSS")
+    return peak_memory() if used is None else used
 
 
 def peak_memory() -> int | None:

@@ -17,7 +17,7 @@ from hodgeformer.mesh.geometry import face_centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import rotation_about
 from hodgeformer.mesh.simplify import simplify
-from hodgeformer.mesh.topology import MeshComplex, pieces
+from hodgeformer.mesh.topology import MeshComplex, component_numbers
 
 PARTS = ("head", "hand", "lower_arm", "upper_arm", "torso", "upper_leg", "lower_leg", "foot")
 
@@ -182,7 +182,7 @@ def _without_islands(labels: IntArray, topology: MeshComplex) -> IntArray:
     sides = np.argsort(topology.face_edges.ravel(), kind="stable").reshape(-1, 2)  # the two of every edge
     one, other = (sides // 3).T
     same = labels[one] == labels[other]
-    piece = pieces(np.stack([one[same], other[same]], axis=1), len(labels))
+    piece = component_numbers(np.stack([one[same], other[same]], axis=1), len(labels))
     size = np.bincount(piece)[piece]
     largest = np.zeros(len(PARTS), dtype=np.int64)
     np.maximum.at(largest, labels, size)

@@ -47,18 +47,22 @@ def rotation(view: View, front: FloatArray) -> FloatArray:
     return np.asarray(over @ around @ front)
 
 
-def seen_from(mesh: Mesh, views: Sequence[View], front: FloatArray) -> FloatArray:
+def centered(mesh: Mesh) -> FloatArray:
+    """The vertices, the used ones in the unit sphere, where float32 is precise enough wherever the file puts them."""
+    used = mesh.vertices[mesh.faces.ravel()]
+    middle = (used.min(axis=0) + used.max(axis=0)) / 2
+    return np.asarray((mesh.vertices - middle) / (np.linalg.norm(used - middle, axis=1).max() or 1.0))
+
+
+def projected(mesh: Mesh, views: Sequence[View], front: FloatArray) -> FloatArray:
     """Screen positions (views, n_v, 3): right and up in radii of the mesh, and nearness, linear on the screen.
 
     Each view is centered at the origin. Vertices that no face uses have no influence.
     """
-    used = np.unique(mesh.faces)
-    low, high = mesh.vertices[used].min(axis=0), mesh.vertices[used].max(axis=0)
-    centered = mesh.vertices - (low + high) / 2
-    radius = np.linalg.norm(centered[used], axis=1).max() or 1.0
+    used, vertices = np.unique(mesh.faces), centered(mesh)
     out = np.empty((len(views), mesh.n_vertices, 3))
     for i, view in enumerate(views):
-        turned = centered / radius @ rotation(view, front).T
+        turned = vertices @ rotation(view, front).T
         closer = _DISTANCE / np.maximum(_DISTANCE - turned[:, 2], 0.1)
         out[i, :, :2] = turned[:, :2] * closer[:, None]
         out[i, :, 2] = closer

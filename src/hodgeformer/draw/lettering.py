@@ -66,11 +66,11 @@ def _legend_band(legend: Legend, width: int, size: int) -> Picture:
     return np.asarray(band)
 
 
-def _lines(widths: list[int], room: int) -> list[list[int]]:
+def _lines(widths: list[int], most: int) -> list[list[int]]:
     lines: list[list[int]] = [[]]
     used = 0
     for i, width in enumerate(widths):
-        if lines[-1] and used + width > room:
+        if lines[-1] and used + width > most:
             lines.append([])
             used = 0
         lines[-1].append(i)
@@ -114,9 +114,9 @@ def _length(text: str, size: int) -> int:
     return round(_font(size).getlength(text))
 
 
-def _fitted(text: str, room: int, size: int) -> str:
-    if _length(text, size) <= room:
+def _fitted(text: str, width: int, size: int) -> str:
+    if _length(text, size) <= width:
         return text
-    while text and _length(text + "...", size) > room:
+    while text and _length(text + "...", size) > width:
         text = text[:-1]
     return text + "..."

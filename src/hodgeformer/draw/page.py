@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshError
 from hodgeformer.base.palette import RGB, hex_color
-from hodgeformer.draw.camera import Up, upright
+from hodgeformer.draw.camera import Up, centered, upright
 from hodgeformer.draw.colormap import ColormapName, field_limits
 from hodgeformer.mesh.geometry import in_range
-from hodgeformer.mesh.mesh import FloatArray, Mesh
+from hodgeformer.mesh.mesh import Mesh
 
 PaintedElement = Literal["face", "vertex"]
 _RIGHT, _WRONG = (203, 208, 216), (208, 32, 56)
@@ -118,19 +118,11 @@ def _scene_data(scene: Scene) -> dict[str, Any]:
         "caption": scene.caption,
         "nVertices": mesh.n_vertices,
         "nFaces": mesh.n_faces,
-        "positions": _encoded(_centered(mesh) @ upright(mesh, scene.up).T, np.float32),
+        "positions": _encoded(centered(mesh) @ upright(mesh, scene.up).T, np.float32),
         "faces": _encoded(mesh.faces, np.uint32),
         "layers": [_layer_data(layer, mesh) for layer in scene.layers],
         "scores": [[name, round(float(share), 4)] for name, share in scene.scores[:_SHOWN_SCORES]],
     }
-
-
-def _centered(mesh: Mesh) -> FloatArray:
-    """In the unit sphere, so that float32 is precise enough wherever the mesh is in its file."""
-    used = mesh.vertices[mesh.faces.ravel()]
-    middle = (used.min(axis=0) + used.max(axis=0)) / 2
-    radius = np.linalg.norm(used - middle, axis=1).max() or 1.0
-    return np.asarray((mesh.vertices - middle) / radius)
 
 
 def _layer_data(layer: LabelLayer | FieldLayer, mesh: Mesh) -> dict[str, Any]:

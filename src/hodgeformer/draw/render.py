@@ -14,7 +14,7 @@ from hodgeformer.base.errors import ConfigError, MeshError
 from hodgeformer.base.files import place, write_atomically
 from hodgeformer.base.palette import parse_color
 from hodgeformer.base.threads import for_row_ranges, thread_count
-from hodgeformer.draw.camera import Up, View, rotation, seen_from, upright
+from hodgeformer.draw.camera import Up, View, projected, rotation, upright
 from hodgeformer.draw.colormap import LOOK
 from hodgeformer.draw.lettering import ColorBar, Legend, Picture, key_band, title_band
 from hodgeformer.draw.raster import Floats, corner_normals, rasterize, shade
@@ -93,8 +93,8 @@ def _panels(
     mesh: Mesh, views: Sequence[View], width: int, front: FloatArray, colors: Floats, blend: bool, edges: float
 ) -> list[Picture]:
     """One picture per view with the same height and scale, each as wide as its view needs, `width` in total."""
-    seen = seen_from(mesh, views, front)
-    extents = 2 * np.abs(seen[:, np.unique(mesh.faces), :2]).max(axis=1)  # width and height in each view
+    screens = projected(mesh, views, front)
+    extents = 2 * np.abs(screens[:, np.unique(mesh.faces), :2]).max(axis=1)  # width and height in each view
     scale, height = _layout(extents, width)
     left_over = width - scale * extents[:, 0].sum()
     ends = np.round(np.cumsum(scale * extents[:, 0] + left_over / len(views))).astype(int)
@@ -107,7 +107,7 @@ def _panels(
         for i in range(first, last):
             turned = (normals.reshape(-1, 3) @ rotation(views[i], front).T.astype(np.float32)).reshape(normals.shape)
             shape = (height, int(widths[i]))
-            panels[i] = _panel(seen[i], mesh, turned, colors, shape, scale, samples, blend, edges)
+            panels[i] = _panel(screens[i], mesh, turned, colors, shape, scale, samples, blend, edges)
 
     for_row_ranges(draw, len(views), n_threads=thread_count(), min_rows=1)
     return panels
@@ -124,7 +124,7 @@ def _layout(extents: FloatArray, width: int) -> tuple[float, int]:
 
 
 def _panel(
-    seen: FloatArray,
+    screen: FloatArray,
     mesh: Mesh,
     normals: Floats,
     colors: Floats,
@@ -135,10 +135,10 @@ def _panel(
     edges: float,
 ) -> Picture:
     height, width = shape
-    points = np.empty(seen.shape, dtype=np.float32)
-    points[:, 0] = (width / 2 + scale * seen[:, 0]) * samples
-    points[:, 1] = (height / 2 - scale * seen[:, 1]) * samples
-    points[:, 2] = seen[:, 2]
+    points = np.empty(screen.shape, dtype=np.float32)
+    points[:, 0] = (width / 2 + scale * screen[:, 0]) * samples
+    points[:, 1] = (height / 2 - scale * screen[:, 1]) * samples
+    points[:, 2] = screen[:, 2]
     fine = (height * samples, width * samples)
     owner = np.full(fine, -1, dtype=np.int32)
     depth = np.full(fine, -np.inf, dtype=np.float32)

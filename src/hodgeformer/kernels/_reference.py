@@ -1,4 +1,4 @@
-"""Star attention in plain PyTorch, a block of rows at a time: slow, short, and what the kernels are held to."""
+"""Star attention in plain PyTorch, a block of rows at a time: slow and short; the kernels are tested against it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READS_DIRECTIONS = False
 
 
 def missing(x: Tensor) -> str | None:
-    """What keeps this backend from running on x: nothing ever does."""
+    """Why this backend cannot run on x: it always can."""
     return None
 
 
@@ -86,5 +86,5 @@ def _block_weights(
 
 
 def _wide(x: Tensor) -> Tensor:
-    """Half precision is stored but not summed in."""
+    """Half precision is for storage; sums use float32."""
     return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -12,13 +12,13 @@ from torch import Tensor
 from hodgeformer.kernels.star import StarProblem, rows_in_order
 
 BLOCK = 32
-"""Neighbors that one program holds at a time."""
+"""Neighbors that one program loads at a time."""
 
 READS_DIRECTIONS = False
 
 
 def missing(x: Tensor) -> str | None:
-    """What keeps this backend from running on x, and what to do; None if nothing does."""
+    """Why this backend cannot run on x, and what to do; None if it can."""
     if find_spec("triton") is None:
         return "triton is not installed; install it with 'pip install triton', or use backend='auto'"
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
@@ -70,7 +70,7 @@ def _numbers(problem: StarProblem) -> tuple[float, ...]:
 
 
 def _constants(problem: StarProblem) -> dict[str, Any]:
-    """What each compiled form is for; columns are padded to a power of two."""
+    """The constants of each compiled form; columns are padded to a power of two."""
     (_, h, d), d_y = problem.q.shape, problem.y.shape[-1]
     widths = {"COLS": 1 << (d - 1).bit_length(), "COLS_Y": 1 << (d_y - 1).bit_length()}
     drop = problem.dropout.p > 0.0

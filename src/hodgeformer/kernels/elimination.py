@@ -1,4 +1,4 @@
-"""L D L^T of M + t L for several times t at once, L a Laplacian on edges: what spreading over a surface solves with.
+"""L D L^T of M + t L for several times t at once, with a Laplacian L on edges; spreading over a surface solves with it.
 
 Weights are cotangents without the negative ones, so every matrix is symmetric, positive definite, and an M-matrix: its
 elimination subtracts nothing and cannot break down, whatever the soup.
@@ -20,7 +20,7 @@ from hodgeformer.mesh.topology import neighbor_lists, sparse_matrix
 TIMES = np.geomspace(3e-4, 1.0, 8)
 """Times of the heat steps in units of the whole area: from the ring around a vertex to the whole body."""
 N_TIMES = len(TIMES)
-SMALLEST_MASS = 1e-4  # of the mean: a vertex without area keeps what it holds
+SMALLEST_MASS = 1e-4  # of the mean: a vertex without area keeps its values
 STEEPEST = 100.0  # the largest cotangent, where a face has no area
 TINY = 1e-300
 
@@ -50,9 +50,9 @@ class Laplacian:
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """Where the triangle L of M + t L has entries: known from the edges alone, so any stars can be eliminated on it.
+    """Where the triangle L of M + t L has entries. It follows from the edges alone, so it serves any stars.
 
-    `order[i]` is the vertex that is eliminated as number i, `position` the way back. Column j, strictly below the
+    `order[i]` is the vertex that is eliminated as number i, `position` its inverse. Column j, strictly below the
     diagonal: rows[offsets[j]:offsets[j + 1]]. Row i: the entries places[row_offsets[i]:row_offsets[i + 1]], in their
     `columns`, none before those that it depends on.
     """

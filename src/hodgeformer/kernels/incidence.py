@@ -1,7 +1,7 @@
 """Signed incidence as gathers in both directions: d0, d1 and their adjoints without matrices or atomics.
 
-The functions take the complex as bare tensors and check it at every call. Where it stays the same, as in a model,
-`gradient` and `curl` build it once, and `apply` and `apply_t` are d0 and d1 and their adjoints.
+The functions take the complex as bare tensors and check it in every call. Where it does not change, as in a model,
+`gradient` and `curl` build it once; their `apply` and `apply_t` are d0, d1 and their adjoints.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def d0_t(y: Float[Tensor, "n_e ..."], edges: Int[Tensor, "n_e 2"], n_vertices: i
 def d1(
     x: Float[Tensor, "n_e ..."], face_edges: Int[Tensor, "n_f 3"], face_signs: Int[Tensor, "n_f 3"]
 ) -> Float[Tensor, "n_f ..."]:
-    """The sum around each face; a sign is +1 where the face walks the edge from tail to head, else -1."""
+    """The sum around each face; a sign is +1 where the face traverses the edge from tail to head, else -1."""
     return curl(face_edges, face_signs, len(x)).apply(x)
 
 
@@ -76,7 +76,7 @@ class Incidence(TensorFields):
             raise BatchError(f"indices and signs must both be (n_out, k), got {found}")
         if indices.numel() and (int(indices.min()) < 0 or int(indices.max()) >= n_in):
             found = f"{int(indices.min())} to {int(indices.max())}"
-            raise BatchError(f"incidence indices must lie in [0, {n_in}), got {found}")
+            raise BatchError(f"incidence indices must be in [0, {n_in}), got {found}")
         indices, signs = indices.to(torch.int32).contiguous(), signs.to(torch.int8).contiguous()
         n_out, k = indices.shape
         order = torch.argsort(indices.flatten(), stable=True)
@@ -116,7 +116,7 @@ class Incidence(TensorFields):
         if x.ndim < 1 or x.shape[0] != n:
             raise BatchError(f"{name} of a {self.n_out} x {self.n_in} incidence needs {n} rows, got {tuple(x.shape)}")
         if x.device != self.offsets.device:
-            raise BatchError(f"the incidence lies on {self.offsets.device} but its argument on {x.device}")
+            raise BatchError(f"the incidence is on {self.offsets.device} but its argument is on {x.device}")
 
 
 class _SignedGather(TensorFunction):

@@ -1,7 +1,7 @@
 """Linear layers, and the feed-forward network.
 
-Where PyTorch's library leaves half of a processor unused, products of float32 are our own vector code. Several layers
-that read the same rows are one product, without their weights being put together first.
+float32 products are our own vector code where PyTorch's library leaves half of the processor unused. Layers that read
+the same rows share one product, without concatenating their weights.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hodgeformer.base.threads import for_row_ranges
 from hodgeformer.kernels.rows import TensorFunction, compiled_for, kernels, relu_dropout, threads_for
 
 CHUNK = 1024
-"""Rows that fit into a second-level cache with what is computed of them."""
-_MULTIPLICATIONS = 24  # that take as long as reading a number of what is not in the cache
+"""Rows that fit into the second-level cache together with what is computed from them."""
+_MULTIPLICATIONS = 24  # that take as long as reading one number from memory
 
 
 def product(
@@ -28,16 +28,15 @@ def product(
 ) -> Float[Tensor, "n d_out"]:
     """[x W_1^T, x W_2^T, ...] + b.
 
-    Autocast multiplies in bfloat16. Processors do that two to three times as fast where they do it at all, but the
-    kernels around it read float32, so there only the factors are rounded and the result is not left as it is.
+    Autocast multiplies in bfloat16. On a processor the result becomes float32 again, which the kernels around it read.
     """
-    if _is_ours(x, weights):
+    if _uses_own_kernel(x, weights):
         return _Product.of(x, bias, *weights)
     result = functional.linear(x, weights[0] if len(weights) == 1 else torch.cat(weights), bias)
     return result.to(x.dtype) if x.device.type == "cpu" else result
 
 
-def _is_ours(x: Tensor, weights: tuple[Tensor, ...]) -> bool:
+def _uses_own_kernel(x: Tensor, weights: tuple[Tensor, ...]) -> bool:
     if not compiled_for(x) or x.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
         return False
     kernel = kernels("linear")
@@ -71,7 +70,7 @@ class _Product(TensorFunction):
 
 
 def _of_each(columns: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The last axis, cut into what each of the weights makes."""
+    """The last axis, split into the columns of each weight."""
     return torch.split(columns, [len(weight) for weight in weights], dim=-1)
 
 
@@ -114,10 +113,10 @@ def multiply_into(out: Tensor, a: Tensor, b: Tensor, *, start: Tensor | None = N
 
 
 def by_chunks(rows_to_rows: Callable[[Tensor], Tensor], x: Float[Tensor, "n d"]) -> Float[Tensor, "n d_out"]:
-    """rows_to_rows(x); where nothing is kept for a backward pass, a chunk of rows at a time.
+    """rows_to_rows(x), in chunks of rows if no gradient is needed.
 
-    What happens to a chunk happens in the cache and in memory that the one before has used; a million rows would fetch
-    new pages for every step of it.
+    A chunk stays in the cache and reuses the memory of the one before; a million rows at once would fetch new pages in
+    every step.
     """
     if torch.is_grad_enabled() or len(x) <= CHUNK:
         return rows_to_rows(x)
@@ -130,7 +129,7 @@ def by_chunks(rows_to_rows: Callable[[Tensor], Tensor], x: Float[Tensor, "n d"])
 
 
 class Linear(nn.Linear):
-    """torch's, by `product`."""
+    """torch's linear layer, computed by `product`."""
 
     def __call__(self, x: Tensor) -> Tensor:
         return cast(Tensor, super().__call__(x))

@@ -1,9 +1,9 @@
-"""What works on each row by itself: compiled loops over the rows of tensors, LayerNorm without scale and bias, as in
-the paper, ReLU and dropout.
+"""Operations on each row alone: compiled loops over the rows of tensors, LayerNorm without scale and bias (as in the
+paper), ReLU and dropout.
 
-The gradient of LayerNorm needs only its output, which the next layer keeps anyway:
-dx = (g - mean(g) - y mean(g y)) / deviation. So it costs no memory of its own, where the usual one keeps its input as
-well. Dropout keeps no mask either.
+The gradient of LayerNorm needs only its output, which the next layer stores anyway:
+dx = (g - mean(g) - y mean(g y)) / deviation. It therefore costs no memory of its own; the usual LayerNorm also stores
+its input. Dropout stores no mask either.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hodgeformer.base.threads import for_row_ranges
 
 EPSILON = 1e-5
 _THREAD_WORTH = 2**20
-_SUMS = ("reassoc", "contract")  # liberties that let sums be vectors, and NaN and infinity travel as they do
+_SUMS = ("reassoc", "contract")  # lets LLVM vectorize sums, and leaves NaN and infinity alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +38,14 @@ class TensorFields:
     """The base of dataclasses whose tensors, however deep, are moved or cast together."""
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> Self:
-        """The same with fn applied to every tensor, also of what was computed on first use."""
+        """Apply fn to every tensor, also to those computed on first use."""
 
         def mapped(value: Any) -> Any:
             if isinstance(value, PerElement):
                 return value.map(mapped)
             if type(value) is tuple:
                 return tuple(mapped(part) for part in value)
-            if hasattr(value, "dtype"):  # in the pipe of a worker arrays stand in for tensors
+            if hasattr(value, "dtype"):  # workers send arrays in place of tensors
                 return fn(value)
             return value.map(fn) if hasattr(value, "map") else value
 
@@ -58,7 +58,7 @@ class TensorFields:
 
 
 class TensorFunction(torch.autograd.Function):
-    """An operation with a derivative of its own and one tensor as its result."""
+    """An operation with its own derivative and one tensor as its result."""
 
     @classmethod
     def of(cls, *arguments: Any) -> Tensor:
@@ -74,19 +74,19 @@ def compiled_for(x: Tensor) -> bool:
 def run_rows(
     loop: Callable[..., None], n_rows: int, *arguments: Any, numbers: float, fastmath: tuple[str, ...] = ()
 ) -> None:
-    """loop(first, last, *arguments) over all rows, compiled; `fastmath` are the liberties of LLVM that it may take."""
+    """loop(first, last, *arguments) over all rows, compiled; with these fastmath flags of LLVM."""
     run_compiled(_compiled(loop, fastmath), n_rows, *arguments, numbers=numbers)
 
 
 def run_compiled(kernel: Callable[..., None], n_rows: int, *arguments: Any, numbers: float) -> None:
-    """kernel(first, last, *arguments) over all rows, tensors as arrays, in as many threads as `numbers` are worth."""
+    """kernel(first, last, *arguments) over all rows, with tensors as arrays; `numbers` is how many numbers it reads."""
     arrays = [_array(value) if isinstance(value, Tensor) else value for value in arguments]
     n_threads = threads_for(numbers)
     for_row_ranges(lambda first, last: kernel(first, last, *arrays), n_rows, n_threads=n_threads, min_rows=1)
 
 
 def threads_for(numbers: float) -> int:
-    """How many of torch's threads are worth to wake for work that takes as long as reading so many numbers.
+    """How many of torch's threads are worth waking for work that takes as long as reading this many numbers.
 
     A million take about 0.15 ms, and waking another thread, which may sleep, 0.05.
     """
@@ -95,35 +95,35 @@ def threads_for(numbers: float) -> int:
 
 @contextmanager
 def few_threads(numbers: float) -> Iterator[None]:
-    """Within it torch uses no more threads than are worth to wake for operations on so many numbers.
+    """Limit torch to the threads that are worth waking for operations on this many numbers.
 
-    Its own operations go to all threads for a few ten thousand, so that two threads took 20 ms where one took 14.
+    By itself torch uses all threads from a few tens of thousands of numbers on: two threads took 20 ms, one took 14.
     """
-    with _at_it.lock:
-        # A thread that begins now would take the lowered number of another for its own, and keep it.
-        _at_it.full = _at_it.full if _at_it.count else torch.get_num_threads()
-        _at_it.count += 1
-        full = _at_it.full
+    with _limited.lock:
+        # A thread that starts now would otherwise take the lowered number for the full one, and restore that.
+        _limited.full = _limited.full if _limited.count else torch.get_num_threads()
+        _limited.count += 1
+        full = _limited.full
     torch.set_num_threads(full)
     torch.set_num_threads(threads_for(numbers))
     try:
         yield
     finally:
-        with _at_it.lock:
-            _at_it.count -= 1
+        with _limited.lock:
+            _limited.count -= 1
         torch.set_num_threads(full)
 
 
 @dataclass
-class _AtIt:
-    """How many callers work with few threads, and how many threads torch had before the first of them."""
+class _Limited:
+    """How many callers limit the threads now, and how many threads torch had before the first of them."""
 
     count: int = 0
     full: int = 1
     lock: Any = field(default_factory=Lock)
 
 
-_at_it = _AtIt()
+_limited = _Limited()
 
 
 def _array(x: Tensor) -> NDArray[Any]:
@@ -140,7 +140,7 @@ def _compiled(loop: Callable[..., None], fastmath: tuple[str, ...]) -> Callable[
 
 @lru_cache
 def kernels(name: str) -> ModuleType:
-    """A module of vector code, loaded when it is first needed: what compiles it is slow to import."""
+    """A module of vector code, loaded on first use: its compiler is slow to import."""
     return import_module(f"hodgeformer.kernels._numba_{name}")
 
 
@@ -151,7 +151,7 @@ def normalized(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
 
 
 def normalized_parts(x: Float[Tensor, "n parts h d"]) -> tuple[Float[Tensor, "n h d"], ...]:
-    """The parts of x one by one, normalized over the last axis; their gradients meet without another copy."""
+    """The parts of x one by one, normalized over the last axis; their gradients are written into one tensor."""
     if not compiled_for(x):
         return functional.layer_norm(x, x.shape[-1:], eps=EPSILON).unbind(1)
     return cast(tuple[Tensor, ...], _Normalized.apply(x))  # type: ignore[no-untyped-call]
@@ -222,7 +222,7 @@ def drawn_seed() -> int:
 
 
 def relu_dropout(x: Float[Tensor, "n d"], p: float) -> Float[Tensor, "n d"]:
-    """dropout(relu(x)), written over x. Keeps its output alone, which the next layer keeps anyway."""
+    """dropout(relu(x)), in place. It stores only its output, which the next layer stores anyway."""
     if p == 0.0 or not compiled_for(x):
         return functional.dropout(functional.relu(x, inplace=True), p)
     return _ReluDropout.of(x, p, drawn_seed())
@@ -257,8 +257,8 @@ class _ReluDropout(TensorFunction):
 def _drop(first, last, x, key, threshold, scale):  # type: ignore[no-untyped-def]
     """Element (i, c) is dropped where a hash of (key, i, c) falls below the threshold, or it is not positive.
 
-    In place: a loop over two arrays that may be one and the same is not vectorized. Written so that what is not a
-    number stays so: a run that diverges must show it.
+    In place, because a loop over two arrays that may overlap is not vectorized. NaN stays NaN: a run that diverges must
+    show it.
     """
     factor, zero = x.dtype.type(scale), x.dtype.type(0)
     for i in range(first, last):

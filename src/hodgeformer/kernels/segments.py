@@ -1,4 +1,4 @@
-"""Over each mesh of a packed batch by itself: attention of every element at linear cost, and means."""
+"""Operations on each mesh of a packed batch alone: attention at linear cost, and means."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def linear_attention(
     v: Float[Tensor, "n h d_v"],
     offsets: Sequence[int],
 ) -> Float[Tensor, "n h d_v"]:
-    """out_i = phi(q_i)^T sum_j phi(k_j) v_j^T / phi(q_i)^T sum_j phi(k_j), phi = elu + 1, j in i's mesh.
+    """out_i = phi(q_i)^T sum_j phi(k_j) v_j^T / phi(q_i)^T sum_j phi(k_j), phi = elu + 1, j in the mesh of i.
 
-    Each mesh is computed on its own, so its result does not depend on its company.
+    Each mesh is computed alone, so its result does not depend on the rest of the batch.
     """
     if q.ndim != 3 or k.shape != q.shape or v.shape[:2] != q.shape[:2]:
         raise BatchError(

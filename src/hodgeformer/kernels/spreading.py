@@ -1,15 +1,14 @@
-"""What D blocks compute over a surface: values spread by an implicit step of heat, and products of derivatives.
+"""What D blocks compute on a surface: values spread by an implicit heat step, and products of derivatives.
 
-y = (star0 + t d0^T star1 d0)^-1 star0 x with diagonal stars, each group of channels for its time and with stars of its
-own. The matrix K is symmetric, so one more solve gives all gradients: with g the gradient of y and s = K^-1 g,
+y = (star0 + t d0^T star1 d0)^-1 star0 x with diagonal stars, each group of channels with its own time and stars. The
+matrix K is symmetric, so one more solve gives all gradients: with g the gradient of y and s = K^-1 g,
 
     x: star0 s    star1: -t sum of (d0 s) (d0 y)    star0: sum of s (x - y), sums over the channels of a group.
 
-Nothing is dense: K is eliminated on places that the edges alone decide, then come two passes over the entries of the
-triangle, with channels side by side. K is an M-matrix whatever the stars, and its elimination subtracts nothing, so
-float32 is enough.
+Nothing is dense: the edges alone decide where the triangle of K has entries, and a solve is two passes over them, with
+channels side by side. K is an M-matrix for any stars, and its elimination subtracts nothing, so float32 is enough.
 
-The inner product of the 1-forms dy and dz at vertices, and their wedge dy ^ dz, are quadratic in what the layers carry,
+The inner product of the 1-forms dy and dz at vertices, and their wedge dy ^ dz, are quadratic in the features,
 which attention with its weighted sums is not. They are taken channel by channel; a mix of channels before them
 commutes with d.
 """
@@ -43,8 +42,8 @@ DENSE_UP_TO = 4000
 
 
 @dataclass(frozen=True, eq=False)
-class Rings(TensorFields):
-    """What surrounds each vertex: neighbors over its edges, and the far sides of its faces.
+class Neighborhoods(TensorFields):
+    """The surroundings of each vertex: its neighbors along edges, and the opposite sides of its faces.
 
     Neighbors of vertex i: neighbors[edge_offsets[i]:edge_offsets[i + 1]], over the edges of these numbers. A face
     (i, a, b), in its winding, is the row (a, b) of `sides`, among face_offsets[i]:face_offsets[i + 1].
@@ -70,7 +69,7 @@ class Surface(TensorFields):
     edges: Int[Tensor, "n_e 2"]
     bounds: Int[Tensor, " meshes_and_one"]
     sizes: tuple[tuple[int, int], ...]
-    rings: Rings
+    neighborhoods: Neighborhoods
     elimination: tuple[Tensor, ...]
 
     @property
@@ -89,7 +88,7 @@ class Surface(TensorFields):
         star0, star1 = (star.detach().contiguous() for star in (star0, star1))
         values, pivots = star0.new_empty(len(self.elimination[3]), N_TIMES), torch.empty_like(star0)
         excess, work = torch.empty_like(star0), star0.new_zeros(len(star0) + 1, N_TIMES)
-        lists = self.rings.edge_offsets, self.rings.neighbors, self.rings.edge_numbers
+        lists = self.neighborhoods.edge_offsets, self.neighborhoods.neighbors, self.neighborhoods.edge_numbers
         numbers = times_like(star0), star0, star1, excess, work, values, pivots
         kernel = kernels("spreading").eliminate(N_TIMES, 8 * star0.element_size())
         run_compiled(
@@ -238,8 +237,8 @@ def reference_derivative_product(y: Tensor, z: Tensor, star1: Tensor, surface: S
     weights = star1.to(y).repeat_interleave(y.shape[1] // N_TIMES, dim=1)
     inner = weights * (y[head] - y[tail]) * (p[head] - p[tail])
     total = torch.zeros_like(y).index_add(0, tail, inner).index_add(0, head, inner)
-    rings = surface.rings
-    i, (a, b) = _owners(rings.face_offsets, rings.sides.shape[0]), rings.sides.long().unbind(1)
+    around = surface.neighborhoods
+    i, (a, b) = _owners(around.face_offsets, around.sides.shape[0]), around.sides.long().unbind(1)
     wedge = (y[a] - y[i]) * (q[b] - q[i]) - (y[b] - y[i]) * (q[a] - q[i])
     return total.index_add(0, i, wedge / 3) / (2 * surface.star0.to(y))[:, None]
 
@@ -255,7 +254,7 @@ class _WithProducts(TensorFunction):
         y, z, star1, half = y.contiguous(), z.contiguous(), star1.contiguous(), 0.5 / surface.star0.to(y)
         (n, d), kept = y.shape, any(ctx.needs_input_grad)
         out, change = y.new_empty(n, 2 * d), y.new_empty(n if kept else 1, d)
-        ctx.lists, ctx.edges = _lists(surface.rings), surface.edges
+        ctx.lists, ctx.edges = _lists(surface.neighborhoods), surface.edges
         kernel = kernels("spreading").multiply(d, N_TIMES, 8 * y.element_size())
         run_compiled(kernel, n, *ctx.lists, star1, half, scale, y, z, out, change, numbers=_numbers(ctx.lists, d))
         ctx.save_for_backward(y, z, scale, star1, half, out, change)
@@ -274,8 +273,8 @@ class _WithProducts(TensorFunction):
         return grad_y, grad_z, grad_scale.sum(0), grad_star1, None
 
 
-def _lists(rings: Rings) -> tuple[Tensor, ...]:
-    return rings.edge_offsets, rings.neighbors, rings.edge_numbers, rings.face_offsets, rings.sides
+def _lists(around: Neighborhoods) -> tuple[Tensor, ...]:
+    return around.edge_offsets, around.neighbors, around.edge_numbers, around.face_offsets, around.sides
 
 
 def _numbers(lists: tuple[Tensor, ...], d: int) -> int:

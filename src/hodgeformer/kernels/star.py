@@ -27,8 +27,8 @@ from hodgeformer.kernels.rows import TensorFunction
 Word = TypeVar("Word", int, Tensor)
 MIX_A, MIX_B, HEAD_STEP = 0x7FEB352D, 0x846CA68B, 0x9E3779B9
 WORD = 0xFFFFFFFF
-KEEP_UP_TO = 3.0
-"""Weights are kept while a row has at most this many times d_head neighbors: no more than q, k and y hold."""
+STORE_UP_TO = 3.0
+"""Weights are stored while rows have at most this many times d_head neighbors: no more memory than q, k and y."""
 
 
 def star_attention(
@@ -71,7 +71,7 @@ def star_attention_weights(
 
 
 def choose_backend(backend: Backend, q: Tensor) -> str:
-    """The backend that will run: `auto` looks at device and dtype, a name is taken at its word."""
+    """The backend that will run: `auto` chooses by device and dtype; a name is used as given."""
     if backend not in get_args(Backend):
         raise ConfigError(f"backend is one of {', '.join(get_args(Backend))}; got {backend!r}")
     if backend == "auto":
@@ -122,7 +122,7 @@ class Dropout:
 
 @dataclass(frozen=True, slots=True)
 class StarProblem:
-    """star(q, k) y over a pattern, with some of the weights dropped, and signs if there are directions."""
+    """star(q, k) y over a pattern, with dropout of weights, and with signs if there are directions."""
 
     q: Float[Tensor, "n h d_head"]
     k: Float[Tensor, "n h d_head"]
@@ -136,7 +136,7 @@ class StarProblem:
         return float(self.q.shape[-1] ** -0.5)
 
     def in_order(self) -> StarProblem:
-        """The same with rows that kernels can read."""
+        """The same, with rows that kernels can read."""
         return replace(self, q=rows_in_order(self.q), k=rows_in_order(self.k), y=rows_in_order(self.y))
 
 
@@ -148,8 +148,8 @@ def rows_in_order(x: Tensor) -> Tensor:
 
 
 def weights_are_kept(*, nnz: int, n: int, d_head: int) -> bool:
-    """Whether the CPU kernel keeps its weights for the backward pass, or computes them again."""
-    return nnz <= KEEP_UP_TO * d_head * n
+    """Whether the CPU kernel stores its weights for the backward pass, or computes them again."""
+    return nnz <= STORE_UP_TO * d_head * n
 
 
 def mix(x: Word) -> Word:
@@ -197,13 +197,13 @@ def _check(*, q: Tensor, k: Tensor, y: Tensor, pattern: SparsityPattern[Tensor],
         raise BatchError(f"q, k and y must share one floating dtype, got {q.dtype}, {k.dtype} and {y.dtype}")
     if not isinstance(pattern.offsets, Tensor):
         raise BatchError(
-            f"the pattern must hold torch tensors, got {type(pattern.offsets).__name__}; "
+            f"the pattern must contain torch tensors, got {type(pattern.offsets).__name__}; "
             "use pattern.map(torch.from_numpy)"
         )
     devices = {t.device for t in (q, k, y, pattern.offsets, pattern.indices)}
     if len(devices) > 1:
         names = ", ".join(sorted(map(str, devices)))
-        raise BatchError(f"q, k, y and the pattern must lie on one device, got {names}")
+        raise BatchError(f"q, k, y and the pattern must be on one device, got {names}")
     arrays = ((pattern.offsets, torch.int64), (pattern.indices, torch.int32))
     if not all(array.dtype == dtype and array.is_contiguous() for array, dtype in arrays):
         raise BatchError(
@@ -213,4 +213,4 @@ def _check(*, q: Tensor, k: Tensor, y: Tensor, pattern: SparsityPattern[Tensor],
     if len(pattern) != q.shape[0]:
         raise BatchError(f"the pattern has {len(pattern)} rows but q has {q.shape[0]}")
     if not 0.0 <= dropout < 1.0:
-        raise BatchError(f"dropout must lie in [0, 1), got {dropout}")
+        raise BatchError(f"dropout must be in [0, 1), got {dropout}")

@@ -1,11 +1,11 @@
-"""Elimination in few large steps, for programs that know whole arrays and no loops over rows.
+"""Elimination in few large steps, for programs that have operations on whole arrays and no loops over rows.
 
 A surface with positive diagonal stars is a network of conductances: t star1 over its edges, and star0 between each
-vertex and the ground. Elimination takes vertices away and adds conductances between those that are left, so it adds
-positive numbers only, and single precision is enough for any stars.
+vertex and the ground. Elimination removes vertices and adds conductances between those that remain. It adds positive
+numbers only, so single precision is enough for any stars.
 
-Vertices are taken away in blocks of at most `MOST`, parts of the elimination tree that hang together: those of a block
-touch, besides each other, what the last of them touches and the ground. Blocks that are equally high in the tree do not
+Vertices are removed in blocks of at most `MOST`, connected parts of the elimination tree: besides each other, those of
+a block touch what the last of them touches, and the ground. Blocks that are equally high in the tree do not
 touch each other and share a step. Which entries meet in which step follows from the edges alone.
 """
 

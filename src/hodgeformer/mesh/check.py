@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hodgeformer.mesh.geometry import face_vectors, norms
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray
-from hodgeformer.mesh.topology import MeshComplex, pieces, repeats_a_vertex
+from hodgeformer.mesh.topology import MeshComplex, component_numbers, repeats_a_vertex
 
 # Twice the area over the square of the longest side: below this a triangle is a line in float64.
 FLAT = 1e-12
@@ -105,7 +105,7 @@ def check_mesh(mesh: MeshLike) -> MeshReport:
         n_vertices=mesh.n_vertices,
         n_edges=topology.n.e,
         n_faces=mesh.n_faces,
-        n_components=len(np.unique(pieces(topology.edges, mesh.n_vertices)[topology.edges[:, 0]])),
+        n_components=len(np.unique(component_numbers(topology.edges, mesh.n_vertices)[topology.edges[:, 0]])),
         n_boundary_edges=int((faces_of_edge == 1).sum()),
         n_nonmanifold_edges=int((faces_of_edge > 2).sum()),
         n_flipped_edges=int(((faces_of_edge == 2) & (turns != 0)).sum()),

@@ -16,7 +16,7 @@ from hodgeformer.base.compiled import njit
 from hodgeformer.mesh.geometry import face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.quadrics import minimum, vertex_quadrics
-from hodgeformer.mesh.topology import MeshComplex, pieces
+from hodgeformer.mesh.topology import MeshComplex, component_numbers
 
 Int32Array = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
@@ -97,7 +97,7 @@ class Surface(NamedTuple):
     def _remove_small_pieces(self, n_faces: int) -> None:
         """Remove pieces smaller than an average face of the result, the smallest first, as many as needed."""
         faces = self.faces[self.alive].astype(np.int64)
-        piece = pieces(faces, len(self.points))[faces[:, 0]]
+        piece = component_numbers(faces, len(self.points))[faces[:, 0]]
         _, piece, sizes = np.unique(piece, return_inverse=True, return_counts=True)
         areas = np.bincount(piece, norms(face_vectors(self.points, faces)))
         order = np.argsort(areas, kind="stable")

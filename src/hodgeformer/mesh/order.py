@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from hodgeformer.base.compiled import njit, writable
 from hodgeformer.mesh.geometry import face_centers, face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray
-from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, inverse_permutation, pieces, sorted_by
+from hodgeformer.mesh.topology import (
+    MeshComplex,
+    component_numbers,
+    edges_by_first_appearance,
+    inverse_permutation,
+    sorted_by,
+)
 
 _BITS = 21  # three axes fill 63 bits
 _MAX_SPLITS = 64
@@ -94,7 +100,7 @@ def _order_coincident(rank: IntArray, faces: IntArray) -> IntArray:
     are mirror copies of each other, for which either order gives the same mesh.
     """
     rank = _refined(rank, faces)
-    rank = _refined(_dense_rank(rank, pieces(faces, len(rank))), faces)
+    rank = _refined(_dense_rank(rank, component_numbers(faces, len(rank))), faces)
     for _ in range(_MAX_SPLITS):
         order = np.argsort(rank, kind="stable")
         tied = np.flatnonzero(rank[order[1:]] == rank[order[:-1]])
@@ -173,6 +179,6 @@ def _agreeing(topology: MeshComplex) -> tuple[IntArray, NDArray[np.bool_], NDArr
     n, signs, (one, other) = topology.n.f, topology.face_signs.ravel(), topology.paired_sides()
     f, g, flip = one // 3, other // 3, n * (signs[one] == signs[other])
     links = np.stack([np.concatenate([f, f + n]), np.concatenate([g + flip, g + n - flip])], axis=1)
-    as_is, flipped = pieces(links, 2 * n).reshape(2, n)
+    as_is, flipped = component_numbers(links, 2 * n).reshape(2, n)
     piece = np.unique(np.minimum(as_is, flipped), return_inverse=True)[1]
     return piece, as_is > flipped, as_is != flipped

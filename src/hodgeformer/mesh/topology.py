@@ -100,7 +100,7 @@ def is_used(faces: IntArray, n_vertices: int) -> NDArray[np.bool_]:
     return used
 
 
-def pieces(links: IntArray, n_vertices: int) -> IntArray:
+def component_numbers(links: IntArray, n_vertices: int) -> IntArray:
     """For each vertex the number of its connected piece; faces or edges (n, k) connect their vertices."""
     number = np.empty(n_vertices, np.int64)
     _number_pieces(writable(links), np.arange(n_vertices), number)
@@ -143,7 +143,7 @@ def corner_fans(faces: IntArray) -> IntArray:
     same = np.flatnonzero(side[order[1:]] == side[order[:-1]])
     one, other = order[same], order[same + 1]
     links = np.stack([np.concatenate([low[one], high[one]]), np.concatenate([low[other], high[other]])], axis=1)
-    return pieces(links, faces.size).reshape(-1, 3)
+    return component_numbers(links, faces.size).reshape(-1, 3)
 
 
 def edges_by_first_appearance(face_edges: IntArray, n_edges: int) -> IntArray:

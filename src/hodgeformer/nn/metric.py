@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hodgeformer.base.containers import PerElement
 from hodgeformer.kernels.elimination import Elimination, Laplacian
-from hodgeformer.kernels.spreading import Rings, Surface
+from hodgeformer.kernels.spreading import Neighborhoods, Surface
 from hodgeformer.mesh.topology import opposite_sides
 
 SMALLEST = 1e-12
@@ -156,7 +156,7 @@ def measured_surface(
         edges=edges,
         bounds=whole(np.array(offsets.v)),
         sizes=tuple(zip(np.diff(first.v).tolist(), np.diff(first.e).tolist(), strict=True)),
-        rings=Rings(
+        neighborhoods=Neighborhoods(
             edge_offsets=joined(laplacian.offsets for laplacian in laplacians),
             neighbors=shifted((laplacian.neighbors for laplacian in laplacians), first.v),
             edge_numbers=shifted((laplacian.edges for laplacian in laplacians), first.e),

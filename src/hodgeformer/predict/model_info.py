@@ -18,7 +18,7 @@ from hodgeformer.mesh.geometry import face_vectors, in_range, norms
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.pose import up_axis
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
-from hodgeformer.mesh.topology import pieces
+from hodgeformer.mesh.topology import component_numbers
 from hodgeformer.nn.config import ModelConfig
 
 Byte = Annotated[int, Field(ge=0, le=255)]
@@ -259,10 +259,10 @@ def impression(mesh: Mesh, features: FloatArray, probabilities: NDArray[np.float
     proper, topology = mesh.proper_faces, mesh.topology
     areas = norms(face_vectors(mesh.vertices, mesh.faces))[proper] / 2
     total = float(areas.sum()) or 1.0
-    piece = pieces(topology.faces, mesh.n_vertices)[topology.faces[:, 0]]
+    piece = component_numbers(topology.faces, mesh.n_vertices)[topology.faces[:, 0]]
     rim = topology.edges[np.bincount(topology.face_edges.ravel(), minlength=topology.n.e) == 1]
     lengths = norms(mesh.vertices[rim[:, 1]] - mesh.vertices[rim[:, 0]])
-    hole = pieces(rim, mesh.n_vertices)
+    hole = component_numbers(rim, mesh.n_vertices)
     return Impression(
         features=np.asarray(features, dtype=np.float64),
         doubt=0.0 if probabilities is None else 1 - float(probabilities.max(axis=1).mean()),

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from hodgeformer.base.containers import PartElement, PerElement
 from hodgeformer.base.errors import MeshError
-from hodgeformer.base.memory import GIGABYTE, free_memory, held_memory
+from hodgeformer.base.memory import GIGABYTE, free_memory, used_memory
 from hodgeformer.base.settings import Settings
 from hodgeformer.kernels.elimination import N_TIMES
 from hodgeformer.mesh.mesh import Mesh
@@ -112,7 +112,7 @@ class FaceBudget:
 
     @cached_property
     def _allowed(self) -> float:
-        return _SHARE * free_memory() if self.memory is None else self.memory - (held_memory() or 0)
+        return _SHARE * free_memory() if self.memory is None else self.memory - (used_memory() or 0)
 
     def __call__(self, mesh: Mesh) -> int:
         if self.memory is None and mesh.n_faces <= _SMALL:
@@ -142,7 +142,7 @@ class FaceBudget:
         self._check(_SIMPLIFYING * mesh.n_faces, f"{mesh.name}: simplifying {mesh.n_faces:,} faces")
 
     def _check(self, n_bytes: int, work: str) -> None:
-        used = held_memory() or 0
+        used = used_memory() or 0
         if self.memory is not None and used + n_bytes > self.memory:
             raise MeshError(
                 f"{work} needs about {(used + n_bytes) / GIGABYTE:.1f} GB of memory, and {self.memory / GIGABYTE:.1f} "

@@ -8,7 +8,7 @@ from itertools import chain, count, islice
 
 from hodgeformer.base.containers import PerElement
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.base.memory import held_memory, peak_memory
+from hodgeformer.base.memory import peak_memory, used_memory
 from hodgeformer.nn.memory import activation_memory
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.training.learner import Learner
@@ -32,7 +32,7 @@ class Estimate:
 def estimate(setup: Setup) -> Estimate:
     """Measure two steps and extrapolate."""
     learner = setup.learner()
-    model, in_use = learner.model, held_memory() or 0
+    model, in_use = learner.model, used_memory() or 0
     times, _, n_batches = timed_steps(setup, learner, 2)
     seconds, train = sum(times) / len(times), setup.config.train
     minutes = train.minutes or seconds * n_batches * (train.epochs or 1) / 60

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hodgeformer.base.containers import SparsityPattern
-from hodgeformer.base.memory import held_memory, peak_memory
+from hodgeformer.base.memory import peak_memory, used_memory
 from hodgeformer.kernels.star import star_attention
 from hodgeformer.lab.bench.yardsticks import median_seconds
 
@@ -92,6 +92,6 @@ def _extra_bytes(run: Callable[[], object]) -> float:
     if not clear.exists():
         return math.nan
     clear.write_text("5")  # resets the high-water mark
-    before = held_memory() or 0
+    before = used_memory() or 0
     run()
     return (peak_memory() or 0) - before

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from hodgeformer.base.memory import GIGABYTE, held_memory, peak_memory
+from hodgeformer.base.memory import GIGABYTE, peak_memory, used_memory
 from hodgeformer.base.settings import Table
 from hodgeformer.lab.bench.yardsticks import bumpy_torus
 from hodgeformer.mesh.features import PAPER_GROUPS
@@ -117,7 +117,7 @@ def size_cost(mesh: Mesh, small: Mesh, work: Work, config: PrepareConfig) -> Cos
     model = HodgeFormer(ONE_LAYER).train(work == "encoder, training")
     prepared = prepare(mesh, config)
     _pass_over(model, pack([prepare(small, config)]), work)()
-    before = held_memory() or 0
+    before = used_memory() or 0
     batch = pack([prepared], transpose=model.training)
     del prepared
     run = _pass_over(model, batch, work)
