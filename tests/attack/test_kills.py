@@ -15,6 +15,7 @@ import pytest
 from attack.kills import told_by
 from attack.mutate import tally
 from clock import PATIENCE
+from command import run
 from hodgeformer.mesh.io import save_mesh
 from meshes import icosphere
 
@@ -38,17 +39,17 @@ from hodgeformer.predict.result import Result
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what runs in the background
 real = Result.save
 def slow(*given):
-    time.sleep(PAUSE)
+    time.sleep(0.1)
     real(*given)
 Result.save = slow
 main()
 """
 
 
-def start(model: Path, meshes: Path, out: Path, *more: str, pause: float = 0.1) -> subprocess.Popen[str]:
-    words = ["predict", str(model), str(meshes), "--out", str(out), "--format", "ply,json,txt", "--quiet", *more]
+def start(model: Path, meshes: Path, out: Path) -> subprocess.Popen[str]:
+    words = ["predict", str(model), str(meshes), "--out", str(out), "--format", "ply,json,txt", "--quiet"]
     return subprocess.Popen(
-        [sys.executable, "-c", PREDICTING.replace("PAUSE", str(pause)), *words],
+        [sys.executable, "-c", PREDICTING, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -82,10 +83,9 @@ def test_a_stopped_prediction_keeps_what_is_done_and_goes_on(
     n_done = int(said.splitlines()[-1].split()[0])
     assert 1 <= n_done < N_MESHES and 3 * n_done <= len(done) < 3 * n_done + 3
     assert not list(out.rglob(".*.tmp"))  # no drafts
-    with start(model, meshes, out, "--json", pause=0) as again:
-        said, told = again.communicate(timeout=PATIENCE)
-    assert again.returncode == 0, told
-    assert len(json.loads(said)["results"]) == N_MESHES - n_done
+    again = run("predict", model, meshes, "--out", out, "--format", "ply,json,txt", "--quiet", "--json")
+    assert again.exit_code == 0, again.output
+    assert len(json.loads(again.stdout)["results"]) == N_MESHES - n_done
     assert len(content(out)) == 3 * N_MESHES
     assert {name: content(out)[name] for name in done} == done
 
