@@ -25,6 +25,7 @@ from hodgeformer.cli.results import (
     save_rows,
 )
 from hodgeformer.cli.study_operators import operators
+from hodgeformer.cli.study_soft import soft_edges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +42,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(operators)
+app.command(name="soft-edges")(soft_edges)
 
 
 @app.command()
