@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from hodgeformer.base.memory import peak_memory, used_memory
+from hodgeformer.base.memory import free_memory, peak_memory, share_memory, used_memory
 
 CODE = """
 import resource, sys
@@ -45,3 +45,13 @@ def test_the_peak_stays_when_memory_is_freed() -> None:
     assert before is not None and held is not None and held - before > 100 * 2**20
     peak = peak_memory()
     assert peak is not None and peak >= held - 2**20  # the kernel counts pages in batches
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="read from /proc")
+def test_processes_that_share_a_machine_share_its_free_memory() -> None:
+    alone = free_memory()
+    share_memory(4)
+    try:
+        assert 0 < free_memory() < alone / 2
+    finally:
+        share_memory(1)

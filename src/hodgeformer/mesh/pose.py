@@ -27,8 +27,6 @@ _SNAP = np.cos(np.radians(30))  # up is usually an axis of the file, even if a b
 # The proper sign choices of two principal axes; the third axis follows as their cross product.
 _SIGNS = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
 _UPRIGHT_SIGNS = ((1.0, 1.0), (-1.0, 1.0))  # the second axis points up
-_CONSISTENT = 0.7  # the correlation of heights with the usual ones, of nine in ten meshes that share an axis
-_APART = 0.04  # how far parts are apart along it, in units of the root of the area
 
 
 def n_frames(pose: PoseName) -> int:
@@ -250,28 +248,10 @@ def usual_heights(centers: FloatArray, shares: FloatArray, ups: FloatArray) -> F
     Meshes that lie down or are upside down are rotated to agree with the others.
     """
     for _ in range(_ROUNDS):
-        heights = _mean_heights(centers, shares, ups)
+        heights = mean_heights(centers, shares, ups)
         each = zip(centers, shares, ups, strict=True)
         ups = np.stack([up_from_parts(at, share, heights, otherwise=up) for at, share, up in each])
-    return _mean_heights(centers, shares, ups)
-
-
-def shared_axes(centers: FloatArray, shares: FloatArray) -> str:
-    """The axes of the files along which parts are in the same order in nearly all meshes, the clearest first.
-
-    `centers` (n, n_classes, 3) and `shares` (n, n_classes) are those of `part_centers`.
-    """
-    found = {}
-    weights = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-24)
-    for number, name in enumerate("xyz"):
-        along, usual = centers[:, :, number], _mean_heights(centers, shares, np.eye(3)[[number] * len(centers)])
-        along = along - (weights * along).sum(axis=1, keepdims=True)
-        wanted = usual - (weights @ usual)[:, None]
-        spread = np.sqrt((weights * wanted**2).sum(axis=1))
-        fit = (weights * along * wanted).sum(axis=1) / (np.sqrt((weights * along**2).sum(axis=1)) * spread + 1e-12)
-        if np.quantile(fit, 0.1) > _CONSISTENT and np.median(spread) > _APART:
-            found[name] = float(np.median(spread))
-    return "".join(sorted(found, key=lambda name: -found[name]))
+    return mean_heights(centers, shares, ups)
 
 
 def roundness(vertices: FloatArray, faces: IntArray) -> float:
@@ -303,7 +283,8 @@ def up_from_parts(centers: FloatArray, shares: FloatArray, heights: FloatArray, 
     return np.asarray(nearest if nearest @ direction > _SNAP else direction)
 
 
-def _mean_heights(centers: FloatArray, shares: FloatArray, ups: FloatArray) -> FloatArray:
+def mean_heights(centers: FloatArray, shares: FloatArray, ups: FloatArray) -> FloatArray:
+    """The mean height of each part over the meshes that have it."""
     heights = np.einsum("nci,ni->nc", centers, ups)
     present = shares > 0
     return np.asarray((heights * present).sum(axis=0) / np.maximum(present.sum(axis=0), 1))
