@@ -190,9 +190,17 @@ def environment() -> dict[str, object]:
         "versions": versions(),
         "commit": commit(),
         "platform": platform.platform(),
-        "processor": platform.processor() or platform.machine(),
+        "processor": _processor(),
         "threads": thread_count(),
         "torch_threads": torch.get_num_threads(),
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
+
+
+def _processor() -> str:
+    """The model of the processor, which Linux tells in a file and not to `platform`."""
+    information = Path("/proc/cpuinfo")
+    lines = information.read_text(encoding="utf-8", errors="replace").splitlines() if information.is_file() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
