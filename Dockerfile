@@ -20,8 +20,7 @@ COPY --from=build /opt/hodgeformer /opt/hodgeformer
 RUN useradd --create-home hodgeformer
 ENV PATH=/opt/hodgeformer/bin:$PATH HODGEFORMER_OFFLINE=1
 # Compiled once, for processors like this one; where nothing can be written, a start copies it in place of compiling.
-RUN python -c "import hodgeformer as hf; from hodgeformer.lab.bench.yardsticks import human_sized_mesh as mesh; \
-    [hf.Predictor.load(name).predict(mesh()) for name in ('human', 'shrec11')]"
+RUN hodgeformer doctor --warm
 USER hodgeformer
 WORKDIR /work
 ENTRYPOINT ["hodgeformer"]

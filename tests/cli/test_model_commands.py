@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,9 @@ from typing import Any
 import pytest
 
 from command import run
+from hodgeformer.mesh.io import save_mesh
 from hodgeformer.predict.pretrained import bundled_models
+from meshes import icosphere
 from tiny_models import PARTS, write_tiny
 
 
@@ -93,6 +98,34 @@ def test_info_of_nothing(shelf: Path) -> None:
     answer = run("info", "bdy")
     assert answer.exit_code == 2
     assert "did you mean 'body'?" in answer.stderr
+
+
+COMPILED = """
+import sys
+from numba.core import event
+from hodgeformer.cli import main
+class Listener(event.Listener):
+    def on_start(self, event):
+        print("compiled", event.data["dispatcher"].py_func, file=sys.stderr)
+    def on_end(self, event):
+        pass
+event.register("numba:compile", Listener())
+main()
+"""
+
+
+@pytest.mark.attack
+def test_after_doctor_warm_predicting_compiles_nothing(tmp_path: Path) -> None:
+    cache = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
+    warm = [sys.executable, "-m", "hodgeformer", "doctor", "--warm"]
+    said = subprocess.run(warm, env=cache, capture_output=True, text=True, check=True).stderr
+    assert [name for name in ("human", "shrec11") if f"predicting with {name}" in said] == ["human", "shrec11"]
+    save_mesh(icosphere(4), tmp_path / "ball.obj")
+    for name in ("human", "shrec11"):
+        words = ["predict", name, str(tmp_path / "ball.obj"), "--out", str(tmp_path / name)]
+        command = [sys.executable, "-c", COMPILED, *words]
+        found = subprocess.run(command, env=cache, capture_output=True, text=True, check=True)
+        assert "compil" not in found.stderr
 
 
 def test_doctor_reports(monkeypatch: pytest.MonkeyPatch) -> None:

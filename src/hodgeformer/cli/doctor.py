@@ -10,16 +10,27 @@ import platform
 import re
 import shutil
 import sys
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from hodgeformer.cli.results import JsonOption
 
 _VARIABLES = ("HODGEFORMER_DATA", "HODGEFORMER_OFFLINE", "OMP_NUM_THREADS", "NO_COLOR")
 
 
-def doctor(as_json: JsonOption = False) -> None:
+def doctor(
+    warm: Annotated[
+        bool, typer.Option("--warm", help="Instead, compile what predicting and training use, for container images.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Show versions, devices, threads, memory, extras and folders, and test whether a model runs on this machine."""
+    if warm:
+        _warm()
+        return
     report = {
         "versions": _versions(),
         "machine": _machine(),
@@ -37,6 +48,32 @@ def doctor(as_json: JsonOption = False) -> None:
         width = max(map(len, facts))
         for name, value in facts.items():
             print(f"  {name:<{width}}  {value}")
+
+
+def _warm() -> None:
+    """Predict a small mesh with each bundled model, and train an epoch: that compiles all, and numba caches it."""
+    import numpy as np
+
+    from hodgeformer.data.figures import figure
+    from hodgeformer.data.synthetic import synthetic_cubes, synthetic_figures
+    from hodgeformer.mesh.io import save_mesh
+    from hodgeformer.predict.predictor import Predictor
+    from hodgeformer.predict.pretrained import bundled_models
+    from hodgeformer.training.run import train
+
+    mesh, _ = figure(np.random.default_rng(0), n_faces=3000)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in bundled_models():
+            predictor = Predictor.load(name)
+            print(f"compiling what predicting with {name} uses", file=sys.stderr)
+            for suffix in (".obj", ".ply", ".stl", ".off"):
+                save_mesh(mesh, Path(folder) / f"figure{suffix}")
+                predictor.predict(Path(folder) / f"figure{suffix}")
+            print(f"compiling what training {name} uses", file=sys.stderr)
+            synthetic = synthetic_cubes if predictor.info.model.target_kind is None else synthetic_figures
+            data = synthetic(n_train=2, n_test=1)
+            settings = ("train.workers=0", "train.calibrate=false")
+            train(data, Path(folder) / name, start=name, epochs=1, callbacks=[], overrides=settings)
 
 
 def _versions() -> dict[str, str]:
