@@ -203,8 +203,9 @@ def _quads(
     for e in range(len(edges)):
         quad = points[e]
         for side in range(2):
-            quad[side] = vertices[edges[e, side]]
-            quad[2 + side] = vertices[opposite[e, side]]
+            for axis in range(3):
+                quad[side, axis] = vertices[edges[e, side], axis]
+                quad[2 + side, axis] = vertices[opposite[e, side], axis]
         for side in range(2):
             if opposite[e, side] < 0:
                 _mirror(quad[3 - side], quad[0], quad[1], quad[2 + side])

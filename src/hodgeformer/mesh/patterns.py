@@ -121,7 +121,8 @@ def _fill_rows(
     distance = np.empty(n, dtype=np.float64)
     for i in range(first, last):
         found = _search(i, connectors, offsets, members, centers, n_local, seen, searched, queue, distance)
-        rows[i, :found] = queue[:found]
+        for at in range(found):
+            rows[i, at] = queue[at]
         for at in range(found, min(found + n_random, n)):
             j = _draw(i, at, n, seed, seen)
             seen[j] = i
