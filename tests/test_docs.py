@@ -135,6 +135,12 @@ def test_from_folder_to_model_as_the_page_says(desk: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("page", ["start", "predicting"])
 def test_predicting_in_python_as_the_page_says(page: str, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hodgeformer.mesh.io import load_mesh, save_mesh
+
+    mesh = load_mesh(desk / "scan.stl")
+    save_mesh(mesh, desk / "scan.glb")
+    (desk / "predictions").mkdir(exist_ok=True)
+    np.savetxt(desk / "predictions" / "scan.txt", np.arange(mesh.n_faces) % 2, fmt="%d")
     run_here("\n".join(blocks(f"docs/{page}.md", "python")), desk, monkeypatch)
 
 

@@ -103,6 +103,8 @@ def test_a_split_by_fractions_keeps_a_source_together(seed: int, tmp_path: Path)
     train, test = ({sample.source for sample in dataset.split(split)} for split in ("train", "test"))
     assert (len(train), len(test)) == (3, 2) and train.isdisjoint(test)
     assert sorted(sample.name for sample in dataset.samples) == sorted(names)
+    with pytest.raises(DataError, match="3 splits need meshes from at least 3 sources"):
+        open_dataset(pairs(), groups=["ann", "bob"] * 4, split={"train": 0.6, "val": 0.2, "test": 0.2})
 
 
 def test_groups_by_a_pattern_of_names(tmp_path: Path) -> None:

@@ -111,6 +111,11 @@ def _sources_by_fractions(samples: Sequence[Sample], fractions: Mapping[str, flo
     sources: dict[str, list[Sample]] = {}
     for sample in _sorted(samples):
         sources.setdefault(sample.source, []).append(sample)
+    if len(sources) < len(fractions) <= len(samples):
+        raise DataError(
+            f"{len(fractions)} splits need meshes from at least {len(fractions)} sources, because those of one source "
+            f"stay together; there are {len(sources)}: {', '.join(sources)}"
+        )
     firsts = by_fractions([members[0] for members in sources.values()], fractions, seed)
     return {name: _sorted([s for one in chosen for s in sources[one.source]]) for name, chosen in firsts.items()}
 
