@@ -142,7 +142,7 @@ def finish(setup: Setup, steps: Run) -> Outcome:
     """Calibrate the chosen checkpoint, score it on the test split and write the report."""
     chosen = load_checkpoint(setup.folder.best)
     model = chosen.build_model().to(setup.config.train.torch_device())
-    chosen = _calibrated(setup, chosen, model)
+    chosen = with_calibration(setup, chosen, model)
     outcome = Outcome(
         folder=setup.folder.root,
         chosen=setup.folder.best,
@@ -167,7 +167,7 @@ def finish(setup: Setup, steps: Run) -> Outcome:
     return outcome
 
 
-def _calibrated(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoint:
+def with_calibration(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoint:
     """With what is fitted to meshes that were not trained on, if there are any."""
     if setup.is_rehearsed:
         return rehearsed(setup, chosen, model)

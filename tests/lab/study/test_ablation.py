@@ -27,6 +27,7 @@ from hodgeformer.lab.study.ablation import (
     save_study,
     study_table,
 )
+from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.training.config import RunConfig, read_config
 from hodgeformer.training.listener import Listener, Standing
 from hodgeformer.training.plan import planned
@@ -192,6 +193,17 @@ def test_two_processes_do_not_train_the_same_run(tmp_path: Path) -> None:
     holder.kill()
     holder.communicate()
     assert carry_out(run, Listener()) is not None
+
+
+def test_a_row_that_is_calibrated_uses_its_validation_meshes(tmp_path: Path) -> None:
+    """As `train` does; the smoothing of answers belongs to its plan."""
+    figures = {"name": "figures", "n_train": 2, "n_val": 2, "n_test": 1, "n_faces": 200}
+    row = StudyRow(name="D", model={"blocks": "D"}, train={"calibrate": True})
+    plain = StudyRow(name="plain", model={"blocks": "D"})
+    study = Study(title="calibrated", rows=(row, plain))
+    for run in plan_study(study, data=figures, overrides=SMALL, seeds=[0], out=tmp_path):
+        assert carry_out(run, Listener()) is not None
+        assert bool(load_checkpoint(run.folder / "last.safetensors").heights) == (run.row is row)
 
 
 def test_the_table_has_mean_spread_paper_and_cost(tmp_path: Path) -> None:

@@ -20,11 +20,11 @@ from hodgeformer.base.errors import ConfigError, DataError
 from hodgeformer.base.files import write_atomically
 from hodgeformer.base.settings import Settings, Table, read_toml
 from hodgeformer.predict.checkpoint import load_checkpoint, save_checkpoint
-from hodgeformer.training.calibration import rehearsed
 from hodgeformer.training.config import TABLES, with_overrides
 from hodgeformer.training.listener import Listener
 from hodgeformer.training.loop import learn
 from hodgeformer.training.run import run as take_road
+from hodgeformer.training.run import with_calibration
 from hodgeformer.training.run_folder import InUseError, RunFolder, write_csv
 from hodgeformer.training.setup import Setup
 from hodgeformer.training.state import Position
@@ -280,8 +280,8 @@ def _scored(setup: Setup, end: Position) -> RunResult:
     assert setup.tested is not None
     chosen, began = load_checkpoint(setup.folder.last), time.process_time()
     model = chosen.build_model()
-    if setup.is_rehearsed:
-        chosen = rehearsed(setup, chosen, model)
+    if setup.config.train.calibrate and setup.tested != "val":
+        chosen = with_calibration(setup, chosen, model)
         save_checkpoint(setup.folder.last, chosen)
     calibrating = time.process_time() - began
     scores = setup.evaluator(setup.tested, in_units=True, smooth=chosen.smooth).scores(model)
