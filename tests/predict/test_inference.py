@@ -224,6 +224,8 @@ def test_a_temperature_keeps_labels_and_strange_meshes_are_told() -> None:
     assert after.confidence.mean() < before.confidence.mean()
     assert before.familiarity is None and after.familiarity is not None and after.familiarity > 0.5
     assert after.warnings == ()
+    smoothness = [Predictor(checkpoint).predict(known[0], smooth=each).familiarity for each in (None, True, 0.3)]
+    assert [after.familiarity] * 3 == smoothness, "an option of the answer says nothing about the mesh"
     strange = Predictor(checkpoint).predict(paired(known[0], known[1]))
     assert strange.familiarity is not None and strange.familiarity < 0.5
     assert any("2 large pieces" in warning for warning in strange.warnings)

@@ -16,7 +16,7 @@ from hodgeformer.base.palette import class_colors
 from hodgeformer.mesh.io import MeshLike
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.pose import UP_AXES, random_turns, up_axis, upright
-from hodgeformer.predict.inference import Answered, Network, Report, Views, answers, make_views
+from hodgeformer.predict.inference import Answered, Network, Report, Views, answers, make_views, tempered
 from hodgeformer.predict.model_info import ModelInfo, impression
 from hodgeformer.predict.options import FaceBudget, PredictOptions
 from hodgeformer.predict.pretrained import EXPORTED
@@ -112,7 +112,7 @@ class Member:
         )
         results = []
         for answer in found:
-            familiarity, warnings = self._familiarity(answer)
+            familiarity, warnings = self._familiarity(answer, options)
             result = Result(
                 mesh=answer.views.mesh,
                 task=model.task,
@@ -130,15 +130,19 @@ class Member:
             results.append(result)
         return results
 
-    def _familiarity(self, answer: Answered[Any]) -> tuple[float | None, tuple[str, ...]]:
+    def _familiarity(self, answer: Answered[Any], options: PredictOptions) -> tuple[float | None, tuple[str, ...]]:
         """How familiar a mesh is, if the model was calibrated, and how it differs, one sentence each."""
         known, statistics = self.info.familiarity, self.info.statistics
         working = answer.views.working_mesh
         unlike = () if statistics is None else statistics.unlike(working)
         if known is None:
             return None, unlike
+        # Familiarity was fitted to answers of the model's own smoothness, so an option must not change it.
+        usual = answer.output
+        if options.strength(self.info) != self.info.smooth:
+            usual = tempered(answer.smoothed(self.info.smooth), self.info.temperature)
         is_sure = self.info.model.task != "regression"
-        score, reasons = known.judge(impression(working, answer.features, answer.output if is_sure else None))
+        score, reasons = known.judge(impression(working, answer.features, usual if is_sure else None))
         return score, unlike + reasons
 
 
