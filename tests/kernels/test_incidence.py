@@ -69,5 +69,5 @@ def test_the_door() -> None:
         Incidence.from_rows(EDGES, torch.ones(5, 3), 5)
     with pytest.raises(BatchError, match=r"apply_t of a 5 x 5 incidence needs 5 rows, got \(4, 2\)"):
         D0.apply_t(torch.zeros(4, 2))
-    with pytest.raises(BatchError, match="cpu but its argument on meta"):
+    with pytest.raises(BatchError, match="on cpu but its argument is on meta"):
         D0.apply(torch.zeros(5, 2, device="meta"))
