@@ -130,6 +130,16 @@ def test_rows_win_over_overrides_and_seeds_come_row_by_row(tmp_path: Path) -> No
         plan_study(two_rows(), data=DATA, overrides=["modell.d_model=16"], seeds=[0], out=tmp_path)
 
 
+def test_overrides_win_over_the_configuration_that_a_row_extends(tmp_path: Path) -> None:
+    _, study = load_study("main")
+    rows = {"rows": ["COSEG vases"], "data": {}, "seeds": [0], "out": tmp_path}
+    (whole,), (short,) = plan_study(study, **rows), plan_study(study, overrides=["train.epochs=60"], **rows)
+    assert (whole.tables["train"]["epochs"], short.tables["train"]["epochs"]) == (300, 60)
+    assert {**short.tables["train"], "epochs": 300} == whole.tables["train"] and short.tables["model"] == whole.tables[
+        "model"
+    ]
+
+
 class Interrupting(Listener):
     """Pulls the plug at a step."""
 

@@ -129,11 +129,9 @@ def load_study(name: str) -> tuple[str, Study]:
         path = known[name]
     study = Study.parse(read_toml(path))
 
-    def begun(extends: str) -> Table:
-        return read_toml(path.parent / extends) if extends else {}
-
-    rows = tuple(row.replace(extends="", **_merged(begun(row.extends), row.tables)) for row in study.rows)
-    return path.stem, study.replace(extends="", base=_merged(begun(study.extends), study.base), rows=rows)
+    base = read_toml(path.parent / study.extends) if study.extends else {}
+    rows = tuple(row.replace(extends=str(path.parent / row.extends)) if row.extends else row for row in study.rows)
+    return path.stem, study.replace(extends="", base=_merged(base, study.base), rows=rows)
 
 
 def plan_study(
@@ -148,7 +146,8 @@ def plan_study(
     """All trainings, or those of the named rows, seed by seed, so that a study stopped halfway has the same seeds for
     every row.
 
-    A seed decides weights, order and augmentation, and the split where the data set draws one.
+    A seed decides weights, order and augmentation, and the split where the data set draws one. Overrides change what a
+    row has in common with others or takes from a configuration, not what makes it a variant.
     """
     unknown = set(rows) - {row.name for row in study.rows}
     if unknown:
@@ -156,13 +155,15 @@ def plan_study(
         raise ConfigError(f"the study has no row '{min(unknown)}'; its rows are: {known}")
     # Without workers all CPU time is that of this process. Only the last weights count, so only they are evaluated.
     common = _merged({"data": dict(data), "train": {"workers": 0, "eval_every": _NEVER}}, study.base)
-    common = with_overrides(common, overrides)
     runs = []
     for seed in seeds:
         for row in study.rows:
             if rows and row.name not in rows:
                 continue
-            tables = _merged(common, row.tables, {"train": {"seed": seed}, "data": {"seed": seed}})
+            start = _merged(common, read_toml(Path(row.extends)) if row.extends else {})
+            tables = _merged(
+                with_overrides(start, overrides), row.tables, {"train": {"seed": seed}, "data": {"seed": seed}}
+            )
             if not tables["data"].keys() - {"seed"}:
                 raise ConfigError(f"'{row.name}' of '{study.title}' does not say which data; give it with --data")
             runs.append(PlannedRun(row, seed, tables, out / f"{_slug(row.name)}-seed{seed}"))
