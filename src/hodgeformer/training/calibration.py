@@ -142,6 +142,7 @@ def rehearsed(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoin
         for answer in part.evaluator("unseen", in_units=True).answers(other):
             answers.append(answer)
             distances.append(distance_from(known, answer.features))
+    setup.listener.beside("calibrating", 1.0)
     own = _features(setup, model)
     fitted = calibrated(chosen, answers, features=own, distances=distances, processes=setup.processes)
     if setup.processes.is_first:

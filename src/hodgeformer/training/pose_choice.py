@@ -54,6 +54,7 @@ def with_pose(setup: Setup) -> Setup:
         setup.processes.from_first([0.0])  # all have read it
         if setup.processes.is_first:
             shutil.rmtree(trial.folder.root)
+    setup.listener.beside("trying poses", 1.0)
     best, usual = max(scores, key=lambda pose: scores[pose]), poses[0]
     chosen = best if scores[best] > scores[usual] + _GAIN + _DOUBT / len(left_out) else usual
     found = ", ".join(f"{_TITLES.get(pose, 'upright')} {100 * score:.1f} %" for pose, score in scores.items())
