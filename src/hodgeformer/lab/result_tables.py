@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hodgeformer.lab.study.ablation import Study, StudyRow
+from hodgeformer.lab.study.ablation import Study, StudyRow, plan_study
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = (ROOT / "RESULTS.md", ROOT / "docs" / "recipes.md")
@@ -86,16 +86,22 @@ def _against_best(rows: list[dict[str, str]]) -> list[str]:
 
 
 def main_table(study: Study, results: Path, name: str) -> list[dict[str, Any]]:
-    """Every row of a study beside the paper's figure: the scores in `results`, or the command that adds them."""
+    """Every row of a study beside the paper's figure: the scores in `results`, or the command that adds them.
+
+    A training may be shorter than its configuration asks for, so `epochs` shows both numbers.
+    """
+    full = {run.row.name: run.tables["train"].get("epochs") for run in plan_study(study, data={}, seeds=[0], out=ROOT)}
     rows = []
     for row in study.rows:
         file, _, other = row.recipe.partition(": ")
         ours, recipe = _figures(results / f"{name}.csv", row.name), _figures(results / f"{file}.csv", other)
+        epochs = ours.get("epochs")
         rows.append(
             {
                 "data": row.name,
                 "paper": next(iter(row.paper.values()), None),
                 **{key: ours.get(key) for key in _FIGURES},
+                "epochs": f"{epochs:g} of {full[row.name]}" if epochs else None,
                 **{f"recipe_{key}": recipe.get(key) for key in _FIGURES},
                 "missing": None if ours else f'hodgeformer study ablation {name} --row "{row.name}" --seeds 5',
             }
@@ -130,7 +136,8 @@ def field_table(study: Study, results: Path, name: str) -> list[dict[str, Any]]:
 def _figures(path: Path, name: str) -> dict[str, float]:
     """Mean, deviation and seeds of a row in a file of results; empty if it has none."""
     found = next((row for row in _rows(path) if row["row"] == name), {}) if path.is_file() else {}
-    return {key: float(found[key]) if key != "seeds" else int(found[key]) for key in _FIGURES if found.get(key)}
+    numbers = {**dict.fromkeys(_FIGURES, float), "seeds": int, "epochs": float}
+    return {key: number(found[key]) for key, number in numbers.items() if found.get(key)}
 
 
 if __name__ == "__main__":

@@ -299,12 +299,13 @@ def test_every_row_of_the_main_table_is_a_configuration_of_its_own(tmp_path: Pat
 
 def test_the_main_table_tells_what_is_there_and_what_is_missing(tmp_path: Path) -> None:
     name, study = load_study("main")
-    write_csv(tmp_path / "main.csv", [{"row": "SHREC11 split-1", "mean": 40.5, "std": None, "seeds": 1}])
+    write_csv(tmp_path / "main.csv", [{"row": "SHREC11 split-1", "mean": 40.5, "std": None, "seeds": 1, "epochs": 60}])
     write_csv(tmp_path / "shrec11.csv", [{"row": "split-1", "mean": 83.19, "std": 4.0, "seeds": 3}])
     rows = {row["data"]: row for row in main_table(study, tmp_path, name)}
     assert list(rows) == [row.name for row in study.rows]
     split_1 = rows["SHREC11 split-1"]
     assert (split_1["paper"], split_1["mean"], split_1["seeds"], split_1["missing"]) == (45.9, 40.5, 1, None)
+    assert split_1["epochs"] == "60 of 300", "shorter than the paper's, which the table says"
     assert (split_1["recipe_mean"], split_1["recipe_std"], split_1["recipe_seeds"]) == (83.19, 4.0, 3)
     assert rows["Human, simplified"]["recipe_mean"] is None
     assert rows["COSEG vases"]["mean"] is None
