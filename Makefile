@@ -28,7 +28,7 @@ attack: setup
 oldest:
 	$(PYTHON) -m venv build/oldest
 	build/oldest/bin/pip $(INSTALL) --constraint constraints-oldest.txt --editable \
-		".[cluster,export,hub,serve,track]" beartype httpx httpx2 hypothesis libigl meshio networkx potpourri3d psutil pytest trimesh
+		".[cluster,export,hub,serve]" beartype httpx httpx2 hypothesis libigl meshio networkx potpourri3d psutil pytest trimesh
 	# Old packages use what newer ones of others deprecate.
 	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest -W ignore::DeprecationWarning
 

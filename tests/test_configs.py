@@ -28,7 +28,7 @@ COMMON = {
     "augment.rotation": "so3", "augment.tilt": 0.0, "augment.scale": 0.0, "augment.mirror": 0.0, "augment.noise": 0.0,
     "augment.resolution": 1.0, "model.d_model": 256, "model.d_hidden": 512, "model.n_heads": 4,
     "model.embedding": "neighbor", "train.optimizer": "adam", "train.weight_decay": 0.0, "train.warmup": 0.0,
-    "train.label_smoothing": 0.2, "train.minutes": None, "train.ema": None,
+    "train.label_smoothing": 0.2, "train.minutes": None,
 }  # fmt: skip
 ROWS: dict[str, tuple[str, str, float, int, int, bool]] = {
     # blocks, updates, learning rate, batch size, epochs, class weights

@@ -16,7 +16,6 @@ from house import FILES, SOURCE
 
 from clock import PATIENCE
 from command import options
-from hodgeformer.data.folder import write_folder
 from hodgeformer.data.shards import write_shards
 from hodgeformer.mesh.io import save_mesh
 from meshes import icosphere
@@ -168,7 +167,6 @@ print(json.dumps(found))
 """
 STAND_INS = {
     "huggingface_hub": "import socket\ndef hf_hub_download(*given): socket.getaddrinfo('hub.example.org', 443)\n",
-    "wandb": "import socket\ndef init(**given): socket.getaddrinfo('wandb.example.org', 443)\n",
 }
 ADDRESS = "http://example.org/scans"
 
@@ -193,7 +191,6 @@ def test_offline_forbids_every_way_out(more: bool, tmp_path: Path) -> None:
     save_mesh(icosphere(1), ball)
     write_shards(parts(), tmp_path / "packed")
     spec = tmp_path / "packed" / "dataset.toml"
-    write_folder(parts(), tmp_path / "folder")
     spec.write_text(spec.read_text().replace('shards = "shards"', f'shards = "{ADDRESS}"'))
     learning = options(*TINY, "train.epochs=1")
     cases: dict[str, list[object]] = {
@@ -202,7 +199,6 @@ def test_offline_forbids_every_way_out(more: bool, tmp_path: Path) -> None:
         "place": ["load_mesh", f"{ADDRESS}/a.ply"],
         "shards": ["train", tmp_path / "packed", "--out", tmp_path / "shards", *learning, "--allow-remote"],
         "hub": ["from_pretrained", "someone/bodies"],
-        "wandb": ["train", tmp_path / "folder", "--out", tmp_path / "run", *learning, "--set", "train.track=wandb"],
         "ray": ["predict", model, ball, "--out", out, "--engine", "ray", "--address", "example.org:6379"],
     }
     if more:

@@ -46,7 +46,7 @@ def same(a: Batch, b: Batch) -> bool:
 def training(dataset: DataSet, **changes: object) -> Loader:
     about = {"prepare": PREPARE, "augment": AUGMENT, "seed": 5}
     about |= {name: changes.pop(name) for name in ("prepare", "augment", "model") if name in changes}
-    return Loader(BatchSource(dataset, **about), **{"batch_size": 2, "n_faces": [1] * 100, **changes})
+    return Loader(BatchSource(dataset, **about), **{"batch_size": 2, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -117,14 +117,10 @@ def test_a_model_that_spreads_gets_the_surface_and_nothing_that_it_does_not_read
     assert torch.equal(found.neighborhoods.neighbors, topology.surface.neighborhoods.neighbors)
 
 
-@pytest.mark.parametrize("budget", [{"batch_size": 4}, {"batch_size": 5, "batch_faces": 1700}])
-def test_shares_of_all_ranks_are_the_batch(figures: DataSet, budget: dict[str, int]) -> None:
-    n_faces = [figures.load(sample)[0].n_faces for sample in figures.split("train")]
-    whole = list(training(figures, n_faces=n_faces, **budget).batches(1))
+def test_shares_of_all_ranks_are_the_batch(figures: DataSet) -> None:
+    whole = list(training(figures, batch_size=4).batches(1))
     assert len(whole) == 2
-    shares = [
-        list(training(figures, n_faces=n_faces, rank=rank, world_size=2, **budget).batches(1)) for rank in range(2)
-    ]
+    shares = [list(training(figures, batch_size=4, rank=rank, world_size=2).batches(1)) for rank in range(2)]
     for number, batch in enumerate(whole):
         features = {}
         for part in (ranks[number] for ranks in shares):
@@ -208,7 +204,7 @@ from hodgeformer.mesh.prepare import PrepareConfig
 
 dataset = synthetic_cubes(n_classes=2, n_train=2, n_test=0, n_faces=100)
 source = BatchSource(dataset, prepare=PrepareConfig())
-loader = Loader(source, batch_size=8, n_faces=[100] * 4, n_workers=1)
+loader = Loader(source, batch_size=8, n_workers=1)
 for epoch in range(10**9):
     for _ in loader.batches(epoch):
         print("batch", flush=True)

@@ -27,7 +27,7 @@ from hodgeformer.nn.pack import Batch
 
 def first_batch(dataset: DataSet, n_workers: int) -> Batch:
     source = BatchSource(dataset, prepare=PrepareConfig(n_neighbors=8))
-    with Loader(source, batch_size=2, n_faces=[1] * 100, n_workers=n_workers) as loader:
+    with Loader(source, batch_size=2, n_workers=n_workers) as loader:
         return next(loader.batches(0))
 
 
@@ -51,7 +51,7 @@ from hodgeformer.mesh.prepare import PrepareConfig
 sys.path.insert(0, "shadows")
 dataset = synthetic_cubes(n_classes=2, n_train=2, n_test=0, n_faces=100)
 source = BatchSource(dataset, prepare=PrepareConfig())
-with Loader(source, batch_size=1, n_faces=[100] * 4, n_workers=2) as loader:
+with Loader(source, batch_size=1, n_workers=2) as loader:
     print([len(batch.names) for batch in loader.batches(0)])
 """
 
@@ -143,6 +143,6 @@ def test_only_what_is_read_is_sent(figures: DataSet) -> None:
     others = with_targets(figures.with_splits({"train": figures.split("test")}), kind).split("train")
     dataset = figures.with_splits({"train": figures.split("train"), "test": others})
     source = BatchSource(dataset, prepare=PrepareConfig(n_neighbors=8))
-    with Loader(source, batch_size=2, n_faces=[1] * 100, n_workers=1) as loader:
+    with Loader(source, batch_size=2, n_workers=1) as loader:
         next(loader.batches(0))
         assert len(loader._workers) == 1

@@ -65,14 +65,14 @@ def test_overrides_are_typed_and_win(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text('[data]\nname = "figures"\n[train]\nlr = 1.0\nepochs = 5\n')
     overrides = [
         "train.lr=3e-4",
-        "train.ema=0.99",
+        "train.clip=0.5",
         "model.blocks=HHT",
         "prepare.max_neighbors=none",
         "train.minutes=2",
         "augment.rotation=none",
     ]
     config = read_config(tmp_path / "c.toml", overrides)
-    assert (config.train.lr, config.train.ema, config.model["blocks"]) == (3e-4, 0.99, "HHT")
+    assert (config.train.lr, config.train.clip, config.model["blocks"]) == (3e-4, 0.5, "HHT")
     assert config.prepare.max_neighbors is None and config.augment.rotation == "none"
     assert (config.train.epochs, config.train.minutes) == (None, 2)
 
@@ -107,14 +107,19 @@ def test_a_run_has_one_length() -> None:
         plan(parts(), train={"epochs": 2, "minutes": 1})
 
 
-def test_the_batch_limit_is_known_by_its_former_name() -> None:
-    assert plan(parts(), train={"max_faces": 240}).train.batch_faces == 240
-
-
 OLD = {
     "data": {"name": "figures", "val_per_class": None, "even_people": None},
     "augment": {"warp": 0.0, "joints": 3, "mirror_axis": "x", "cut_chance": 0.2, "slide": 0.05},
-    "train": {"early_stop": None, "temperature": None, "epochs": 3},
+    "train": {
+        "early_stop": None,
+        "temperature": None,
+        "ema": None,
+        "batch_faces": None,
+        "max_faces": None,
+        "track": "tensorboard",
+        "tensorboard": False,
+        "epochs": 3,
+    },
 }
 
 
@@ -123,7 +128,7 @@ def test_files_that_name_settings_of_earlier_versions_are_read() -> None:
     assert RunConfig.parse(OLD) == RunConfig.parse(current)
 
 
-@pytest.mark.parametrize("setting", ["augment.warp=0.1", "train.early_stop=3", "data.even_people=true"])
+@pytest.mark.parametrize("setting", ["augment.warp=0.1", "train.ema=0.9", "data.even_people=true"])
 def test_settings_of_earlier_versions_cannot_be_set(setting: str) -> None:
     with pytest.raises(ConfigError, match="unknown setting"):
         read_config(OLD, [setting])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Self
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from hodgeformer.base.errors import DataError
 from hodgeformer.data.source import BatchSource, Key, stream_seed
 from hodgeformer.data.worker import Worker, start_workers
+from hodgeformer.mesh.mesh import IntArray
 from hodgeformer.nn.pack import Batch
 
 _AHEAD = 2  # batches that each worker prepares in advance
@@ -24,9 +25,7 @@ class Loader:
     """The batches of the training split.
 
     Every epoch is shuffled, augmented and gets new random connections. No mesh is ever skipped. With several
-    processes, `rank` prepares only its share of every batch; together the shares are the batch of a single process. A
-    batch has at most `batch_size` meshes and at most `batch_faces` faces; a mesh with more faces is a batch by itself.
-    `n_faces` are the sizes of the meshes of the split.
+    processes, `rank` prepares only its share of every batch; together the shares are the batch of a single process.
     """
 
     def __init__(
@@ -34,29 +33,27 @@ class Loader:
         source: BatchSource,
         *,
         batch_size: int,
-        batch_faces: int | None = None,
-        n_faces: Sequence[int],
         n_workers: int = 0,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
         self.seconds_waited = 0.0
         self._source, self._n_workers = source, n_workers
-        self._batch_size, self._batch_faces, self._n_faces = batch_size, batch_faces, n_faces
-        self._rank, self._world_size = rank, world_size
+        self._batch_size, self._rank, self._world_size = batch_size, rank, world_size
         self._epochs: dict[int, list[Key]] = {}
         self._workers: list[Worker] = []
         self._asked: deque[Worker] = deque()  # in the order of the batches
         self._ahead: Iterator[Key] = iter(())
         self._at: tuple[int, int] | None = None
 
-    def n_batches(self, epoch: int = 0) -> int:
-        """The number of batches of an epoch; with `batch_faces` it varies from epoch to epoch."""
-        return len(self.keys(epoch))
+    @property
+    def n_batches(self) -> int:
+        """The number of batches of an epoch."""
+        return -(-len(self._source.samples) // self._batch_size)
 
     def batches(self, epoch: int = 0, start_batch: int = 0) -> Iterator[Batch]:
         """The batches of an epoch, starting at number start_batch."""
-        for number in range(start_batch, self.n_batches(epoch)):
+        for number in range(start_batch, self.n_batches):
             began = time.perf_counter()
             batch = self._next(epoch, number)
             self.seconds_waited += time.perf_counter() - began
@@ -78,7 +75,7 @@ class Loader:
         """The share of this process of every batch of an epoch."""
         if epoch not in self._epochs:
             order = epoch_order(len(self._source.samples), self._source.seed, epoch)
-            batches = cut_batches(order, self._batch_size, self._batch_faces, self._n_faces)
+            batches = [tuple(part.tolist()) for part in np.array_split(order, self.n_batches)]  # of equal size
             if min(map(len, batches)) < self._world_size:
                 raise DataError(
                     f"a batch of {min(map(len, batches))} meshes cannot be shared by {self._world_size} processes; "
@@ -100,7 +97,7 @@ class Loader:
             self.close()
             raise answer
         self._ask(worker)
-        self._at = (epoch, number + 1) if number + 1 < self.n_batches(epoch) else (epoch + 1, 0)
+        self._at = (epoch, number + 1) if number + 1 < self.n_batches else (epoch + 1, 0)
         return answer
 
     def _start(self, epoch: int, number: int) -> None:
@@ -124,33 +121,6 @@ class Loader:
             epoch, number = epoch + 1, 0
 
 
-def epoch_order(n: int, seed: int, epoch: int) -> list[int]:
+def epoch_order(n: int, seed: int, epoch: int) -> IntArray:
     """The shuffled order of an epoch."""
-    order: list[int] = np.random.default_rng(stream_seed("order", seed, epoch)).permutation(n).tolist()
-    return order
-
-
-def cut_batches(
-    order: Sequence[int], size: int, batch_faces: int | None, n_faces: Sequence[int]
-) -> list[tuple[int, ...]]:
-    """Consecutive batches that cover the whole order, none of them much smaller than the others."""
-    if batch_faces is None:
-        n_batches = -(-len(order) // size)
-        return [tuple(part.tolist()) for part in np.array_split(np.array(order), n_batches)]
-    batches: list[list[int]] = [[]]
-    for index in order:
-        full = len(batches[-1]) == size
-        if batches[-1] and (full or sum(n_faces[i] for i in [*batches[-1], index]) > batch_faces):
-            batches.append([])
-        batches[-1].append(index)
-    if len(batches) > 1:
-        batches[-2:] = _evened(batches[-2] + batches[-1], size, n_faces)
-    return [tuple(batch) for batch in batches]
-
-
-def _evened(members: list[int], size: int, n_faces: Sequence[int]) -> list[list[int]]:
-    """Two batches with numbers of faces as equal as possible, so that the last one is not too small."""
-    total = sum(n_faces[i] for i in members)
-    cuts = range(max(1, len(members) - size), min(size, len(members) - 1) + 1)
-    best = min(cuts, key=lambda cut: abs(total - 2 * sum(n_faces[i] for i in members[:cut])))
-    return [members[:best], members[best:]]
+    return np.random.default_rng(stream_seed("order", seed, epoch)).permutation(n)

@@ -20,7 +20,6 @@ from hodgeformer.data.open import DataConfig, data_table
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.device import find_device
-from hodgeformer.training.listener import Track
 
 Source = Path | str | Mapping[str, Table]
 """What to train on: a TOML file, a data-set folder, the name of a data set, or the tables themselves."""
@@ -36,7 +35,15 @@ class TrainConfig(Settings):
     """How the model is trained. Settings without a value are planned from the data."""
 
     model_config = ConfigDict(allow_inf_nan=False)
-    retired: ClassVar = {"temperature": (None,), "early_stop": (None,)}
+    retired: ClassVar = {
+        "temperature": (None,),
+        "early_stop": (None,),
+        "ema": (None,),
+        "batch_faces": (None,),
+        "max_faces": (None,),
+        "track": ("csv", "tensorboard", "wandb"),
+        "tensorboard": (False, True),
+    }
 
     epochs: int | None = Field(
         default=None, ge=1, description="Train for this many passes over the training meshes. Set epochs or minutes."
@@ -45,9 +52,6 @@ class TrainConfig(Settings):
         default=None, gt=0, description="Train for this many minutes. The learning rate reaches zero at the end."
     )
     batch_size: int | None = Field(default=None, ge=1, description="The number of meshes in a batch.")
-    batch_faces: int | None = Field(
-        default=None, ge=1, description="The largest number of faces in a batch; lower it if memory runs out."
-    )
     lr: float | None = Field(
         default=None, gt=0, description="The highest learning rate. It is reached after warmup and falls as a cosine."
     )
@@ -67,16 +71,10 @@ class TrainConfig(Settings):
     clip: float | None = Field(
         default=1.0, gt=0, description="The largest norm of the gradient; larger gradients are scaled down."
     )
-    ema: float | None = Field(
+    freeze: Literal["embedding", "encoder"] | None = Field(
         default=None,
-        gt=0,
-        lt=1,
-        description="The decay of a running average of the weights, which is evaluated and saved instead of them.",
-    )
-    freeze: Literal["embedding", "encoder"] | Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
-        description="When fine-tuning, keep the weights of the embedding, of the whole encoder, or of the embedding "
-        "and this many first blocks.",
+        description="When fine-tuning, keep the weights of the embedding, or of the whole encoder (the embedding and "
+        "all blocks).",
     )
     calibrate: bool = Field(
         default=True,
@@ -105,22 +103,6 @@ class TrainConfig(Settings):
         "products; a step is 1.07 to 1.96 times as fast, most for wide models, if the CPU has avx512_bf16.",
     )
     skip_bad: bool = Field(default=False, description="Skip meshes that cannot be used instead of stopping.")
-    track: Track = Field(
-        default="csv",
-        description="Where to log metrics besides metrics.csv: nowhere (csv), in TensorBoard files in the run folder, "
-        "or in Weights & Biases (wandb).",
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _former_name(cls, values: Any) -> Any:
-        """Accept the former names of settings, in old runs and configurations."""
-        if not isinstance(values, dict):
-            return values
-        values = {("batch_faces" if key == "max_faces" else key): value for key, value in values.items()}
-        if isinstance(values.get("tensorboard"), bool):
-            return {"track": "tensorboard" if values.pop("tensorboard") else "csv", **values}
-        return values
 
     @model_validator(mode="after")
     def _one_length(self) -> TrainConfig:

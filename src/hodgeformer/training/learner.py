@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -123,7 +124,7 @@ class Learned:
 
 
 class Learner:
-    """A model, its optimizer and the running average of its weights.
+    """A model and its optimizer.
 
     Initial weights depend only on the seed, so all processes start equal; dropout differs between processes.
     """
@@ -143,15 +144,9 @@ class Learner:
         _freeze(self.model, config.freeze)
         torch.manual_seed(_process_seed(config.seed, processes.rank))
         self.optimizer = _optimizer(self.model, config)
-        self.average = copy.deepcopy(self.model).requires_grad_(False) if config.ema else None
         self._config, self._loss = config, loss
         self._device, self._processes = device, processes
         self._half = config.uses_bfloat16(device)
-
-    @property
-    def finished(self) -> HodgeFormer:
-        """The weights that are evaluated and saved."""
-        return self.model if self.average is None else self.average
 
     def learn(self, batch: Batch, rate: float) -> Learned:
         """Change the weights by one step at this learning rate."""
@@ -169,8 +164,6 @@ class Learner:
                 if not torch.isfinite(norm):
                     raise DivergedError(f"the gradient became {float(norm)} on a batch with '{batch.names[0]}'")
             self.optimizer.step()
-            if self.average is not None:
-                self._follow(self.average)
         return learned
 
     def _gradients(self, batch: Batch) -> Learned:
@@ -191,15 +184,6 @@ class Learner:
         """Raise an error if a weight is not finite: the loss shows a step that was too large only in the next step."""
         if not all(bool(torch.isfinite(weight).all()) for weight in self.model.parameters()):
             raise DivergedError("the weights became infinite or NaN")
-
-    @torch.no_grad()
-    def _follow(self, average: HodgeFormer) -> None:
-        """average <- ema average + (1 - ema) weights; counters and running statistics are copied."""
-        assert self._config.ema is not None
-        for mean, new in zip(average.parameters(), self.model.parameters(), strict=True):
-            mean.lerp_(new, 1.0 - self._config.ema)
-        for kept, current in zip(average.buffers(), self.model.buffers(), strict=True):
-            kept.copy_(current)
 
 
 @torch.no_grad()
@@ -232,16 +216,11 @@ def _right(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return ((output.argmax(dim=1) == target) & known).sum().to(output), known.sum().to(output)
 
 
-def _freeze(model: HodgeFormer, part: str | int | None) -> None:
-    """Freeze the embedding, and also the whole encoder or its first blocks."""
-    if part is None:
-        return
-    model.embedding.requires_grad_(False)
-    blocks = model.encoder.blocks
-    if isinstance(part, int) and part > len(blocks):
-        raise ConfigError(f"train.freeze = {part}, but the model has {len(blocks)} blocks ({model.config.blocks})")
-    for block in blocks[: part if isinstance(part, int) else len(blocks) if part == "encoder" else 0]:
-        block.requires_grad_(False)
+def _freeze(model: HodgeFormer, part: Literal["embedding", "encoder"] | None) -> None:
+    if part is not None:
+        model.embedding.requires_grad_(False)
+    if part == "encoder":
+        model.encoder.requires_grad_(False)
 
 
 def _optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:

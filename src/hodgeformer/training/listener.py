@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.base.files import refuse_network
 
 Row = Mapping[str, float | int | str]
 """An epoch in metrics.csv."""
-
-Track = Literal["csv", "tensorboard", "wandb"]
-"""Where the metrics of a run are logged, besides metrics.csv."""
 
 
 @dataclass(frozen=True)
@@ -98,75 +92,3 @@ def _handler(callback: Callback, event: str) -> Callable[..., None] | None:
     if not callable(callback):
         raise ConfigError(f"a callback must be a function or a Listener, got a {type(callback).__name__}")
     return callback if event == "evaluated" else None
-
-
-Keep = Callable[[dict[str, float], int], None]
-"""Logs metrics by name, and their step."""
-
-
-class Tracker(Listener):
-    """Logs the metrics of steps and epochs."""
-
-    def __init__(self, keep: Keep) -> None:
-        self._keep = keep
-
-    def stepped(self, standing: Standing) -> None:
-        self._keep({"step/loss": standing.loss, "step/rate": standing.rate}, standing.step)
-
-    def evaluated(self, row: Row) -> None:
-        values = {f"epoch/{name}": float(value) for name, value in row.items() if name not in ("epoch", "step")}
-        self._keep(values, int(row["step"]))
-
-
-def check_track(track: Track) -> None:
-    """Refuse a tracker that is not installed or not allowed, before the run starts."""
-    if track == "wandb":
-        refuse_network("Weights & Biases", "set train.track to 'csv' or 'tensorboard'")
-    if track != "csv" and find_spec(track) is None:
-        raise ConfigError(f"train.track = '{track}' needs the package {track}: pip install 'hodgeformer[track]'")
-
-
-@contextmanager
-def tracked(listener: Listener, track: Track, folder: Path, settings: dict[str, Any]) -> Iterator[Listener]:
-    """The listener, after the tracker of the run in `folder` if there is one."""
-    if track == "csv":
-        yield listener
-        return
-    with _tensorboard(folder / "tensorboard") if track == "tensorboard" else _wandb(folder, settings) as keep:
-        yield Listeners([Tracker(keep), listener])
-
-
-@contextmanager
-def _tensorboard(folder: Path) -> Iterator[Keep]:
-    from torch.utils.tensorboard import SummaryWriter
-
-    writer = SummaryWriter(str(folder), flush_secs=30)
-
-    def keep(values: dict[str, float], step: int) -> None:
-        for name, value in values.items():
-            writer.add_scalar(name, value, step)
-
-    try:
-        yield keep
-    finally:
-        writer.close()
-
-
-@contextmanager
-def _wandb(folder: Path, settings: dict[str, Any]) -> Iterator[Keep]:
-    """A run of Weights & Biases, named like the folder; WANDB_MODE=offline keeps it there until `wandb sync`."""
-    import wandb
-
-    # The id is derived from the folder, so that a resumed run continues there too.
-    name = "-".join(folder.resolve().parts[-2:])
-    run = wandb.init(project="hodgeformer", id=name, name=name, dir=str(folder), config=settings, resume="allow")
-
-    def keep(values: dict[str, float], step: int) -> None:
-        run.log(values, step=step)
-
-    try:
-        yield keep
-    except BaseException:
-        run.finish(exit_code=1)
-        raise
-    run.finish()

@@ -20,7 +20,7 @@ from hodgeformer.base.memory import keep_freed_memory
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import Batch
 from hodgeformer.training.learner import DivergedError, Learner, recentered
-from hodgeformer.training.listener import Listener, Row, Standing, tracked
+from hodgeformer.training.listener import Listener, Row, Standing
 from hodgeformer.training.metrics import Scores
 from hodgeformer.training.run_folder import write_csv
 from hodgeformer.training.setup import Setup
@@ -150,7 +150,7 @@ class Run:
 
     def _epoch(self) -> None:
         epoch = self.position.epoch
-        n_batches = self._loader.n_batches(epoch)
+        n_batches = self._loader.n_batches
         share = 0.0
         for batch in self._loader.batches(epoch, self.position.batch):
             elapsed, stop, due = self._common()
@@ -189,7 +189,7 @@ class Run:
         row = self._row()
         if last or self._is_time_to_evaluate(share):
             self.position = replace(self.position, evaluated=share)
-            ready = recentered(self._learner.finished, self._centering_batches())
+            ready = recentered(self._learner.model, self._centering_batches())
             scores = None if self._evaluator is None else self._evaluator.scores(ready)
             if scores is not None:
                 row |= {f"{self._setup.monitored}_{name}": value for name, value in scores.values.items()}
@@ -271,12 +271,8 @@ def learn(setup: Setup) -> Run:
     A run with `train.epochs` that was stopped and resumed ends with the same weights as without the stop.
     """
     keep_freed_memory()
-    config = setup.config
-    # Only one of several processes logs metrics.
-    track = config.train.track if setup.processes.is_first else "csv"
-    settings = config.model_dump(mode="json")
-    with tracked(setup.listener, track, setup.folder.root, settings) as listener, interrupts() as interrupted:
-        steps = Run(setup, setup.learner(), listener=listener, should_stop=interrupted)
+    with interrupts() as interrupted:
+        steps = Run(setup, setup.learner(), listener=setup.listener, should_stop=interrupted)
         steps.resume()
         steps.train()
     return steps

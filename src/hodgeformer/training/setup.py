@@ -26,7 +26,7 @@ from hodgeformer.training.config import Overrides, RunConfig, Source, read_confi
 from hodgeformer.training.distributed import Processes
 from hodgeformer.training.evaluate import HASH_DIGITS, Evaluator
 from hodgeformer.training.learner import CrossEntropy, Learner, Loss, SquaredError, inverse_frequency
-from hodgeformer.training.listener import Listener, check_track
+from hodgeformer.training.listener import Listener
 from hodgeformer.training.metrics import Scores
 from hodgeformer.training.plan import like, planned, reasons
 from hodgeformer.training.run_folder import RunFolder
@@ -46,9 +46,6 @@ class Setup:
     start: Checkpoint | None = None
     listener: Listener = field(default_factory=Listener)
     is_pose_open: bool = False
-
-    def __post_init__(self) -> None:
-        check_track(self.config.train.track)
 
     @property
     def dataset(self) -> DataSet:
@@ -99,7 +96,7 @@ class Setup:
         own, frozen = self.config.model_for(self.dataset), self.config.train.freeze
         same = (own.task, own.n_classes) == (start.model.task, start.model.n_classes)
         new = "" if same else ", a new output layer"
-        still = "" if frozen is None else f", frozen: {f'{frozen} blocks' if isinstance(frozen, int) else frozen}"
+        still = "" if frozen is None else f", frozen: {frozen}"
         return (
             f"fine-tuning '{start.name}': its embedding and blocks {own.blocks} are kept{new}{still}; a smaller "
             f"learning rate ({self.config.train.lr:g}) and a shorter run than from scratch"
@@ -126,8 +123,7 @@ class Setup:
             )
         learner = Learner(shape, train, self.loss(), device=train.torch_device(), processes=self.processes)
         if self.start is not None:
-            for model in filter(None, (learner.model, learner.average)):
-                take_over(model, self.start)
+            take_over(learner.model, self.start)
         return learner
 
     def training_loader(self, *, workers: int | None = None, augmented: bool = True) -> Loader:
@@ -137,8 +133,6 @@ class Setup:
         return Loader(
             BatchSource(self.dataset, prepare=self.config.prepare, augment=augment, seed=train.seed, model=model),
             batch_size=train.batch_size,
-            batch_faces=train.batch_faces,
-            n_faces=self.working_faces,
             n_workers=(train.workers or 0) if workers is None else workers,
             rank=self.processes.rank,
             world_size=self.processes.count,
@@ -152,7 +146,7 @@ class Setup:
         train, names = self.config.train, {sample.name for sample in left_out}
         epochs = None if train.epochs is None else max(1, round(length * train.epochs))
         minutes = None if train.minutes is None else length * train.minutes
-        config = self.config.replace(train=train.replace(epochs=epochs, minutes=minutes, track="csv"))
+        config = self.config.replace(train=train.replace(epochs=epochs, minutes=minutes))
         folder = RunFolder(self.rehearsal_folder(number))
         return replace(self, config=config, census=self.census.without(names), folder=folder, listener=listener)
 

@@ -51,8 +51,6 @@ def save_state(path: Path, position: Position, learner: Learner, *, processes: P
     if not processes.is_first:
         return
     tensors: dict[str, Tensor] = {f"model/{name}": value for name, value in learner.model.state_dict().items()}
-    if learner.average is not None:
-        tensors |= {f"average/{name}": value for name, value in learner.average.state_dict().items()}
     for index, values in learner.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer/{index}/{name}": torch.as_tensor(value) for name, value in values.items()}
     for rank, states in enumerate(generators):
@@ -81,8 +79,6 @@ def load_state(path: Path, learner: Learner, *, processes: Processes, data: str)
         groups.setdefault(group, {})[rest] = value
     try:
         learner.model.load_state_dict(groups["model"])
-        if learner.average is not None:
-            learner.average.load_state_dict(groups["average"])
         _load_optimizer(learner.optimizer, groups.get("optimizer", {}))
         _set_generators(
             {name.partition("/")[2]: v for name, v in groups["random"].items() if name.startswith(f"{processes.rank}/")}

@@ -54,18 +54,14 @@ def timed_steps(setup: Setup, learner: Learner, number: int) -> tuple[list[float
             began = time.perf_counter()
             learner.learn(batch, 1e-6)
             seconds.append(time.perf_counter() - began)
-        return seconds, loader.seconds_waited - waited, loader.n_batches()
+        return seconds, loader.seconds_waited - waited, loader.n_batches
 
 
 def _largest_batch(setup: Setup, model: HodgeFormer) -> int:
     """Bytes that a step needs for a batch of the largest meshes."""
-    train, prepare = setup.config.train, setup.config.prepare
-    sizes: list[PerElement[int]] = []
+    prepare = setup.config.prepare
     working = (prepare.working(mesh.n) for mesh in setup.census.training)
-    for size in sorted(working, key=lambda n: -n.f)[: train.batch_size]:
-        if sizes and train.batch_faces is not None and sum(n.f for n in [*sizes, size]) > train.batch_faces:
-            break
-        sizes.append(size)
+    sizes = sorted(working, key=lambda n: -n.f)[: setup.config.train.batch_size]
     n = PerElement.build(lambda kind: sum(size[kind] for size in sizes))
     nnz = PerElement.build(lambda kind: sum(size[kind] * sum(prepare.row_sizes(size)[kind]) for size in sizes))
     return activation_memory(model.config, n, nnz, training=True)
@@ -81,7 +77,7 @@ def overfit_one_batch(setup: Setup, *, max_steps: int = 300) -> tuple[float, int
         raise ConfigError("--self-test does not support regression")
     config = setup.config
     plain = config.replace(
-        train=config.train.replace(label_smoothing=0.0, class_weights=False, ema=None),
+        train=config.train.replace(label_smoothing=0.0, class_weights=False),
         model={**config.model, "dropout": 0.0},
     )
     setup = replace(setup, config=plain)

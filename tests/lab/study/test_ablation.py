@@ -91,7 +91,6 @@ PAPER = {
         "minutes": None,
         "label_smoothing": 0.2,
         "class_weights": True,
-        "ema": None,
     },
 }
 

@@ -188,7 +188,7 @@ def recipe_cost(recipe: Path | str) -> dict[str, Any]:
     for _ in loader.batches(0):
         pass
     batches = iter(loader.batches(1))
-    for _ in range(loader.n_batches(1)):
+    for _ in range(loader.n_batches):
         start = time.process_time()
         batch = next(batches)
         ready = time.process_time()
