@@ -21,10 +21,12 @@ from hodgeformer.data.figures import PARTS, figure
 from hodgeformer.data.folder import write_folder
 from hodgeformer.data.synthetic import synthetic_figures
 from hodgeformer.draw.camera import View
-from hodgeformer.draw.lettering import Legend
-from hodgeformer.draw.render import render
-from hodgeformer.lab.study.spread_picture import save_star_picture
+from hodgeformer.draw.colormap import field_colors, label_colors
+from hodgeformer.draw.lettering import ColorBar, Legend, key_band
+from hodgeformer.draw.render import render, stacked
+from hodgeformer.kernels.elimination import TIMES
 from hodgeformer.lab.study.star_report import study_stars
+from hodgeformer.predict.spread import log10_of, sides_mean
 from hodgeformer.training.run import train
 
 IMAGES = Path(__file__).parent / "images"
@@ -108,13 +110,27 @@ def viewer() -> None:
 
 
 def stars(run: str) -> None:
-    """The diagonal stars that the last D block of a run has learned, on a figure."""
+    """The diagonal stars that the last D block of a run has learned, on a figure: star1 above, star0 below."""
     checkpoint = hf.Predictor.load(run).checkpoint
     mesh, _ = figure(np.random.default_rng(5), n_faces=1500, name="figure")
-    found = study_stars(checkpoint, mesh, layer=checkpoint.model.blocks.rindex("D") + 1, up="y")
-    with tempfile.TemporaryDirectory() as folder:
-        save_star_picture(found, checkpoint.colors, Path(folder) / "stars.png")
-        save(_pixels((Path(folder) / "stars.png").read_bytes()), "stars.png")
+    block = checkpoint.model.blocks.rindex("D") + 1
+    found = study_stars(checkpoint, mesh, layer=block)
+    look: dict[str, Any] = {"views": [View(25.0)], "width": 150, "up": "y", "blend": False}
+    predicted = label_colors(found.parts["predicted"], checkpoint.colors)
+    first = render(found.mesh, **look, title="predicted parts", face_colors=predicted)
+    rows = []
+    for star, factors in found.blocks[block].items():
+        shown = sides_mean if star == "star1" else lambda values, _: values
+        kind = "face_colors" if star == "star1" else "vertex_colors"
+        classical = field_colors(shown(log10_of(found.textbook[star]), found.mesh))
+        panels = [render(found.mesh, **look, title=f"textbook {star}", **{kind: classical})]
+        for time, values in zip(found.times, factors.T, strict=True):
+            painted = field_colors(shown(values, found.mesh), "diverging", (-found.bound, found.bound))
+            panels.append(render(found.mesh, **look, title=f"t = {TIMES[time - 1]:.2g}", **{kind: painted}))
+        rows.append(np.concatenate([np.full_like(first, 255) if rows else first, *panels], axis=1))
+    label = "blue: the learned star is smaller; red: larger; the textbook's from dark (small) to yellow, a log scale"
+    key = ColorBar((-found.bound, found.bound), "diverging", label)
+    save(stacked([*rows, key_band(key, rows[0].shape[1], 14)]), "stars.png")
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
 from hodgeformer.data.folder import write_folder
-from hodgeformer.lab.study import operator_pictures, spread_picture
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.training import report
 from tiny_models import write_tiny
@@ -51,13 +50,9 @@ def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _small_pictures() -> Iterator[None]:
-    """Draw reports and studies small: at full size, pictures take most of the time of a tiny run."""
+    """Draw reports small: at full size, pictures take most of the time of a tiny run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "_PICTURE_WIDTH", 200)
-        patch.setattr(operator_pictures, "_WIDTH", 300)
-        for module in (operator_pictures, spread_picture):
-            patch.setattr(module, "_PANEL", 100)
-        patch.setattr(spread_picture, "_STAR_PANEL", 100)
         yield
 
 

@@ -67,7 +67,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("element", ["vertex", "edge", "face"])
-def test_operators_write_pictures_and_numbers(
+def test_operators_write_numbers(
     run: Callable[..., Result], model: Path, data: Path, tmp_path: Path, element: str
 ) -> None:
     mesh = data / "meshes" / "one.ply"
@@ -77,18 +77,14 @@ def test_operators_write_pictures_and_numbers(
     assert result.exit_code == 0, result.output
     assert "L_v.star0_inv" in result.output
     content = json.loads((tmp_path / "operators.json").read_text())
-    assert content["layer"] == 1
-    assert content["picked"] == 5
-    assert set(content["eigenvalues"]) == {"L_v", "L_f"}
-    assert content["reach"]["L_f.star2"]["largest_row_sum_error"] < 1e-5
+    assert (content["layer"], content["head"], content["picked"]) == (1, 1, 5)
+    assert {row["operator"] for row in content["eigenvalues"]} == {"cotangent", "L_v", "L_f"}
+    assert {row["star"]: row for row in content["stars"]}["L_f.star2"]["largest_row_sum_error"] < 1e-5
     with np.load(tmp_path / "operators.npz") as file:
         arrays = dict(file)
     assert arrays["L_f.functions"].shape[0] == 80
     owner = {"vertex": "L_v.star0_inv", "edge": "L_v.star1", "face": "L_f.star2"}[element]
     assert np.nansum(arrays[f"{owner}.attention"]) == pytest.approx(1, abs=1e-5)
-    for name in ("attention", "eigenfunctions"):
-        with Image.open(tmp_path / f"{name}.png") as picture:
-            assert len(np.unique(np.asarray(picture).reshape(-1, 3), axis=0)) > 50
 
 
 def test_operators_of_blocks_that_spread(run: Callable[..., Result], data: Path, tmp_path: Path) -> None:
@@ -103,12 +99,11 @@ def test_operators_of_blocks_that_spread(run: Callable[..., Result], data: Path,
         assert [row["time"] for row in rows] == sorted(row["time"] for row in rows)
         assert rows[0]["area_percent"] < rows[-1]["area_percent"]
         assert sum(row["block_takes_percent"] for row in rows) == pytest.approx(100, abs=0.1)
-    assert (tmp_path / "spread.png").stat().st_size > 5000
     assert run("study", "operators", model, mesh, "--layer", 3, "--out", tmp_path).exit_code == 2
     assert run("study", "operators", model, mesh, "--pick", 5000, "--out", tmp_path).exit_code == 2
 
 
-def test_operators_show_learned_diagonal_stars(run: Callable[..., Result], data: Path, tmp_path: Path) -> None:
+def test_operators_measure_learned_diagonal_stars(run: Callable[..., Result], data: Path, tmp_path: Path) -> None:
     mesh, labels = data / "meshes" / "one.ply", data / "labels" / "one.txt"
     model = write_tiny(tmp_path, blocks="DD", star_std=0.5)
     told = run("study", "operators", model, mesh, "--labels", labels, "--out", tmp_path)
@@ -124,11 +119,6 @@ def test_operators_show_learned_diagonal_stars(run: Callable[..., Result], data:
     with np.load(tmp_path / "operators.npz") as file:
         factors, cotangents = file["block_2.star1.log_factor"], file["textbook.star1"]
     assert factors.shape == (120, 8) and cotangents.shape == (120,)
-    assert (tmp_path / "stars.csv").read_text().count("\n") == 33
-    page = (tmp_path / "stars.html").read_text()
-    assert all(name in page for name in ("textbook star1, log10", "star0, t = 0.031", "true parts", "one, block 2"))
-    with Image.open(tmp_path / "stars.png") as picture:
-        assert len(np.unique(np.asarray(picture).reshape(-1, 3), axis=0)) > 50
 
     told = run("study", "operators", model, mesh, "--layer", 2, "--head", 3, "--out", tmp_path, "--json")
     rows = json.loads(told.stdout)["diagonal_stars"]["rows"]
@@ -138,18 +128,13 @@ def test_operators_show_learned_diagonal_stars(run: Callable[..., Result], data:
     fixed = write_tiny(tmp_path, blocks="DD", star_bound=0.0)
     told = run("study", "operators", fixed, mesh, "--out", tmp_path / "fixed", "--json")
     assert "diagonal_stars" not in json.loads(told.stdout)
-    assert not (tmp_path / "fixed" / "stars.png").exists()
     refused = run("study", "operators", fixed, mesh, "--labels", labels, "--out", tmp_path)
     assert refused.exit_code == 2
     assert "--labels needs D blocks with learned stars" in refused.stderr
 
 
-def test_operators_as_json_and_wrong_choices(
-    run: Callable[..., Result], model: Path, data: Path, tmp_path: Path
-) -> None:
+def test_operators_refuse_wrong_choices(run: Callable[..., Result], model: Path, data: Path, tmp_path: Path) -> None:
     mesh = data / "meshes" / "one.ply"
-    told = run("study", "operators", model, mesh, "--functions", 2, "--out", tmp_path, "--json")
-    assert json.loads(told.stdout)["head"] == 1
     wrong = run("study", "operators", model, mesh, "--layer", 2, "--out", tmp_path)
     assert wrong.exit_code == 2
     assert "not a HodgeFormer block" in wrong.stderr

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.lab.study.operator_report import attention_around, compare_stars, correlation, reach_of
+from hodgeformer.lab.study.operator_report import attention_around, reach_of
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
@@ -72,8 +72,6 @@ def test_signs_change_nothing_about_how_far_a_star_reads(operators: HeadOperator
     one, two = (reach_of(matrix, operators.prepared, "e") for matrix in (star, signed))
     np.testing.assert_allclose(two.neighbors, one.neighbors)
     np.testing.assert_allclose(two.row_sums, one.row_sums / 2)
-    assert compare_stars(signed, star)["absolute_entries"] == pytest.approx(1)
-    assert abs(compare_stars(signed, star)["entries"] or 0) < 0.5
 
 
 def test_an_even_star_reads_all_of_its_neighbors(operators: HeadOperators) -> None:
@@ -111,11 +109,3 @@ def test_layers_and_heads_that_are_not_there(sphere: PreparedMesh) -> None:
         head_operators(small_model(updates="v"), sphere, layer=1).laplacian("f")
     with pytest.raises(ConfigError, match="no learned operators"):
         head_operators(small_model(blocks="TT"), sphere, layer=None)
-
-
-def test_a_star_correlates_with_itself_and_not_with_a_constant(operators: HeadOperators) -> None:
-    learned = operators.stars["e"]["star1"]
-    assert compare_stars(learned, learned) == pytest.approx({"entries": 1, "absolute_entries": 1, "diagonal": 1})
-    against = compare_stars(learned, operators.classical["star1"])
-    assert all(value is not None and -1 <= value <= 1 for value in against.values())
-    assert correlation(np.ones(5), np.arange(5.0)) is None

@@ -1,4 +1,4 @@
-"""`hodgeformer study operators`: the operators that one head of a trained model has learned, on one mesh."""
+"""`hodgeformer study operators`: numbers about the operators that a trained model has learned, on one mesh."""
 
 from __future__ import annotations
 
@@ -9,18 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.base.files import write_atomically
-from hodgeformer.cli.results import JsonOption, ModelArgument, UpOption, conclude, write_json
+from hodgeformer.cli.results import JsonOption, ModelArgument, conclude, write_json
 
 if TYPE_CHECKING:
-    from hodgeformer.lab.study.operator_report import OperatorReport
     from hodgeformer.mesh.mesh import Mesh
     from hodgeformer.predict.predictor import Predictor
-
-_REACH = {
-    "neighbors": "effective_neighbors_mean", "own": "own_weight_mean", "distance": "distance_mean",
-}  # fmt: skip
-_LIKENESS = {"r entries": "entries", "r |entries|": "absolute_entries", "r diagonal": "diagonal"}
 
 
 def operators(
@@ -50,14 +43,14 @@ def operators(
     labels: Annotated[
         Path | None, typer.Option("--labels", help="The true labels of the faces, to compare stars with.")
     ] = None,
-    up: UpOption = "auto",
-    out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("operators"),
+    out: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("operators"),
     as_json: JsonOption = False,
 ) -> None:
-    """Show attention around an element, the reach of the stars, and eigenfunctions of L_v, L_e and L_f.
+    """Measure the reach of the learned stars, attention around an element, and eigenfunctions of L_v, L_e and L_f.
 
     For D blocks: how far a vertex reads at each diffusion time, what each block uses of it, and the learned diagonal
     stars: by which factor they differ from the textbook's, and whether they differ on the borders of parts.
+    `hodgeformer view` shows all of these on the mesh.
     """
     from hodgeformer.mesh.io import load_mesh
     from hodgeformer.predict.predictor import Predictor
@@ -69,8 +62,7 @@ def operators(
     learned = diffuses and checkpoint.model.diffusion_bound > 0
     if labels is not None and not learned:
         raise ConfigError(f"--labels needs D blocks with learned stars; the model is {checkpoint.model.description}")
-    out.mkdir(parents=True, exist_ok=True)
-    study = _Study(predictor, load_mesh(mesh), out, up, layer, {"model": str(checkpoint.path), "mesh": str(mesh)})
+    study = _Study(predictor, load_mesh(mesh), layer, {"model": str(checkpoint.path), "mesh": str(mesh)})
     spreads = diffuses and element in (None, "vertex")
     if spreads:
         study.spread(pick)
@@ -78,45 +70,36 @@ def operators(
         study.stars(head, labels)
     if ("H" in blocks and not (diffuses and layer)) or not (spreads or learned):
         study.attention(head or 1, element, pick, functions)
-    study.finish(as_json=as_json)
+    study.write(out, as_json=as_json)
 
 
 @dataclass
 class _Study:
-    """What was found: `content` for JSON, arrays for NPZ, tables by title, and the files written."""
+    """What was found: `content` for JSON, arrays for NPZ, and tables by title."""
 
     predictor: Predictor
     mesh: Mesh
-    out: Path
-    up: Any
     layer: int | None
     content: dict[str, Any]
     arrays: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    files: list[Path] = field(default_factory=list)
 
     def spread(self, pick: int | None) -> None:
         """D blocks: how far a vertex reads at each time, and what each block takes from it."""
-        from hodgeformer.lab.study.spread_picture import save_spread_picture
         from hodgeformer.mesh.prepare import prepare
         from hodgeformer.predict.spread import farthest_vertex, spread_from
 
         prepared = prepare(self.mesh, self.predictor.info.prepare)
         picked = farthest_vertex(prepared) if pick is None else pick
-        found = spread_from(self.predictor.model, prepared, picked, self.layer)
-        self.files.append(self.out / "spread.png")
-        save_spread_picture(found, self.mesh, self.files[-1], up=self.up)
-        self.content["spread"] = {"picked": found.picked, "times": found.rows()}
-        self.tables[f"spreading from vertex {found.picked}"] = found.rows()
+        rows = spread_from(self.predictor.model, prepared, picked, self.layer).rows()
+        self.content["spread"] = {"picked": picked, "times": rows}
+        self.tables[f"spreading from vertex {picked}"] = rows
 
     def stars(self, time: int | None, labels: Path | None) -> None:
-        """D blocks: learned diagonal stars, as a table, a picture and an HTML page."""
+        """D blocks: learned diagonal stars."""
         from hodgeformer.data.label_files import COUNTED
         from hodgeformer.data.labels import Codes, LabelFile
-        from hodgeformer.draw.page import page
-        from hodgeformer.lab.study.spread_picture import save_star_picture
         from hodgeformer.lab.study.star_report import study_stars
-        from hodgeformer.training.run_folder import write_csv
 
         truth, checkpoint = None, self.predictor.checkpoint
         if labels is not None:
@@ -124,12 +107,7 @@ class _Study:
             codes = Codes.counted_from(0, n + 1, checkpoint.classes)
             truth = LabelFile(labels, COUNTED.get(labels.suffix.lower(), "f"), "f", codes).read(self.mesh)
             truth = truth - 1 if truth.max() == n else truth  # counted from 1
-        found = study_stars(checkpoint, self.mesh, layer=self.layer, time=time, truth=truth, up=self.up)
-        table, picture, scenes = files = [self.out / name for name in ("stars.csv", "stars.png", "stars.html")]
-        write_csv(table, found.rows())
-        save_star_picture(found, checkpoint.colors, picture)
-        write_atomically(scenes, page(found.scenes(checkpoint), title=self.mesh.name).encode())
-        self.files += files
+        found = study_stars(checkpoint, self.mesh, layer=self.layer, time=time, truth=truth)
         self.arrays |= found.arrays()
         self.content["diagonal_stars"] = {"bound": found.bound, "rows": found.rows()}
         title = "log of the learned diagonal star over the textbook's; border: on edges between two parts"
@@ -137,11 +115,10 @@ class _Study:
 
     def attention(self, head: int, element: Any, pick: int | None, functions: int) -> None:
         """H blocks: attention around an element, the reach of the stars, and eigenfunctions."""
-        from hodgeformer.base.containers import KIND_OF
-        from hodgeformer.lab.study.operator_pictures import save_operator_pictures
+        from hodgeformer.base.containers import ELEMENT_NAMES, KIND_OF
         from hodgeformer.lab.study.operator_report import study_operators
 
-        report = study_operators(
+        found = study_operators(
             self.predictor.model,
             self.mesh,
             self.predictor.info.prepare,
@@ -151,37 +128,18 @@ class _Study:
             picked=pick,
             n_functions=functions,
         )
-        self.content |= report.to_dict()
-        self.arrays |= report.arrays()
-        self.files += save_operator_pictures(report, self.mesh, self.out, up=self.up)
-        self.tables |= _operator_tables(report)
+        stars, eigenvalues = found.star_rows(), found.eigenvalue_rows()
+        about = {"layer": found.layer, "head": head, "element": ELEMENT_NAMES[found.kind], "picked": found.picked}
+        self.content |= {**about, "stars": stars, "eigenvalues": eigenvalues}
+        self.arrays |= found.arrays()
+        self.tables |= {f"stars of layer {found.layer}, head {head}": stars, "eigenvalues": eigenvalues}
 
-    def finish(self, *, as_json: bool) -> None:
+    def write(self, out: Path, *, as_json: bool) -> None:
         import numpy as np
 
-        numbers = [self.out / "operators.json"]
-        write_json(numbers[0], self.content)
+        files = [out / "operators.json"]
+        write_json(files[0], self.content)
         if self.arrays:
-            numbers.append(self.out / "operators.npz")
-            np.savez_compressed(numbers[1], **self.arrays)
-        conclude(self.content, self.tables, [*numbers, *self.files], as_json=as_json)
-
-
-def _operator_tables(report: OperatorReport) -> dict[str, list[dict[str, Any]]]:
-    rows = []
-    for name, reach in report.reach.items():
-        found, r = reach.summary(), report.correlations[name]
-        row = {"star": name, "row sums": f"1 ± {found['largest_row_sum_error']:.0e}"}
-        row |= {column: f"{found[key]:.3g}" for column, key in _REACH.items()}
-        rows.append(row | {column: "-" if r[key] is None else f"{r[key]:.3f}" for column, key in _LIKENESS.items()})
-    spectra = {f"L_{kind}": pairs.values for kind, pairs in report.eigen.items()}
-    spectra["cotangent"] = report.cotangent.values
-    eigenvalues = [
-        {"operator": name, "eigenvalues": ", ".join(map(_number, values.tolist()))} for name, values in spectra.items()
-    ]
-    return {f"stars of layer {report.layer}, head {report.head}": rows, "spectra": eigenvalues}
-
-
-def _number(value: complex) -> str:
-    real, imag = round(value.real, 9) + 0.0, round(value.imag, 9)
-    return f"{real:.4g}{imag:+.4g}i" if imag else f"{real:.4g}"
+            files.append(out / "operators.npz")
+            np.savez_compressed(files[1], **self.arrays)
+        conclude(self.content, self.tables, files, as_json=as_json)

@@ -22,7 +22,7 @@ from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.mesh.topology import MeshComplex
 from hodgeformer.nn.blocks import HodgeFormerBlock
 from hodgeformer.nn.complex import PackedComplex
-from hodgeformer.nn.config import OPERATOR_STARS, STAR_KIND, StarName
+from hodgeformer.nn.config import OPERATOR_STARS, StarName
 from hodgeformer.nn.hodge_star import FixedStar, HodgeStar
 from hodgeformer.nn.metric import Metric
 from hodgeformer.nn.model import HodgeFormer
@@ -35,15 +35,13 @@ ComplexArray = NDArray[np.complex128]
 class HeadOperators:
     """The stars (n, n) of every Laplacian of a layer, for one head, in the order of the prepared mesh.
 
-    `layer` and `head` count from 1. `classical` are the textbook stars on the same mesh: diagonal ones of the
-    barycentric dual, and for star1 the mass matrix of Whitney 1-forms.
+    `layer` and `head` count from 1.
     """
 
     prepared: PreparedMesh
     layer: int
     head: int
     stars: Mapping[ElementKind, Mapping[StarName, csr_array]]
-    classical: Mapping[StarName, csr_array]
 
     def laplacian(self, kind: ElementKind) -> LinearOperator:
         """L_v, L_e or L_f as the layer applies it to one column of its values: right to left, without a matrix."""
@@ -84,8 +82,7 @@ def head_operators(model: HodgeFormer, prepared: PreparedMesh, *, layer: int | N
         kind: {name: star_matrix(star, x, topology, head=head - 1) for name, star in own.items()}
         for kind, own in named.items()
     }
-    classical = {name: star_matrix(FixedStar(name, galerkin=True), x, topology, head=0) for name in STAR_KIND}
-    return HeadOperators(prepared, layer, head, stars, classical)
+    return HeadOperators(prepared, layer, head, stars)
 
 
 def star_matrix(
@@ -143,10 +140,6 @@ class Eigenpairs:
 
     def __len__(self) -> int:
         return len(self.values)
-
-    def distinct(self) -> list[int]:
-        """Positions without the second partners of conjugate pairs, whose real parts are the same."""
-        return [i for i in range(len(self)) if self.values[i].imag >= 0 or not self.is_pair(i)]
 
     def in_file_order(self, prepared: PreparedMesh, kind: ElementKind) -> Eigenpairs:
         """Functions on the elements of a prepared mesh, in the order of its file."""

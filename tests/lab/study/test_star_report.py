@@ -58,7 +58,6 @@ def test_a_star_that_draws_borders_is_found_out() -> None:
     star0 = np.repeat(np.where(mesh.vertices[:, 2] > 0.1, 2.99, 0.0)[:, None], N_TIMES, axis=1)
     report = StarReport(
         mesh=mesh,
-        up="auto",
         bound=3.0,
         times=(2,),
         blocks={4: {"star1": star1, "star0": star0}},

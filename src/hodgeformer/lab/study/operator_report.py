@@ -1,5 +1,5 @@
-"""One head of one layer on one mesh: how its stars spread their weight around one element, over all rows, and compared
-with the textbook's star; and the eigenfunctions of its Laplacians."""
+"""One head of an H block on one mesh: how its stars spread their weight, around one element and over all rows, and the
+eigenfunctions of its Laplacians."""
 
 from __future__ import annotations
 
@@ -41,20 +41,21 @@ class Reach:
     distance: FloatArray
 
     def summary(self) -> dict[str, float]:
+        """Means over the rows, rounded for tables."""
         return {
-            "largest_row_sum_error": float(np.abs(self.row_sums - 1).max()),
-            "effective_neighbors_mean": float(self.neighbors.mean()),
-            "effective_neighbors_min": float(self.neighbors.min()),
-            "effective_neighbors_max": float(self.neighbors.max()),
-            "own_weight_mean": float(self.own_weight.mean()),
-            "distance_mean": float(self.distance.mean()),
+            "largest_row_sum_error": _rounded(np.abs(self.row_sums - 1).max()),
+            "neighbors_mean": _rounded(self.neighbors.mean()),
+            "neighbors_min": _rounded(self.neighbors.min()),
+            "neighbors_max": _rounded(self.neighbors.max()),
+            "own_weight_mean": _rounded(self.own_weight.mean()),
+            "distance_mean": _rounded(self.distance.mean()),
         }
 
 
 @dataclass(frozen=True, eq=False)
 class OperatorReport:
-    """Per star, named such as "L_v.star1": reach, correlations with the textbook's star, and `attention` around element
-    `picked` for those that act on elements of `kind`. Per Laplacian: eigenpairs.
+    """Per star, named such as "L_v.star1": its reach, and `attention` around element `picked` for those that act on
+    elements of `kind`. Per Laplacian: eigenpairs.
 
     Arrays are in the order of the mesh file; rows of the stars in `reach` in that of the prepared mesh.
     """
@@ -65,21 +66,24 @@ class OperatorReport:
     picked: int
     attention: dict[str, FloatArray]
     reach: dict[str, Reach]
-    correlations: dict[str, dict[str, float | None]]
     eigen: dict[ElementKind, Eigenpairs]
     cotangent: Eigenpairs
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "layer": self.layer,
-            "head": self.head,
-            "element": ELEMENT_NAMES[self.kind],
-            "picked": self.picked,
-            "reach": {name: reach.summary() for name, reach in self.reach.items()},
-            "correlation_with_classical_star": self.correlations,
-            "eigenvalues": {f"L_{kind}": _pairs(found) for kind, found in self.eigen.items()},
-            "eigenvalues_cotangent": _pairs(self.cotangent),
-        }
+    def star_rows(self) -> list[dict[str, Any]]:
+        """A row for each star."""
+        return [{"star": name, **reach.summary()} for name, reach in self.reach.items()]
+
+    def eigenvalue_rows(self) -> list[dict[str, Any]]:
+        """A row for each eigenvalue of the cotangent Laplacian (the smallest), and of the learned ones (the largest).
+
+        `residual` is |L f - value f| for a function f of unit norm.
+        """
+        spectra = {"cotangent": self.cotangent, **{f"L_{kind}": found for kind, found in self.eigen.items()}}
+        return [
+            {"operator": name, "real": _rounded(value.real), "imag": _rounded(value.imag), "residual": _rounded(rest)}
+            for name, found in spectra.items()
+            for value, rest in zip(found.values.tolist(), found.residuals.tolist(), strict=True)
+        ]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The content of the NPZ file."""
@@ -130,7 +134,6 @@ def study_operators(
         picked=picked,
         attention={title: attention_around(operators, star, kind, picked) for title, star in shown.items()},
         reach={title: reach_of(star, prepared, acts_on[name]) for title, name, star in stars},
-        correlations={title: compare_stars(star, operators.classical[name]) for title, name, star in stars},
         eigen={owner: found.in_file_order(prepared, owner) for owner, found in learned.items()},
         cotangent=cotangent.in_file_order(prepared, "v"),
     )
@@ -171,28 +174,6 @@ def attention_around(operators: HeadOperators, star: csr_array, kind: ElementKin
     return prepared.to_file_order(star_row(star, here), kind)
 
 
-def compare_stars(learned: csr_array, classical: csr_array) -> dict[str, float | None]:
-    """Pearson correlations of a learned star with the textbook's, on the entries of the learned one.
-
-    `entries` takes classical zeros for zeros, `absolute_entries` ignores the signs, which only signed stars
-    learn, `diagonal` compares diagonals only. None where one side does not vary.
-    """
-    row = np.repeat(np.arange(learned.shape[0]), np.diff(learned.indptr))
-    there = np.asarray(classical[row, learned.indices]).ravel()
-    return {
-        "entries": correlation(learned.data, there),
-        "absolute_entries": correlation(np.abs(learned.data), np.abs(there)),
-        "diagonal": correlation(learned.diagonal(), classical.diagonal()),
-    }
-
-
-def correlation(a: NDArray[Any], b: NDArray[Any]) -> float | None:
-    """Pearson's, None where one side does not vary."""
-    a, b = a - a.mean(), b - b.mean()
-    scale = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / scale if scale > 1e-12 * len(a) else None
-
-
 def farthest(operators: HeadOperators, kind: ElementKind) -> int:
     """The element of the file that is farthest from the center of the mesh."""
     prepared = operators.prepared
@@ -200,8 +181,5 @@ def farthest(operators: HeadOperators, kind: ElementKind) -> int:
     return int(prepared.order[kind][np.linalg.norm(at, axis=1).argmax()])
 
 
-def _pairs(found: Eigenpairs) -> list[dict[str, float | bool]]:
-    return [
-        {"real": value.real, "imag": value.imag, "conjugate_pair": found.is_pair(i), "residual": float(residual)}
-        for i, (value, residual) in enumerate(zip(found.values.tolist(), found.residuals, strict=True))
-    ]
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")

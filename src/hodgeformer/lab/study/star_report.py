@@ -3,15 +3,13 @@ draw the borders of parts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.draw.camera import Up
-from hodgeformer.draw.page import FieldLayer, LabelLayer, Scene
 from hodgeformer.kernels.elimination import N_TIMES, TIMES
 from hodgeformer.mesh.elements import convert_labels
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
@@ -19,7 +17,7 @@ from hodgeformer.nn.pack import pack
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.inference import make_views
 from hodgeformer.predict.predictor import Predictor
-from hodgeformer.predict.spread import DIAGONAL_KIND, DiagonalName, log10_of, log_factors, sides_mean, textbook_stars
+from hodgeformer.predict.spread import DIAGONAL_KIND, DiagonalName, log_factors, textbook_stars
 
 _QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
 _AT_THE_BOUND = 0.95  # of the bound
@@ -31,11 +29,9 @@ class StarReport:
 
     `mesh` has the model's resolution, the stars are those of the first frame of its pose. `textbook` are the stars
     that they multiply, `times` those of the report, from 1. `parts` are labels of faces: predicted, and true if known.
-    `up` is the up direction.
     """
 
     mesh: Mesh
-    up: Up
     bound: float
     times: tuple[int, ...]
     blocks: dict[int, dict[DiagonalName, FloatArray]]
@@ -76,35 +72,6 @@ class StarReport:
             arrays |= {f"block_{block}.{star}.log_factor": values for star, values in stars.items()}
         return arrays
 
-    def paintable(self, values: FloatArray, star: DiagonalName) -> FloatArray:
-        """On vertices as they are; those of edges on faces, as the mean over their sides."""
-        return values if star == "star0" else sides_mean(values, self.mesh)
-
-    def scenes(self, checkpoint: Checkpoint) -> list[Scene]:
-        """A scene for each block; its layers are parts, the textbook's stars, and the factors at each time."""
-        classes, colors = checkpoint.classes, checkpoint.colors
-        parts = [
-            LabelLayer(f"{name} parts", labels, classes, colors)
-            for name, labels in self.parts.items()
-            if labels.max() < len(classes)
-        ]
-        scenes = []
-        for block, stars in self.blocks.items():
-            layers: list[LabelLayer | FieldLayer] = [*parts]
-            for star, factors in stars.items():
-                element: Any = "vertex" if star == "star0" else "face"
-                classical = self.paintable(log10_of(self.textbook[star]), star)
-                layers.append(FieldLayer(f"textbook {star}, log10", classical, element))
-                for time in self.times:
-                    name = f"{star}, t = {TIMES[time - 1]:.2g}"
-                    values = self.paintable(factors[:, time - 1], star)
-                    layers.append(FieldLayer(name, values, element, "diverging", (-self.bound, self.bound)))
-            caption = "Log of the learned star over the textbook's. star1 is the mean over the sides of each face, "
-            caption += "star0 is shown at vertices."
-            mesh = replace(self.mesh, name=f"{self.mesh.name}, block {block}")
-            scenes.append(Scene(mesh, tuple(layers), caption, up=self.up))
-        return scenes
-
 
 def study_stars(
     checkpoint: Checkpoint,
@@ -113,11 +80,10 @@ def study_stars(
     layer: int | None = None,
     time: int | None = None,
     truth: IntArray | None = None,
-    up: Up = "auto",
 ) -> StarReport:
     """The report on all D blocks or on one, `layer`, at all times or at one, `time`. Both count from 1.
 
-    `truth` are labels of the faces of the file, `up` is the direction that points up in it.
+    `truth` are labels of the faces of the file.
     """
     if time is not None and not 1 <= time <= N_TIMES:
         raise ConfigError(f"D blocks have times 1 to {N_TIMES}, got {time}")
@@ -127,16 +93,13 @@ def study_stars(
     views = make_views(mesh, config, model=model.config)
     parts = {} if truth is None else {"true": truth}
     if checkpoint.model.task == "segmentation":
-        result = Predictor(checkpoint).predict(mesh).on("face")
-        parts = {"predicted": result.labels, **parts}
-        up = result.up if up == "auto" else up
+        parts = {"predicted": Predictor(checkpoint).predict(mesh).on("face").labels, **parts}
     if views.sized:
         parts = {name: views.sized[0].labels_over(labels, "f") for name, labels in parts.items()}
     view = views.prepared[0]
     textbook = textbook_stars(pack([view]))
     return StarReport(
         mesh=views.working_mesh,
-        up=up,
         bound=checkpoint.model.diffusion_bound,
         times=tuple(range(1, N_TIMES + 1)) if time is None else (time,),
         blocks=log_factors(model, view, layer),
