@@ -176,6 +176,9 @@ def layer() -> Drawing:
     """One H block on v, e and f: attention and feed-forward, two residuals (figure 2)."""
     draw = Drawing(760, 560)
     xs = {"v": 130, "e": 380, "f": 630}
+    for x in xs.values():  # first, so that the residuals pass behind the attention
+        draw.arrow((x, 482), (x + 100, 482), (x + 100, 275), (x + 12, 275))
+        draw.arrow((x, 254), (x + 100, 254), (x + 100, 95), (x + 12, 95))
     draw.box(380, 348, "", STAR, w=726, h=68)
     for kind, x in xs.items():
         fill = FORMS[kind]
@@ -193,8 +196,6 @@ def layer() -> Drawing:
         draw.plus(x, 95)
         draw.arrow((x, 84), (x, 61))
         draw.box(x, 40, f"x_{kind}", fill, w=70)
-        draw.arrow((x, 482), (x + 100, 482), (x + 100, 275), (x + 12, 275))
-        draw.arrow((x, 254), (x + 100, 254), (x + 100, 95), (x + 12, 95))
     reads = {"v": "L_v(x_v, x_e) V_v", "e": "L_e(x_v, x_e, x_f) V_e", "f": "L_f(x_e, x_f) V_f"}
     for kind, x in xs.items():
         draw.text(x, 360, reads[kind])
