@@ -248,9 +248,10 @@ def test_every_row_keeps_the_runs_behind_it(tmp_path: Path) -> None:
     """Also those of rows that are not measured this time."""
     study, results = two_rows(), tmp_path / "results"
 
-    def measure(row: str, seed: int, commit: str) -> None:
-        runs = plan_study(study, data={"name": "figures"}, seeds=[seed], out=tmp_path / "runs", rows=[row])
-        outcome = RunResult(0.5, "face_accuracy", "val", cpu_minutes=2.0, minutes=1.0, epochs=3, n_parameters=7)
+    def measure(row: str, seed: int, commit: str, score: float = 0.5, lr: float = 0.1) -> None:
+        out, data = tmp_path / f"runs-{lr}", {"name": "figures"}
+        runs = plan_study(study, data=data, overrides=[f"train.lr={lr}"], seeds=[seed], out=out, rows=[row])
+        outcome = RunResult(score, "face_accuracy", "val", cpu_minutes=2.0, minutes=1.0, epochs=3, n_parameters=7)
         runs[0].folder.mkdir(parents=True)
         runs[0].config.write_bytes(tomli_w.dumps(runs[0].tables).encode())
         runs[0].result.write_text(json.dumps(asdict(outcome)))
@@ -265,6 +266,13 @@ def test_every_row_keeps_the_runs_behind_it(tmp_path: Path) -> None:
     assert found == {"T": (50.0, 3, "first"), "H": (50.0, 4, "second")}
     assert rows["T"]["runs"][0]["command"] == ["hodgeformer", "study", "--seeds", "1"]
     assert len((results / "t.csv").read_text().splitlines()) == 3
+
+    measure("T", 2, "on another machine", score=0.7)
+    row = json.loads((results / "t.json").read_text())["rows"][0]
+    assert (row["seeds"], row["mean"], [run["seed"] for run in row["runs"]]) == (2, 60.0, [2, 3])
+    measure("T", 2, "other settings", score=0.9, lr=0.2)
+    row = json.loads((results / "t.json").read_text())["rows"][0]
+    assert (row["seeds"], row["mean"], [run["commit"] for run in row["runs"]]) == (1, 90.0, ["other settings"])
 
 
 @pytest.mark.parametrize("name", ["recipe", "shrec11"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import re
 import statistics
@@ -228,16 +229,26 @@ def save_study(
 ) -> list[dict[str, Any]]:
     """Write NAME.csv with a line per row, and NAME.json with the runs behind each; return the rows of these runs.
 
-    A row that is not among `rows` stays in both files as it was.
+    A row that is not among `rows` stays in both files as it was. Seeds that were trained earlier, perhaps on another
+    machine, count too if their settings were the same.
     """
     table, record = folder / f"{name}.csv", folder / f"{name}.json"
-    found = {(run.row.name, run.seed): result for run in runs if (result := finished_result(run))}
-    measured = study_table(study, found)
     before = json.loads(record.read_bytes())["rows"] if record.is_file() else []
+    settings = {run.row.name: _digest(run.tables) for run in runs}
+    behind: dict[tuple[str, int], dict[str, Any]] = {}
+    found: dict[tuple[str, int], RunResult] = {}
+    for row in before:
+        for run in row.get("runs", ()):
+            if run.get("settings") == settings.get(row["row"], ""):
+                behind[row["row"], run["seed"]], found[row["row"], run["seed"]] = run, _recorded(row, run)
+    for planned in runs:
+        if result := finished_result(planned):
+            key = planned.row.name, planned.seed
+            behind[key], found[key] = _provenance(planned, result), result
+    measured = study_table(study, found)
     entries = {row["row"]: row for row in before if rows and row["row"] not in rows}
     for row in measured:
-        behind = [run for run in runs if run.row.name == row["row"] and (row["row"], run.seed) in found]
-        entries[row["row"]] = {**row, "runs": [_provenance(run, found[row["row"], run.seed]) for run in behind]}
+        entries[row["row"]] = {**row, "runs": [run for key, run in sorted(behind.items()) if key[0] == row["row"]]}
     if entries:
         saved = [entries[row.name] for row in study.rows if row.name in entries]
         write_csv(table, [{key: value for key, value in row.items() if key != "runs"} for row in saved])
@@ -254,12 +265,32 @@ def _provenance(run: PlannedRun, result: RunResult) -> dict[str, Any]:
     words = [re.sub(r"(^|=)/.*/", r"\1", word) for i, word in enumerate(command) if i not in elsewhere]
     return {
         "seed": run.seed,
+        "settings": _digest(run.tables),
         "score": round(100 * result.score, 2),
         **({} if result.mean_iou is None else {"mean_iou": round(result.mean_iou, 4)}),
         "cpu_minutes": round(result.cpu_minutes, 2),
         **environment,
         "command": words,
     }
+
+
+def _digest(tables: Table) -> str:
+    """The same for all seeds of a row, and only for these."""
+    rest = {table: {key: value for key, value in keys.items() if key != "seed"} for table, keys in tables.items()}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _recorded(row: Mapping[str, Any], run: Mapping[str, Any]) -> RunResult:
+    return RunResult(
+        score=run["score"] / 100,
+        score_name=row["score"],
+        split=row["split"],
+        cpu_minutes=run["cpu_minutes"],
+        minutes=0.0,
+        epochs=row["epochs"],
+        n_parameters=row["parameters"],
+        mean_iou=run.get("mean_iou"),
+    )
 
 
 def _train(run: PlannedRun, setup: Setup) -> RunResult:
