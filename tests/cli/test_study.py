@@ -200,7 +200,7 @@ def test_the_main_table_is_printed_and_written(run: Callable[..., Result], tmp_p
     content = json.loads(run("study", "table", "--results", tmp_path, "--json").stdout)
     assert all(row["mean"] is None and row["missing"] for row in content["rows"])
     assert {"method": "MeshWalker", "COSEG vases": 99.6}.items() <= content["field"][5].items()
-    assert (tmp_path / "table.csv").read_text().startswith("data,paper,mean,std,seeds,recipe_mean")
+    assert (tmp_path / "table.csv").read_text().startswith("data,paper,mean,std,seeds,epochs,recipe_mean")
 
 
 def test_efficiency_writes_both_tables(
