@@ -25,6 +25,7 @@ from hodgeformer.draw.colormap import field_colors, label_colors
 from hodgeformer.draw.lettering import ColorBar, Legend, key_band
 from hodgeformer.draw.render import render, stacked
 from hodgeformer.kernels.elimination import TIMES
+from hodgeformer.lab.study.operator_report import study_operators
 from hodgeformer.lab.study.star_report import study_stars
 from hodgeformer.predict.spread import log10_of, sides_mean
 from hodgeformer.training.run import train
@@ -41,7 +42,7 @@ def save(picture: np.ndarray, name: str) -> None:
     small.save(IMAGES / name, format="PNG", optimize=True)
 
 
-def teaser(pairs: list[str]) -> None:
+def teaser(*pairs: str) -> None:
     """Real shapes that no model has seen, as they come and in the colors of their parts: MODEL=MESH for each."""
     panels = []
     for pair in pairs:
@@ -49,9 +50,7 @@ def teaser(pairs: list[str]) -> None:
         result = hf.Predictor.load(model).predict(mesh)
         look: dict[str, Any] = {"views": [View(25.0)], "width": 210, "up": result.up}
         panels += [render(result.mesh, **look, edges=0.35), result.render(**look, title="", key=None)]
-    tallest = max(len(panel) for panel in panels)
-    padded = [np.pad(p, ((tallest - len(p), 0), (0, 0), (0, 0)), constant_values=255) for p in panels]
-    save(np.concatenate(padded, axis=1), "teaser.png")
+    save(np.concatenate(_level(panels), axis=1), "teaser.png")
 
 
 def labels() -> None:
@@ -133,6 +132,47 @@ def stars(run: str) -> None:
     save(stacked([*rows, key_band(key, rows[0].shape[1], 14)]), "stars.png")
 
 
+def eigenfunctions(run: str, *meshes: str, layer: int = 6, head: int = 1, picks: int = 3, functions: int = 5) -> None:
+    """The paper's figure S7 for a run: attention of a layer around picked vertices, and eigenfunctions on the first."""
+    predictor = hf.Predictor.load(run)
+    network, config = predictor.model, predictor.info.prepare
+    look: dict[str, Any] = {"views": [View(25.0)], "width": 210, "up": "y"}
+    panels, below = [], []
+    for path in meshes:
+        mesh = hf.load_mesh(path)
+        for number, picked in enumerate(_far_apart(mesh.vertices, picks)):
+            n_functions = functions if not below else 1
+            found = study_operators(
+                network, mesh, config, layer=layer, head=head, kind="v", picked=picked, n_functions=n_functions
+            )
+            weights = np.nan_to_num(found.attention["L_v.star0_inv"])
+            title = "" if number else mesh.name
+            # The square root shows the weak neighbors beside the strong ones.
+            painted = field_colors(np.sqrt(weights))
+            panels.append(render(mesh, **look, title=title or " ", vertex_colors=painted))
+            if not below:
+                for i, values in enumerate(found.eigen["v"].functions.real.T[:functions]):
+                    painted = field_colors(values, "diverging")
+                    below.append(render(mesh, **look, title=f"eigenfunction {i + 1}", vertex_colors=painted))
+    rows = [np.concatenate(row, axis=1) for row in (_level(panels), _level(below))]
+    save(stacked(rows), "eigenfunctions.png")
+
+
+def _level(panels: list[np.ndarray]) -> list[np.ndarray]:
+    tallest = max(len(panel) for panel in panels)
+    return [np.pad(p, ((tallest - len(p), 0), (0, 0), (0, 0)), constant_values=255) for p in panels]
+
+
+def _far_apart(points: np.ndarray, n: int) -> list[int]:
+    """The point farthest from the center, then each time the one farthest from those picked."""
+    away, picked = np.linalg.norm(points - points.mean(axis=0), axis=1), list[int]()
+    for _ in range(n):
+        picked.append(int(away.argmax()))
+        from_last = np.linalg.norm(points - points[picked[-1]], axis=1)
+        away = from_last if len(picked) == 1 else np.minimum(away, from_last)
+    return picked
+
+
 @contextmanager
 def viewed(folder: Path, opened: str) -> Iterator[Any]:
     """The viewer's page once it has predicted."""
@@ -174,11 +214,9 @@ def _pixels(picture: bytes) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    if sys.argv[2:]:  # models and meshes of theirs
-        teaser(sys.argv[1:])
-        sys.exit()
-    if sys.argv[1:]:  # a run whose D blocks learned their stars
-        stars(sys.argv[1])
+    from_a_run = {"teaser": teaser, "stars": stars, "eigenfunctions": eigenfunctions}
+    if sys.argv[1:]:  # those that need a trained model: pictures.py NAME ARGUMENT...
+        from_a_run[sys.argv[1]](*sys.argv[2:])
         sys.exit()
     labels()
     prediction()
