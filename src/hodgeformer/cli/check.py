@@ -51,7 +51,7 @@ def check(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a mesh, a folder or a data set contains, and the problems found.
+    """Find problems in a mesh, a folder or a data set.
 
     In meshes: boundary, non-manifold edges, degenerate faces, winding, scale. In a data set (a folder with a
     dataset.toml, or a benchmark's name): labels that are missing or do not fit, class balance, leaks between splits.

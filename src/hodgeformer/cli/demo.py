@@ -38,9 +38,10 @@ def demo(
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="The number of epochs to train.")] = EPOCHS,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The seed for the data set and the model.")] = 0,
 ) -> None:
-    """Make a small labeled data set, train on it, predict unseen meshes, and write pictures and an HTML page.
+    """Train on a small built-in data set, predict, draw pictures.
 
-    Needs no arguments and no downloads, and takes less than two minutes on two cores.
+    Writes the data set, the run, predictions for unseen meshes, pictures and an HTML page. Needs no arguments and
+    no downloads, and takes less than two minutes on two cores.
     """
     began = time.monotonic()
     out = _free_folder() if out is None else out

@@ -27,7 +27,10 @@ def doctor(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show versions, devices, threads, memory, extras and folders, and test whether a model runs on this machine."""
+    """Check whether this installation works.
+
+    Shows versions, devices, threads, memory, extras and folders, and runs a model.
+    """
     if warm:
         _warm()
         return

@@ -55,7 +55,9 @@ def evaluate(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Score a model: accuracy per element, by area, per mesh and per class; mean IoU, confusion and calibration.
+    """Score a model on labeled meshes.
+
+    Reports accuracy per element, by area, per mesh and per class, mean IoU, confusion and calibration.
 
     Scores count the elements of the original files, whatever resolution the model works at.
     """

@@ -16,7 +16,10 @@ def export(
         Path | None, typer.Option("--out", help="The file; by default NAME.onnx in the current folder.")
     ] = None,
 ) -> None:
-    """Write a model as an ONNX graph, and check it against PyTorch on meshes of three sizes."""
+    """Write a model as an ONNX graph.
+
+    The graph is checked against PyTorch on meshes of three sizes.
+    """
     from hodgeformer.export.export import export as write
     from hodgeformer.predict.predictor import Predictor
     from hodgeformer.predict.pretrained import SUFFIX as CHECKPOINT_SUFFIX

@@ -33,7 +33,7 @@ def models(as_json: JsonOption = False) -> None:
 
 
 def info(model: ModelArgument, as_json: JsonOption = False) -> None:
-    """Show what a model does, what it was trained on and what it scores."""
+    """Show what a model does, its training data and its scores."""
     from hodgeformer.predict.predictor import Predictor
     from hodgeformer.predict.pretrained import bundled_models
 

@@ -39,7 +39,9 @@ def serve(
         typer.Option("--answer-seconds", min=0.1, help="The time limit for an answer; slower ones get 503 or 504."),
     ] = 120,
 ) -> None:
-    """Serve predictions over HTTP: a mesh in, labels or a colored mesh out. GET / explains how.
+    """Serve predictions over HTTP.
+
+    Send a mesh, get labels or a colored mesh back. GET / explains how.
 
     On SIGTERM or Ctrl-C, running requests finish and new ones are refused.
     """

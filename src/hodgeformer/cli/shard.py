@@ -21,7 +21,9 @@ def shard(
     allow_remote: AllowRemoteOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write a data set as tar files, to train on more meshes than a file system handles well.
+    """Write a data set as tar files.
+
+    Use it for more meshes than a file system handles well.
 
     `train`, `evaluate` and `check` accept the new folder like any other, and read single meshes from the archives.
 

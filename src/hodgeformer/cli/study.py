@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _FIGURES: dict[str, Any] = {"name": "figures", "n_train": 24, "n_test": 8, "n_faces": 1500}
 
 app = typer.Typer(
-    help="Inspect learned operators, and reproduce the measurements of the paper.",
+    help="Repeat the measurements of the paper.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -58,7 +58,9 @@ def robustness(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Score a model under noise, remeshing, holes, missing parts, and changes of the file that keep the shape.
+    """Score a model on changed meshes.
+
+    Changes are noise, remeshing, holes, missing parts, and changes of the file that keep the shape.
 
     Accuracies are in percent, intervals bootstrapped over meshes. The ground truth is the label of the nearest original
     element; "own labels" compares with the label of the face itself. Meshes with too few faces are subdivided before
@@ -107,7 +109,11 @@ def familiarity(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Count the meshes that a model calls unfamiliar: those of a split, halves and pairs of them, and other folders."""
+    """Count the meshes that cause a warning.
+
+    A model calls a mesh unfamiliar if it is unlike the training meshes. Counted are the meshes of a split, halves and
+    pairs of them, and other folders.
+    """
     from hodgeformer.data.open import open_dataset
     from hodgeformer.lab.study.mutations import Mutation, cut_away, paired
     from hodgeformer.mesh.io import load_mesh
@@ -173,10 +179,11 @@ def ablation(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train every row of a study with several seeds and write results/STUDY.csv.
+    """Train every row of a study with several seeds.
 
-    Finished runs are skipped and stopped ones continue. If you start it twice, the two processes share the runs; with
-    OMP_NUM_THREADS=1 this uses two cores best. The score is that of the last weights, in percent.
+    Writes results/STUDY.csv. Finished runs are skipped and stopped ones continue. If you start it twice, the two
+    processes share the runs; with OMP_NUM_THREADS=1 this uses two cores best. The score is that of the last
+    weights, in percent.
     """
     from hodgeformer.lab.study.ablation import load_study, plan_study, save_study
 
@@ -200,7 +207,7 @@ def table(
     results: Annotated[Path, typer.Option("--results", help="The folder that studies write to.")] = Path("results"),
     as_json: JsonOption = False,
 ) -> None:
-    """Show the paper's main table beside our results with its settings and with our recipes.
+    """Show the paper's main table beside our results.
 
     Accuracies are in percent, mean and deviation over seeds. Missing rows show the command to run. A second table has
     all methods that report figures on this data. Also writes results/table.csv and results/field.csv.
@@ -254,7 +261,9 @@ def efficiency(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure time and peak memory by mesh size, and per epoch and batch, each in its own process.
+    """Measure time and peak memory.
+
+    Measures by mesh size, and per epoch and batch, each in its own process.
 
     Size table: one HodgeFormer layer on vertices, d = 256; memory above the interpreter. Runtime table: the paper's
     Human model, batch size 12 in training and 1 in testing; memory of the whole process. The paper's figures are for

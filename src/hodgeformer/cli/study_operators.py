@@ -46,7 +46,9 @@ def operators(
     out: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("operators"),
     as_json: JsonOption = False,
 ) -> None:
-    """Measure the reach of the learned stars, attention around an element, and eigenfunctions of L_v, L_e and L_f.
+    """Measure what a model has learned, on one mesh.
+
+    For H blocks: the reach of the stars, attention around an element, and eigenfunctions of L_v, L_e and L_f.
 
     For D blocks: how far a vertex reads at each diffusion time, what each block uses of it, and the learned diagonal
     stars: by which factor they differ from the textbook's, and whether they differ on the borders of parts.

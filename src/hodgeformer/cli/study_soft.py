@@ -16,7 +16,9 @@ def soft_edges(
     split: Annotated[str, typer.Option("--split", help="The split to score: train, val or test.")] = "test",
     as_json: JsonOption = False,
 ) -> None:
-    """Score faces with hard labels, the same without meshes known to be mislabeled, and edges with soft labels.
+    """Compare scores of hard and of soft labels.
+
+    Scores faces with hard labels, the same without meshes known to be mislabeled, and edges with soft labels.
 
     In percent. A soft label of an edge on a border names both parts, and either is right; the literature on COSEG often
     reports this score, weighted by area, as MeshCNN does. It needs the files of `sseg/` beside the meshes.

@@ -33,10 +33,10 @@ def view(
     up: UpOption = "auto",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
 ) -> None:
-    """See predictions in the browser, correct labels with a brush, and save them as a data set.
+    """See predictions in the browser and correct labels.
 
-    Go through a folder mesh by mesh, and train a model on the corrected labels. A single argument is the mesh if it is
-    a mesh file, or a folder without a model.
+    Correct labels with a brush and save them as a data set. Go through a folder mesh by mesh, and train a model on
+    the corrected labels. A single argument is the mesh if it is a mesh file, or a folder without a model.
     """
     model, mesh = _distinguish(model, mesh)
     viewer = _make_viewer(model, mesh, out, faces, up)
