@@ -1,4 +1,4 @@
-"""Tiny labelled data sets: spheres pulled into shape."""
+"""Tiny labeled data sets: spheres pulled into shape."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_rna_numbers_become_classes(octahedron: Mesh, tmp_path: Path) -> None:
     sample = next(s for s in dataset.samples if s.name == "m1")
     assert dataset.load(sample)[1].tolist() == [6, 0, -1, 6, 2, 0]
     report = take_census(dataset)
-    assert sum(report.unlabelled.values()) == 5
+    assert sum(report.unlabeled.values()) == 5
     # All five are the same octahedron: copies, and because they are spread over splits a leak.
     assert len(report.leaks) == 1
 

@@ -48,7 +48,7 @@ def test_bad_text_is_named(tmp_path: Path, text: str, message: str) -> None:
 
 @pytest.mark.parametrize("label", [2**63, 2**64 - 1, 10**30, -(10**30)])
 def test_labels_that_no_integer_holds_are_refused(tmp_path: Path, label: int) -> None:
-    """A cast would make them negative, and negative is unlabelled."""
+    """A cast would make them negative, and negative is unlabeled."""
     path = tmp_path / "a.txt"
     path.write_text(f"1\n{label}\n")
     with pytest.raises(DataError, match=r"a\.txt: label .* at element 1 is .* too large"):
@@ -82,7 +82,7 @@ def test_a_pipe_is_no_label_file(tmp_path: Path) -> None:
             read_labels(tmp_path / name)
 
 
-def test_codes_renumber_and_keep_unlabelled() -> None:
+def test_codes_renumber_and_keep_unlabeled() -> None:
     codes = Codes((4, 9, 7))
     assert codes.decode(np.array([7, 4, -1, 9, -5]), "here").tolist() == [2, 0, -1, 1, -1]
     with pytest.raises(DataError, match=r"here: label 5 at element 1 .*4\.\.9"):

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from hodgeformer.base.errors import ConfigError, MeshError, OutputError
-from hodgeformer.base.palette import UNLABELLED_COLOR, class_colors, hex_color
+from hodgeformer.base.palette import UNLABELED_COLOR, class_colors, hex_color
 from hodgeformer.draw.camera import View, rotation, upright
 from hodgeformer.draw.colormap import LOOK, colormap_table, field_colors, field_limits, label_colors
 from hodgeformer.draw.lettering import ColorBar, Legend
@@ -160,11 +160,11 @@ def test_light_is_the_shared_one() -> None:
     assert_lit(picture, (120, 90, 60), (128, len(picture) / 2), np.ptp(rows) / 2, distance=4.5)
 
 
-def test_unlabelled_is_gray() -> None:
+def test_unlabeled_is_gray() -> None:
     painted = label_colors(np.array([1, -1]), class_colors(2))
     assert painted[0].tolist() == list(class_colors(2)[1])
     assert len(set(painted[1].tolist())) == 1
-    assert LOOK["unlabelled"] == hex_color(UNLABELLED_COLOR)  # what the scripts take for it
+    assert LOOK["unlabeled"] == hex_color(UNLABELED_COLOR)  # what the scripts take for it
 
 
 def test_png_reads_back(tmp_path: Path) -> None:

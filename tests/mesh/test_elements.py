@@ -21,7 +21,7 @@ from hodgeformer.mesh.mesh import Mesh
 from meshes import all_kinds, icosphere, open_grid, two_components
 
 
-def test_votes_ties_and_unlabelled() -> None:
+def test_votes_ties_and_unlabeled() -> None:
     labels = np.array([2, 2, 1, 3, 1, -1, -1, -1, 0])
     receivers = np.array([0, 0, 0, 1, 1, 1, 2, 2, 3])
     assert majority(labels, receivers, 5).tolist() == [2, 1, -1, 0, -1]

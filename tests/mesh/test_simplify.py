@@ -200,7 +200,7 @@ def test_what_is_linear_on_a_plane_comes_back_as_it_is(kind: ElementKind) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_part_is_lost_but_what_is_unlabelled_may_be(kind: ElementKind) -> None:
+def test_no_part_is_lost_but_what_is_unlabeled_may_be(kind: ElementKind) -> None:
     mesh = meshes.icosphere(4)
     labels = np.zeros(len(centers(mesh, kind)), dtype=int)
     labels[[3, 700, 1500]] = 5, 9, -1

@@ -38,7 +38,7 @@ def test_shares_of_a_batch_add_up(rows: tuple[torch.Tensor, torch.Tensor]) -> No
     assert abs(mean_of_means - whole.total / whole.weight) > 0.01
 
 
-def test_unlabelled_rows_have_no_gradient() -> None:
+def test_unlabeled_rows_have_no_gradient() -> None:
     output = torch.randn(3, 4, requires_grad=True)
     CrossEntropy(0.2)(output, torch.tensor([2, -1, 0])).total.backward()
     assert output.grad is not None

@@ -17,7 +17,7 @@ _BASE: tuple[RGB, ...] = (
     (240, 228, 66),
     (117, 76, 36),
 )
-UNLABELLED_COLOR: RGB = (150, 150, 150)
+UNLABELED_COLOR: RGB = (150, 150, 150)
 _GOLDEN = 0.6180339887
 
 

@@ -168,8 +168,8 @@ def _balance(census: Census) -> Table:
         table.add_column(split, justify="right")
     for i, name in enumerate(census.dataset.classes):
         table.add_row(Text(name), *(_share(counts[i], sum(counts)) for counts in census.class_counts.values()))
-    if any(census.unlabelled.values()):
-        table.add_row("not labeled", *(f"{n:,}" for n in census.unlabelled.values()), end_section=True)
+    if any(census.unlabeled.values()):
+        table.add_row("not labeled", *(f"{n:,}" for n in census.unlabeled.values()), end_section=True)
     return table
 
 

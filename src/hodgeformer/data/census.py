@@ -163,7 +163,7 @@ class Census:
         return {split: n.tolist() for split, n in counts.items()}
 
     @property
-    def unlabelled(self) -> dict[str, int]:
+    def unlabeled(self) -> dict[str, int]:
         return {split: sum(mesh.n_unlabelled for mesh in self.of_split(split)) for split in self.class_counts}
 
     def without(self, names: Collection[str]) -> Census:
@@ -200,7 +200,7 @@ class Census:
             "classes": list(dataset.classes),
             "splits": {split: len(samples) for split, samples in dataset.splits.items()},
             "class_counts": self.class_counts,
-            "unlabelled": self.unlabelled,
+            "unlabeled": self.unlabeled,
             "columns": column_counts(mesh.columns for mesh in self.meshes),
             "problems": [vars(problem) for problem in self.problems],
             "leaks": [[[mesh.split, mesh.name] for mesh in group] for group in self.leaks],
@@ -273,7 +273,7 @@ def _compare(found: CountedMesh, stated: CountedMesh | None) -> None:
     for key in ("n", "labels", "n_unlabelled", "shape", "columns") if stated else ():
         one, other = getattr(found, key), getattr(stated, key)
         if not (one == other if key == "columns" else np.array_equal(np.asarray(one), np.asarray(other))):
-            what = {"n": "vertices, edges and faces", "n_unlabelled": "unlabelled elements"}.get(key, key)
+            what = {"n": "vertices, edges and faces", "n_unlabelled": "unlabeled elements"}.get(key, key)
             raise DataError(
                 f"{found.name}: the index of the shards does not match the archive: {what} {other} instead of {one}; "
                 "write the shards again"

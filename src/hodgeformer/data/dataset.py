@@ -15,7 +15,7 @@ from hodgeformer.base.errors import DataError, MeshError
 from hodgeformer.base.palette import RGB, class_colors
 from hodgeformer.data.labels import Target, check_count
 from hodgeformer.data.measured import MeasuredColumns, identity
-from hodgeformer.mesh.elements import UNLABELLED
+from hodgeformer.mesh.elements import UNLABELED
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
 
@@ -187,7 +187,7 @@ class DataSet:
             if target.shape != expected:
                 raise DataError(f"{sample.where}: targets of shape {target.shape}, expected {expected}")
             return
-        bad = np.flatnonzero((target < UNLABELLED) | (target >= len(self.classes)))
+        bad = np.flatnonzero((target < UNLABELED) | (target >= len(self.classes)))
         if bad.size:
             raise DataError(
                 f"{sample.where}: label {target[bad[0]]} at {self.element} {bad[0]} is out of range for "
@@ -204,7 +204,7 @@ class Renumbered:
 
     def read(self, mesh: Mesh) -> IntArray:
         labels = self.source.read(mesh)
-        table = np.array([*self.numbers, UNLABELLED], dtype=np.int64)  # the last entry is for -1
+        table = np.array([*self.numbers, UNLABELED], dtype=np.int64)  # the last entry is for -1
         renumbered: IntArray = table[labels]
         return renumbered
 

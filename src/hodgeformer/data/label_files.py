@@ -26,7 +26,7 @@ from hodgeformer.data.numbers import (
     table_rows,
     words_of,
 )
-from hodgeformer.mesh.elements import UNLABELLED
+from hodgeformer.mesh.elements import UNLABELED
 from hodgeformer.mesh.formats.obj import face_names
 from hodgeformer.mesh.io import load_mesh, open_source
 from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh
@@ -357,4 +357,4 @@ def _labels(given: Sequence[Any], path: Path) -> NDArray[Any]:
 
 
 def _word(label: Any) -> str:
-    return str(UNLABELLED if label is None else label)
+    return str(UNLABELED if label is None else label)

@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 
 from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.base.errors import DataError
-from hodgeformer.base.palette import RGB, UNLABELLED_COLOR, class_colors, hex_color
+from hodgeformer.base.palette import RGB, UNLABELED_COLOR, class_colors, hex_color
 from hodgeformer.data.label_files import (
     RawLabels,
     points_beside,
@@ -25,7 +25,7 @@ from hodgeformer.data.label_files import (
     read_obj_names,
     stored_in,
 )
-from hodgeformer.mesh.elements import UNLABELLED, convert_labels, element_centers, radius
+from hodgeformer.mesh.elements import UNLABELED, convert_labels, element_centers, radius
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 NO_NAME = ("", "-1", "none", "unlabelled", "unlabeled")
@@ -87,7 +87,7 @@ class Codes:
                 f"written as {known.min()}..{known.max()} ({bad.size} such labels); fix the file, `classes` or "
                 "`first_label`"
             )
-        return np.where(raw < 0, UNLABELLED, labels)
+        return np.where(raw < 0, UNLABELED, labels)
 
     def decode_raw(self, raw: RawLabels, where: str) -> IntArray:
         """Class numbers from numbers, names or colors."""
@@ -109,7 +109,7 @@ class Codes:
         if name in self.names:
             return self.names.index(name)
         if name.lower() in NO_NAME:
-            return UNLABELLED
+            return UNLABELED
         close = difflib.get_close_matches(name, self.names, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"known classes: {', '.join(self.names) or 'none'}"
         raise DataError(f"{where}: unknown class '{name[:40]}'; {hint}")
@@ -120,12 +120,12 @@ class Codes:
 
     def _nearest(self, colors: NDArray[Any]) -> tuple[IntArray, NDArray[np.bool_]]:
         """The class with the nearest color, and whether that is another color."""
-        palette = np.array([*self.colors, UNLABELLED_COLOR], dtype=np.int64)
+        palette = np.array([*self.colors, UNLABELED_COLOR], dtype=np.int64)
         found, places = np.unique(colors.astype(np.int64), axis=0, return_inverse=True)
         apart = found[:, None] - palette
         nearest = (apart**2).sum(axis=2).argmin(axis=1)
         stray = np.abs(apart[np.arange(len(found)), nearest]).max(axis=1) > _SAME_COLOR
-        labels = np.where(nearest == len(self.colors), UNLABELLED, nearest)
+        labels = np.where(nearest == len(self.colors), UNLABELED, nearest)
         return labels[places.reshape(-1)], stray[places.reshape(-1)]
 
     def _of_colors(self, colors: NDArray[Any], where: str) -> IntArray:

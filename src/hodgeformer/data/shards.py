@@ -26,7 +26,7 @@ from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, described
 from hodgeformer.data.label_files import check_unpacked
 from hodgeformer.data.labels import WholeMesh
 from hodgeformer.data.measured import from_bytes, to_bytes
-from hodgeformer.mesh.elements import UNLABELLED
+from hodgeformer.mesh.elements import UNLABELED
 from hodgeformer.mesh.formats.ply import ply_bytes
 from hodgeformer.mesh.mesh import Mesh
 
@@ -197,7 +197,7 @@ def open_shards(root: Path, spec: FolderSpec, *, allow_remote: bool = False) -> 
         target: StoredTarget | StoredClass = StoredTarget(Part(paths[number], f"{name}.npy", *places[2:]))
         if spec.task == "classification":
             counts = columns["labels"][i]
-            target = StoredClass(int(counts.argmax()) if counts.any() else UNLABELLED, target.part)
+            target = StoredClass(int(counts.argmax()) if counts.any() else UNLABELED, target.part)
         split = SPLITS[columns["split"][i]]
         splits.setdefault(split, []).append(Sample(name, mesh, target, group))
         counted[name] = CountedMesh(

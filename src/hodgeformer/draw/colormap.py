@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.base.palette import RGB, UNLABELLED_COLOR, parse_color
+from hodgeformer.base.palette import RGB, UNLABELED_COLOR, parse_color
 
 ColormapName = Literal["sequential", "diverging", "warmth"]
 Bytes = NDArray[np.uint8]
@@ -57,11 +57,11 @@ def field_colors(
     share = np.where(finite, (numbers - low) / (high - low if high > low else 1.0), 0.0)
     table = colormap_table(name)
     colors: Bytes = table[np.clip(share * len(table), 0, len(table) - 1).astype(np.int64)]
-    colors[~finite] = UNLABELLED_COLOR
+    colors[~finite] = UNLABELED_COLOR
     return colors
 
 
 def label_colors(labels: NDArray[Any], colors: Sequence[RGB]) -> Bytes:
     """Labels (n,) as colors (n, 3); -1 becomes gray."""
-    table = np.array([*colors, UNLABELLED_COLOR], dtype=np.uint8)  # the last row is for -1
+    table = np.array([*colors, UNLABELED_COLOR], dtype=np.uint8)  # the last row is for -1
     return np.asarray(table[labels])

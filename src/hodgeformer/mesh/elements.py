@@ -30,7 +30,7 @@ from hodgeformer.mesh.topology import edges_by_first_appearance, sparse_matrix
 
 Values = NDArray[Any]
 
-UNLABELLED = -1
+UNLABELED = -1
 _ROUNDS = 25
 _SHARPNESS = 0.15  # 1 - cosine of the bend at which the weight of an edge falls to 1/e
 
@@ -144,7 +144,7 @@ def majority(labels: IntArray, receivers: IntArray, n_receivers: int) -> IntArra
     """For each receiver the most frequent of its labels; a tie goes to the smaller, -1 does not vote."""
     valid = labels >= 0
     labels, receivers = labels[valid], receivers[valid]
-    result = np.full(n_receivers, UNLABELLED, dtype=np.int64)
+    result = np.full(n_receivers, UNLABELED, dtype=np.int64)
     if not labels.size:
         return result
     n_labels = int(labels.max()) + 1

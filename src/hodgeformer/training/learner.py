@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.kernels.rows import few_threads
-from hodgeformer.mesh.elements import UNLABELLED
+from hodgeformer.mesh.elements import UNLABELED
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.heads import MeshHead
 from hodgeformer.nn.model import HodgeFormer
@@ -54,11 +54,11 @@ class CrossEntropy:
             output,
             target,
             weight=weights,
-            ignore_index=UNLABELLED,
+            ignore_index=UNLABELED,
             reduction="sum",
             label_smoothing=self.smoothing,
         )
-        counted = target[target != UNLABELLED]
+        counted = target[target != UNLABELED]
         weight = torch.tensor(float(len(counted))) if weights is None else weights[counted].sum()
         return WeightedSum(total, weight.to(total))
 

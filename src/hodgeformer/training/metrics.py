@@ -151,13 +151,13 @@ class Scores:
 def scores_of(tally: Tally, *, element: str, classes: tuple[str, ...], seed: int = 0, resamples: int = 1000) -> Scores:
     """All scores of the counted meshes."""
     hits, totals = np.array(list(tally.meshes.values()), dtype=float).reshape(-1, 2).T
-    labelled = totals > 0
+    labeled = totals > 0
     hit = np.diag(tally.confusion).astype(float)
     true = tally.confusion.sum(axis=1)
     values = {f"{element}_accuracy": float(hits.sum() / max(totals.sum(), 1.0))}
     if element != "mesh":
         values[f"{element}_accuracy_area_weighted"] = tally.area_hit / (tally.area_total or 1.0)
-        values[f"{element}_accuracy_mean_over_meshes"] = _mean(hits[labelled] / totals[labelled])
+        values[f"{element}_accuracy_mean_over_meshes"] = _mean(hits[labeled] / totals[labeled])
     values[f"{element}_accuracy_mean_over_classes"] = _mean(_ratio(hit, true))
     values[f"{element}_mean_iou"] = _mean(_ratio(hit, true + tally.confusion.sum(axis=0) - hit))
     elements, confidence, right = tally.reliability.T

@@ -57,7 +57,7 @@ def write_report(path: Path, setup: Setup, rows: Sequence[Row], outcome: Outcome
         sections.append(_confusion(outcome.scores))
         sections.append(_calibration(outcome.scores))
     if answers and dataset.task != "regression":
-        paint = _whole if dataset.kind is None else _labelled
+        paint = _whole if dataset.kind is None else _labeled
         sections.append("<h2>Predictions</h2>" + "".join(paint(dataset, answer) for answer in answers))
     sections.append(f"<h2>Configuration</h2><pre>{html.escape(setup.config.toml())}</pre>")
     page = (
@@ -197,7 +197,7 @@ def _whole(dataset: DataSet, answer: Answer) -> str:
     return _figure(caption, picture)
 
 
-def _labelled(dataset: DataSet, answer: Answer) -> str:
+def _labeled(dataset: DataSet, answer: Answer) -> str:
     """Predicted above true labels."""
     pictures = [
         render(answer.mesh, face_colors=answer.face_colors(dataset, labels), views=3, width=_PICTURE_WIDTH, title=title)

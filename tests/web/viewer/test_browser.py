@@ -16,7 +16,7 @@ pytest.importorskip("playwright", reason="needs a browser driver: pip install pl
 pytest.importorskip("starlette", reason="needs the viewer's server: pip install 'hodgeformer[view]'")
 
 
-from hodgeformer.base.palette import UNLABELLED_COLOR, class_colors
+from hodgeformer.base.palette import UNLABELED_COLOR, class_colors
 from hodgeformer.data.figures import figure
 from hodgeformer.data.folder import open_folder
 from hodgeformer.mesh.io import load_mesh, save_mesh
@@ -45,7 +45,7 @@ def test_from_a_dropped_mesh_to_saved_labels(tab: Tab, ball: Path, model: Path, 
     assert "1,280 faces" in page.locator("#file-name").inner_text()
     x, y = tab.center
     page.click("#flat")
-    assert tab.color_at(x, y) == UNLABELLED_COLOR
+    assert tab.color_at(x, y) == UNLABELED_COLOR
     opened = tab.shot("2-opened")
     assert (opened != empty).any(axis=2).mean() > 0.1
 
@@ -119,7 +119,7 @@ def test_light_is_that_of_the_pictures(tab: Tab, folder: Path) -> None:
     tab.open(path)
     height = tab.page.locator("#stage > canvas").bounding_box()["height"]
     assert_lit(
-        tab.shot(), UNLABELLED_COLOR, tab.center, 0.42 * height, distance=4.2
+        tab.shot(), UNLABELED_COLOR, tab.center, 0.42 * height, distance=4.2
     )  # the mesh fills 0.84 of the height
 
 
@@ -134,10 +134,10 @@ def test_saved_labels_load_again(tab: Tab, ball: Path, folder: Path) -> None:
     tab.page.wait_for_function("() => document.querySelectorAll('#legend .name')[1].value === 'sea'")
     names = tab.page.locator("#legend .name").evaluate_all("rows => rows.map(r => r.value ?? r.textContent)")
     shares = tab.page.locator("#legend .share").all_inner_texts()
-    assert dict(zip(names, shares, strict=True)) == {"sky": "33 %", "sea": "33 %", "unlabelled": "33 %"}
+    assert dict(zip(names, shares, strict=True)) == {"sky": "33 %", "sea": "33 %", "unlabeled": "33 %"}
     tab.page.click("#flat")
     pixels = set(map(tuple, np.unique(tab.view().reshape(-1, 3), axis=0).tolist()))
-    assert {(0x11, 0x22, 0x33), (0xAA, 0xBB, 0xCC), UNLABELLED_COLOR} <= pixels
+    assert {(0x11, 0x22, 0x33), (0xAA, 0xBB, 0xCC), UNLABELED_COLOR} <= pixels
 
 
 def test_every_layer_changes_the_picture(tab: Tab, ball: Path) -> None:

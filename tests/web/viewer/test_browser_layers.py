@@ -15,7 +15,7 @@ pytest.importorskip("starlette", reason="needs the viewer's server: pip install 
 
 from clock import PATIENCE
 from hodgeformer.base.errors import MeshError
-from hodgeformer.base.palette import UNLABELLED_COLOR, class_colors
+from hodgeformer.base.palette import UNLABELED_COLOR, class_colors
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.web.viewer.app import Viewer, make_viewer
@@ -129,7 +129,7 @@ def test_a_late_answer_for_the_former_layer_changes_nothing(tab: Tab, ball: Path
     page.wait_for_timeout(200)
     brush(tab)
     painted = still(tab)
-    assert {UNLABELLED_COLOR, class_colors(2)[0]} <= set(map(tuple, np.unique(painted.reshape(-1, 3), axis=0).tolist()))
+    assert {UNLABELED_COLOR, class_colors(2)[0]} <= set(map(tuple, np.unique(painted.reshape(-1, 3), axis=0).tolist()))
     with page.expect_event("requestfinished"):
         if fails:
             held[0].fulfill(status=422, json={"error": "too late"})

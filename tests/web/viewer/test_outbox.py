@@ -56,7 +56,7 @@ def test_saved_labels_and_meshes_load_again(client: TestClient, tmp_path: Path, 
         read = client.post(f"/api/meshes/{scene}/labels", params={"name": name}, content=content)
         np.testing.assert_array_equal(decode(read.content)[1]["labels"], labels)
     described = json.loads((out / "my scan.json").read_text())
-    assert described["faces"] == {"unlabelled": 27, "left": 27, "right": 26}
+    assert described["faces"] == {"unlabeled": 27, "left": 27, "right": 26}
 
 
 def test_two_tabs_that_save_at_once_do_not_share_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ export const toHex = (rgb: ArrayLike<number>): string =>
   "#" + Array.from(rgb, (part) => Math.round(part).toString(16).padStart(2, "0")).join("");
 
 /** What has no label, or no value. */
-export const GRAY: RGB = parseHex(look.unlabelled);
+export const GRAY: RGB = parseHex(look.unlabeled);
 
 const STEPS = 256;
 

@@ -18,7 +18,7 @@ export function showTip(entry: ClassEntry | null | undefined): void {
   const tip = byId("tip");
   tip.hidden = entry === null;
   if (entry === null) return;
-  tip.replaceChildren(swatch(entry?.color ?? GRAY), el("span", {}, entry?.name ?? "unlabelled"));
+  tip.replaceChildren(swatch(entry?.color ?? GRAY), el("span", {}, entry?.name ?? "unlabeled"));
 }
 
 export function inspect(clicked: Clicked | null, prediction: Prediction | null): void {
@@ -45,7 +45,7 @@ export function inspect(clicked: Clicked | null, prediction: Prediction | null):
 }
 
 function title(text: string, entry: ClassEntry | null): HTMLElement {
-  const name = el("span", { id: "inspected-class" }, entry?.name ?? "unlabelled");
+  const name = el("span", { id: "inspected-class" }, entry?.name ?? "unlabeled");
   return el("h3", {}, swatch(entry?.color ?? GRAY), name, el("span", { class: "small" }, text));
 }
 

@@ -1,6 +1,6 @@
 /** Labels of faces that can be edited, with undo and redo. A stroke of the brush is one step. */
 
-export const UNLABELLED = -1;
+export const UNLABELED = -1;
 const MAX_STEPS = 200;
 
 /** Faces that were painted together, and the labels that they had before. */
@@ -29,7 +29,7 @@ export class Labels {
   private savedAt = 0;
 
   constructor(n: number) {
-    this.values = new Int32Array(n).fill(UNLABELLED);
+    this.values = new Int32Array(n).fill(UNLABELED);
     this.painted = new Uint8Array(n);
   }
 

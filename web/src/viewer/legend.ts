@@ -3,7 +3,7 @@
 import { byId, el, icon, percent, swatch } from "../shared/dom";
 import { GRAY, parseHex, toHex } from "../shared/colors";
 import type { ClassEntry } from "./layers";
-import { UNLABELLED } from "./labels";
+import { UNLABELED } from "./labels";
 
 export interface LegendEvents {
   activate(label: number): void;
@@ -23,8 +23,8 @@ export function drawLegend(
     row(entry, label, percent(shares[label + 1]), label === active, editable, events),
   );
   if (editable || shares[0]) {
-    const bare: ClassEntry = { name: "unlabelled", color: GRAY, hidden: false };
-    rows.push(row(bare, UNLABELLED, percent(shares[0]), active === UNLABELLED, editable, events));
+    const bare: ClassEntry = { name: "unlabeled", color: GRAY, hidden: false };
+    rows.push(row(bare, UNLABELED, percent(shares[0]), active === UNLABELED, editable, events));
   }
   byId("legend").replaceChildren(...rows);
   byId("add-class").hidden = !editable;
@@ -38,7 +38,7 @@ export function revealActive(): void {
   if (here.top < panel.top || here.bottom > inspector.top) row.scrollIntoView({ block: "center" });
 }
 
-/** The share of the surface that each label covers, unlabelled first. */
+/** The share of the surface that each label covers, unlabeled first. */
 export function sharesOf(labels: Int32Array, areas: Float32Array, nClasses: number): Float64Array {
   const covered = new Float64Array(nClasses + 1);
   labels.forEach((label, face) => (covered[label >= 0 && label < nClasses ? label + 1 : 0] += areas[face]));
@@ -54,7 +54,7 @@ function row(
   editable: boolean,
   events: LegendEvents,
 ): HTMLElement {
-  const isClass = label !== UNLABELLED;
+  const isClass = label !== UNLABELED;
   const color = swatch(entry.color);
   if (editable && isClass) color.append(colorInput(entry, events));
   const item = el(

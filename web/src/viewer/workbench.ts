@@ -3,7 +3,7 @@
 import { GRAY, type RGB } from "../shared/colors";
 import { complain } from "./notices";
 import { inspect } from "./inspector";
-import { Labels, UNLABELLED } from "./labels";
+import { Labels, UNLABELED } from "./labels";
 import { Answers, drawLayers, drawQuestions, drawScale, type LayerItem, type Question } from "./layer-panel";
 import * as layers from "./layers";
 import type { ClassEntry, Field, Prediction } from "./layers";
@@ -199,7 +199,7 @@ export class Workbench {
     drawQuestions(questions, hint, (key, value) => this.answer(key, value));
     drawScale(this.field);
     if (source) {
-      layers.paintLabels(surface, new Int32Array(surface.nFaces).fill(UNLABELLED), []);
+      layers.paintLabels(surface, new Int32Array(surface.nFaces).fill(UNLABELED), []);
       if (!source.picks || this.picked) void this.loadField();
     } else this.refreshColors();
     this.drawLegend();

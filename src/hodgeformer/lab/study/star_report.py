@@ -109,7 +109,7 @@ def study_stars(
 
 
 def between_parts(mesh: Mesh, labels: IntArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which edges lie between faces of two parts, and which inside one; others have one face, or one unlabelled."""
+    """Which edges lie between faces of two parts, and which inside one; others have one face, or one unlabeled."""
     kept, topology = mesh.proper_faces, mesh.topology
     sides, parts = topology.face_edges.ravel(), np.repeat(labels[kept], 3)
     lowest, highest = np.full(topology.n.e, parts.max()), np.full(topology.n.e, parts.min())

@@ -13,7 +13,7 @@ from safetensors.numpy import load, save
 
 from hodgeformer.data.labels import Codes, LabelFile
 from hodgeformer.draw.camera import upright
-from hodgeformer.mesh.elements import UNLABELLED, convert_labels
+from hodgeformer.mesh.elements import UNLABELED, convert_labels
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.prepare import Faces
@@ -101,7 +101,7 @@ def carried_labels(mesh: Mesh) -> IntArray | None:
         labels = convert_labels(mesh.attributes["vertex_labels"].astype(np.int64), mesh, source="v", to="f")
     if labels is None or labels.max() >= MAX_CLASSES:
         return None
-    return np.maximum(labels.astype(np.int64), UNLABELLED)
+    return np.maximum(labels.astype(np.int64), UNLABELED)
 
 
 def read_label_file(path: Path, mesh: Mesh) -> IntArray:

@@ -14,9 +14,9 @@ import numpy as np
 from filelock import FileLock
 
 from hodgeformer.base.files import write_atomically
-from hodgeformer.base.palette import RGB, UNLABELLED_COLOR, hex_color
+from hodgeformer.base.palette import RGB, UNLABELED_COLOR, hex_color
 from hodgeformer.data.folder_spec import FILE_NAME
-from hodgeformer.mesh.elements import UNLABELLED
+from hodgeformer.mesh.elements import UNLABELED
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import IntArray, Mesh
 from hodgeformer.web.server.intake import Refusal, cut, safe_file_name
@@ -31,7 +31,7 @@ State = Literal["untouched", "predicted", "corrected", "reviewed"]
 
 @dataclass(frozen=True, eq=False)
 class Annotation:
-    """Labels per face (-1 unlabelled), with the names and colors of the classes."""
+    """Labels per face (-1 unlabeled), with the names and colors of the classes."""
 
     labels: IntArray
     classes: tuple[str, ...]
@@ -45,13 +45,13 @@ class Annotation:
             raise Refusal(400, "Every class needs a color and a unique name.")
         if any(not name.strip() or not name.isprintable() for name in self.classes):
             raise Refusal(400, "A class has no name, or a name with line breaks; type one in the list of classes.")
-        if self.labels.min() < UNLABELLED or self.labels.max() >= len(self.classes):
+        if self.labels.min() < UNLABELED or self.labels.max() >= len(self.classes):
             raise Refusal(400, f"Labels must lie in -1..{len(self.classes) - 1}.")
 
     @property
     def face_colors(self) -> IntArray:
         # -1 is the last row.
-        return np.array([*self.colors, UNLABELLED_COLOR], dtype=np.int64)[self.labels]
+        return np.array([*self.colors, UNLABELED_COLOR], dtype=np.int64)[self.labels]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class Outbox:
         annotation.check(opened.mesh)
         if len(annotation.classes) < 2:
             raise Refusal(400, "A data set needs at least two classes; add one to the list of classes.")
-        if (annotation.labels == UNLABELLED).all():
+        if (annotation.labels == UNLABELED).all():
             raise Refusal(400, "No face is labeled yet; paint or predict first.")
         with self._alone():
             root = self._inside(self.data_set(name))
@@ -186,7 +186,7 @@ def _description(opened: OpenMesh, annotation: Annotation) -> str:
         "element": "face",
         "classes": list(annotation.classes),
         "colors": [hex_color(color) for color in annotation.colors],
-        "faces": dict(zip(("unlabelled", *annotation.classes), counts.tolist(), strict=True)),
+        "faces": dict(zip(("unlabeled", *annotation.classes), counts.tolist(), strict=True)),
         "model": None if opened.prediction is None else opened.prediction.model,
     }
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
