@@ -185,7 +185,8 @@ def ablation(
     processes share the runs; with OMP_NUM_THREADS=1 this uses two cores best. The score is that of the last
     weights, in percent.
     """
-    from hodgeformer.lab.study.ablation import load_study, plan_study, save_study
+    from hodgeformer.lab.study.ablation import load_study, plan_study
+    from hodgeformer.lab.study.record import save_study
 
     name, loaded = load_study(study)
     numbers = range(first_seed, first_seed + seeds)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import csv
-import json
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-import tomli_w
 
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.data.census import take_census
 from hodgeformer.lab.result_tables import main_table
 from hodgeformer.lab.study.ablation import (
-    RunResult,
     Study,
     StudyRow,
     carry_out,
@@ -24,8 +20,6 @@ from hodgeformer.lab.study.ablation import (
     known_studies,
     load_study,
     plan_study,
-    save_study,
-    study_table,
 )
 from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.training.config import RunConfig, read_config
@@ -213,66 +207,6 @@ def test_a_row_that_is_calibrated_uses_its_validation_meshes(tmp_path: Path) -> 
     for run in plan_study(study, data=figures, overrides=SMALL, seeds=[0], out=tmp_path):
         assert carry_out(run, Listener()) is not None
         assert bool(load_checkpoint(run.folder / "last.safetensors").heights) == (run.row is row)
-
-
-def test_the_table_has_mean_spread_paper_and_cost(tmp_path: Path) -> None:
-    def result(score: float) -> RunResult:
-        return RunResult(
-            score, "face_accuracy", "val", cpu_minutes=2.0, minutes=1.0, epochs=3, n_parameters=7, mean_iou=score / 2
-        )
-
-    rows = study_table(two_rows(), {("T", 0): result(0.5), ("T", 1): result(0.6)})
-    assert len(rows) == 1  # nothing is said of rows that were not run
-    assert rows[0] == {
-        "row": "T",
-        "score": "face_accuracy",
-        "split": "val",
-        "seeds": 2,
-        "mean": 55.0,
-        "std": 7.07,
-        "min": 50.0,
-        "max": 60.0,
-        "mean_iou": 0.275,
-        "paper_x": 50.0,
-        "epochs": 3,
-        "cpu_minutes": 2.0,
-        "parameters": 7,
-    }
-    write_csv(tmp_path / "results" / "t.csv", [*rows, {"row": "H", "std": None}])
-    lines = (tmp_path / "results" / "t.csv").read_text().splitlines()
-    assert lines[0].startswith("row,score,split,seeds,mean,std")
-    assert lines[2] == "H" + "," * 12
-
-
-def test_every_row_keeps_the_runs_behind_it(tmp_path: Path) -> None:
-    """Also those of rows that are not measured this time."""
-    study, results = two_rows(), tmp_path / "results"
-
-    def measure(row: str, seed: int, commit: str, score: float = 0.5, lr: float = 0.1) -> None:
-        out, data = tmp_path / f"runs-{lr}", {"name": "figures"}
-        runs = plan_study(study, data=data, overrides=[f"train.lr={lr}"], seeds=[seed], out=out, rows=[row])
-        outcome = RunResult(score, "face_accuracy", "val", cpu_minutes=2.0, minutes=1.0, epochs=3, n_parameters=7)
-        runs[0].folder.mkdir(parents=True)
-        runs[0].config.write_bytes(tomli_w.dumps(runs[0].tables).encode())
-        runs[0].result.write_text(json.dumps(asdict(outcome)))
-        command = ["hodgeformer", "study", "--out", "/my/disk", "--seeds", "1"]
-        (runs[0].folder / "env.json").write_text(json.dumps({"commit": commit, "command": command}))
-        save_study(results, "t", study, runs, [row])
-
-    measure("T", 3, "first")
-    measure("H", 4, "second")
-    rows = {row["row"]: row for row in json.loads((results / "t.json").read_text())["rows"]}
-    found = {name: (row["mean"], row["runs"][0]["seed"], row["runs"][0]["commit"]) for name, row in rows.items()}
-    assert found == {"T": (50.0, 3, "first"), "H": (50.0, 4, "second")}
-    assert rows["T"]["runs"][0]["command"] == ["hodgeformer", "study", "--seeds", "1"]
-    assert len((results / "t.csv").read_text().splitlines()) == 3
-
-    measure("T", 2, "on another machine", score=0.7)
-    row = json.loads((results / "t.json").read_text())["rows"][0]
-    assert (row["seeds"], row["mean"], [run["seed"] for run in row["runs"]]) == (2, 60.0, [2, 3])
-    measure("T", 2, "other settings", score=0.9, lr=0.2)
-    row = json.loads((results / "t.json").read_text())["rows"][0]
-    assert (row["seeds"], row["mean"], [run["commit"] for run in row["runs"]]) == (1, 90.0, ["other settings"])
 
 
 @pytest.mark.parametrize("name", ["recipe", "shrec11"])
