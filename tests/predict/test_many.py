@@ -58,7 +58,7 @@ def test_what_is_done_is_left_out_until_it_changes(model: Path, meshes: Path, tm
     assert predicted(*asked) == ALL
     assert predicted(*asked) == []
     assert predicted(*asked, "--quiet", "--device", "cpu") == []  # how, not what
-    assert predicted(*asked, "--memory", "2GB") == ALL  # other patches, another answer
+    assert predicted(*asked, "--memory", "2GB") == ALL  # with another limit, others are refused
     assert predicted(*asked, "--memory", "2GB") == []
     assert predicted(*asked) == ALL
     save_mesh(icosphere(2), meshes / "new.obj")

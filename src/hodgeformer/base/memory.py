@@ -61,8 +61,8 @@ def keep_freed_memory() -> bool:
 def return_freed_memory() -> bool:
     """Return large blocks to the system when they are freed, for a process with a memory limit.
 
-    By default glibc learns to keep blocks of up to 32 MB, and after a few patches of a large mesh holds several times
-    the memory in use.
+    By default glibc learns to keep blocks of up to 32 MB, and after a few large meshes holds several times the memory
+    in use.
     """
     return _set_malloc(_M_MMAP_THRESHOLD, 2**20)
 

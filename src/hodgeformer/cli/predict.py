@@ -77,7 +77,7 @@ def predict(
         str | None,
         typer.Option(
             "--memory",
-            help="The memory limit, such as 4GB; by default most of the free memory. Larger meshes go in patches.",
+            help="The memory limit, such as 4GB; by default most of the free memory. Larger meshes are refused.",
         ),
     ] = None,
     smooth: SmoothOption = None,

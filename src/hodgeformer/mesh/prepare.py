@@ -193,19 +193,18 @@ def prepare(
     seed: int | None = None,
     frame: int = 0,
     embedded: tuple[ElementKind, ...] = KINDS,
-    patterned: tuple[ElementKind, ...] | bool = True,
+    patterned: tuple[ElementKind, ...] = KINDS,
     n_threads: int | None = None,
 ) -> PreparedMesh:
     """Pose, canonical order, unit sphere, complex, input features and sparsity patterns of a mesh.
 
     `seed` replaces the configured seed of the random connections; `frame` chooses one of the frames of a pose that has
     several. `embedded` and `patterned` are the kinds that get features and patterns, if the model reads no
-    others; `patches.patches` adds patterns itself.
+    others.
     """
     config = PrepareConfig() if config is None else config
     mesh = as_mesh(mesh).with_only_columns(config.own_columns)
     seed = config.seed if seed is None else seed
-    kinds = (KINDS if patterned else ()) if isinstance(patterned, bool) else patterned
     faces = mesh.faces[mesh.proper_faces]
     vertices = in_range(mesh).vertices
     if config.winding == "outward":
@@ -219,7 +218,7 @@ def prepare(
     return PreparedMesh(
         topology=topology,
         x_in=input_features(vertices, topology, config.features, embedded, _standardized(mesh, config, order)),
-        patterns=patterns_of(topology, vertices, config.row_sizes(topology.n), seed, n_threads, kinds),
+        patterns=patterns_of(topology, vertices, config.row_sizes(topology.n), seed, n_threads, patterned),
         positions=vertices,
         order=order,
         face_source=_face_source(topology, vertices, mesh, order),

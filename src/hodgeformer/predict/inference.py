@@ -20,7 +20,6 @@ from hodgeformer.mesh.elements import smoothed
 from hodgeformer.mesh.features import feature_widths
 from hodgeformer.mesh.geometry import in_range
 from hodgeformer.mesh.mesh import FloatArray, Mesh
-from hodgeformer.mesh.patches import patches
 from hodgeformer.mesh.pose import frame_signs, n_frames
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.resized import Refined, Simplified
@@ -33,32 +32,18 @@ Output = NDArray[np.float32]
 Report = Callable[[float], None]
 
 
-class _OnDemand(Sequence[PreparedMesh]):
-    """Views that are prepared on access, not stored: one view of a large mesh may fit in memory where four do not."""
-
-    def __init__(self, makers: Sequence[Callable[[], PreparedMesh]]) -> None:
-        self._makers = makers
-
-    def __len__(self) -> int:
-        return len(self._makers)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._makers[index]()
-
-
 @dataclass(frozen=True, eq=False)
 class Views:
     """A mesh as a model reads it: at the working resolution, rotated, in every frame of its pose, prepared.
 
     The answers for all views, `prepared`, are averaged; each represents `n_frames` frames that share everything but the
     signs of coordinates and normals. The views of a simplified mesh alternate between several triangulations of it,
-    `sized`: none is exactly like the training meshes, but their mean answer is good. Views of more than `room` faces
-    have no patterns; they go through the model in patches.
+    `sized`: none is exactly like the training meshes, but their mean answer is good. A pass has at most `room` faces.
     """
 
     mesh: Mesh
     sized: tuple[Simplified | Refined, ...]
-    prepared: Sequence[PreparedMesh]
+    prepared: tuple[PreparedMesh, ...]
     config: PrepareConfig
     room: int
     n_frames: int = 1
@@ -70,12 +55,8 @@ class Views:
 
     @property
     def n_faces(self) -> int:
-        """The number of faces of all views that are in memory."""
-        return self.working_mesh.n_faces * (1 if isinstance(self.prepared, _OnDemand) else len(self.prepared))
-
-    @property
-    def patched(self) -> bool:
-        return self.working_mesh.n_faces > self.room
+        """The number of faces of all views."""
+        return self.working_mesh.n_faces * len(self.prepared)
 
     @property
     def column_signs(self) -> list[PerElement[FloatArray]]:
@@ -104,15 +85,15 @@ def make_views(
     model: ModelConfig | None = None,
     turns: Sequence[FloatArray] = (),
     upright: FloatArray | None = None,
-    room: Callable[[Mesh], int] = lambda _: UNLIMITED,
+    room: Callable[[Mesh, int], int] = lambda mesh, n_views: UNLIMITED,
     n_threads: int | None = None,
 ) -> Views:
     """Everything that comes before the model, at the resolution of the configuration.
 
     `turns` are rotations to use besides the pose of the file, `upright` is one that comes before them all, and `room`
-    gives the number of faces that one pass may have. Each frame has its own canonical order; if the `model` does not
-    read it, the first frame represents all of them.
-    What the model does not read at all is not computed.
+    gives the number of faces that one pass may have, from the working mesh and the number of its views. Each frame has
+    its own canonical order; if the `model` does not read it, the first frame represents all of them. What the model
+    does not read at all is not computed.
     """
     original, mesh = mesh, in_range(mesh.with_only_columns(config.own_columns))
     frames, reads_order = n_frames(config.pose), model is None or model.reads_order
@@ -126,17 +107,14 @@ def make_views(
         sized = (refine(mesh, config.least_faces),)
     meshes = [way.mesh for way in sized] or [mesh]
     poses = poses if reads_order else [pose for pose in poses for _ in meshes]
-    space = room(meshes[0])
+    space = room(meshes[0], len(poses))
     embedded, patterned = (KINDS, KINDS) if model is None else (model.embedded, model.patterned)
-    patterned = patterned if meshes[0].n_faces <= space else ()
 
-    def prepared_view(working: Mesh, turn: FloatArray | None, frame: int) -> PreparedMesh:
+    def view(working: Mesh, turn: FloatArray | None, frame: int) -> PreparedMesh:
         turned = working if turn is None else working.with_vertices(working.vertices @ turn.T)
         return prepare(turned, config, frame=frame, embedded=embedded, patterned=patterned, n_threads=n_threads)
 
-    makers = [partial(prepared_view, working, *pose) for working, pose in zip(cycle(meshes), poses, strict=False)]
-    fits = len(makers) * meshes[0].n_faces <= space
-    prepared = tuple(make() for make in makers) if fits else _OnDemand(makers)
+    prepared = tuple(view(working, *pose) for working, pose in zip(cycle(meshes), poses, strict=False))
     return Views(original, sized, prepared, config, space, shared_frames)
 
 
@@ -190,7 +168,7 @@ def answers(
     is_probability = network.config.task != "regression"
     for batch in _batches(meshes, batch_faces):
         progress(batch[0][0].n / len(batch[0][0].views.prepared))
-        for mean in _added(network, batch, progress):
+        for mean in _added(network, batch):
             progress(1.0)
             output = partial(_output, mean, kind)
             answer = output(smooth if is_probability else 0.0)
@@ -210,13 +188,10 @@ def _output(mean: _Mean, kind: ElementKind | None, smooth: float) -> FloatArray:
     return total
 
 
-def _added(network: Network, batch: list[tuple[_Mean, PreparedMesh]], progress: Report) -> list[_Mean]:
+def _added(network: Network, batch: list[tuple[_Mean, PreparedMesh]]) -> list[_Mean]:
     """The means that the views of a batch complete. The batch is cleared, to free a large view before the next one."""
-    kind, first = network.config.target_kind, batch[0][0]
-    if first.views.patched:
-        passes = [_blended(network, batch[0][1], first, progress)]
-    else:
-        passes = network.outputs([view for _, view in batch], first.views)
+    kind = network.config.target_kind
+    passes = network.outputs([view for _, view in batch], batch[0][0].views)
     complete = []
     for (mean, view), (output, features) in zip(batch, passes, strict=True):
         mean.add(output if kind is None else view.to_file_order(output, kind), features)
@@ -259,31 +234,11 @@ def _batches(meshes: Iterable[tuple[Any, Views]], batch_faces: int) -> Iterator[
     for owner, views in meshes:
         mean = _Mean(owner, views)
         n_view = views.working_mesh.n_faces
-        for number in range(len(views.prepared)):
+        for view in views.prepared:
             if batch and n_faces + n_view > min(batch_faces, views.room):
                 yield batch
                 batch, n_faces = [], 0
-            batch.append((mean, views.prepared[number]))
+            batch.append((mean, view))
             n_faces += n_view
     if batch:
         yield batch
-
-
-def _blended(network: Network, view: PreparedMesh, mean: _Mean, progress: Report) -> tuple[Output, Output]:
-    """The outputs for a view that is too large, from overlapping patches whose weight fades toward their rims."""
-    kind, n_views = network.config.target_kind, len(mean.views.prepared)
-    total: Any = 0.0
-    features: Any = 0.0
-    weight: Any = np.zeros(1 if kind is None else view.n[kind])[:, None]
-    done = 0
-    for patch, fading in patches(view, mean.views.config, mean.views.room):
-        output, means = network.outputs([patch], mean.views)[0]
-        at, share = (np.zeros(1, dtype=np.int64), np.ones(1)) if kind is None else (patch.order[kind], fading[kind])
-        if np.ndim(total) == 0:
-            total = np.zeros((len(weight), output.shape[1]), dtype=np.float32)
-        total[at] += share[:, None].astype(np.float32) * output
-        weight[at] += share[:, None]
-        features = features + patch.n.f * means
-        done += patch.n.f
-        progress((mean.n + min(1.0, done / (2 * view.n.f))) / n_views)
-    return (total / weight).astype(np.float32), features / done

@@ -23,12 +23,11 @@ from hodgeformer.nn.memory import activation_memory, bytes_per_face
 from hodgeformer.predict.model_info import ModelInfo
 
 UNLIMITED = 10**9
-_SHARE = 0.6  # of the free memory that a prediction may use
+_SHARE = 0.9  # of the free memory that a prediction may use
 _SMALL = 20_000  # faces; smaller meshes need no estimate
-_WHOLE_BYTES = 1100  # per face, for a view and the answer, besides features and classes
+_WHOLE_BYTES = 1100  # per face of a view and its answer, besides features and classes
 _READING = {".stl": 12}  # times the size of a file while it is read; other formats need less than 6
 _SIMPLIFYING = 450  # bytes per face
-_LEAST_ROOM = 2000  # faces; smaller patches give poor answers
 FILL = 4
 """Entries of an eliminated surface in n log2 n: 1.5 to 3.5 on bodies and spheres of 640 to 200,000 vertices."""
 _DEFAULT_SMOOTH = 0.8
@@ -46,8 +45,7 @@ class PredictOptions(Settings):
         default=None,
         ge=1,
         description="The memory limit of the process in bytes; by default most of the free memory. Meshes that need "
-        "more are processed in overlapping patches, which changes the answer slightly; those that cannot be read or "
-        "simplified within it are refused.",
+        "more are refused before any work on them.",
     )
     smooth: float | None = Field(
         default=None,
@@ -110,43 +108,36 @@ class FaceBudget:
     config: PrepareConfig
     memory: int | None = None
 
-    @cached_property
-    def _allowed(self) -> float:
-        return _SHARE * free_memory() if self.memory is None else self.memory - (used_memory() or 0)
-
-    def __call__(self, mesh: Mesh) -> int:
-        if self.memory is None and mesh.n_faces <= _SMALL:
+    def __call__(self, mesh: Mesh, n_views: int = 1) -> int:
+        """Refuses a mesh whose views need too much, even if each goes through the model alone."""
+        if self.memory is None and n_views * mesh.n_faces <= _SMALL:
             return UNLIMITED
         each = bytes_per_face(self.model, self.config)
-        whole = mesh.n_faces * (_WHOLE_BYTES + 4 * sum(self.config.widths) + 16 * self.model.n_classes)
-        if not self.model.patterned and self._allowed > whole + self._lean(mesh):
-            return mesh.n_faces
-        faces = (self._allowed - whole) / each
-        if self.memory is not None and faces < min(_LEAST_ROOM, mesh.n_faces):
-            needed = (self.memory - self._allowed + whole + each * _LEAST_ROOM) / GIGABYTE
-            raise MeshError(
-                f"{mesh.name}: {mesh.n_faces:,} faces need about {needed:.1f} GB of memory even in patches, and "
-                f"{self.memory / GIGABYTE:.1f} GB are allowed; allow more memory, or set a smaller number of faces"
-            )
-        # In steps, so that small changes of the free memory do not change the patches and the answer.
-        return int(_LEAST_ROOM * 2 ** (np.log2(max(1.0, faces / _LEAST_ROOM)) * 2 // 1 / 2))
+        view = mesh.n_faces * (_WHOLE_BYTES + 4 * sum(self.config.widths) + 16 * self.model.n_classes)
+        one_pass = each * mesh.n_faces if self.model.patterned else self._lean(mesh)
+        self._check(n_views * view + one_pass, f"{mesh.name}: a prediction on {mesh.n_faces:,} faces")
+        return max(mesh.n_faces, int((self._limit - _used() - n_views * view) / each))
 
     def check_reading(self, path: Path) -> None:
         """Refuse a file that cannot be read within the limit, before reading it."""
-        if isinstance(path, Path) and path.is_file():  # a store would be sent a request
+        if self.memory is not None and isinstance(path, Path) and path.is_file():  # a store would be sent a request
             size = path.stat().st_size
             self._check(_READING.get(path.suffix.lower(), 6) * size, f"{path}: reading {size >> 20:,} MB")
 
     def check_simplifying(self, mesh: Mesh) -> None:
         """Refuse a mesh that cannot be simplified within the limit: simplifying takes more memory than the model."""
-        self._check(_SIMPLIFYING * mesh.n_faces, f"{mesh.name}: simplifying {mesh.n_faces:,} faces")
+        if self.memory is not None:
+            self._check(_SIMPLIFYING * mesh.n_faces, f"{mesh.name}: simplifying {mesh.n_faces:,} faces")
 
-    def _check(self, n_bytes: int, work: str) -> None:
-        used = used_memory() or 0
-        if self.memory is not None and used + n_bytes > self.memory:
+    @cached_property
+    def _limit(self) -> float:
+        return _used() + _SHARE * free_memory() if self.memory is None else self.memory
+
+    def _check(self, n_bytes: float, work: str) -> None:
+        if _used() + n_bytes > self._limit:
             raise MeshError(
-                f"{work} needs about {(used + n_bytes) / GIGABYTE:.1f} GB of memory, and {self.memory / GIGABYTE:.1f} "
-                "GB are allowed; allow more, or simplify the mesh elsewhere"
+                f"{work} needs about {(_used() + n_bytes) / GIGABYTE:.1f} GB of memory, and "
+                f"{self._limit / GIGABYTE:.1f} GB are allowed; allow more, or use fewer faces"
             )
 
     def _lean(self, mesh: Mesh) -> float:
@@ -157,3 +148,7 @@ class FaceBudget:
         n = PerElement(mesh.n_vertices, 0, 0)
         entries = FILL * mesh.n_vertices * np.log2(mesh.n_vertices) if "D" in self.model.blocks else 0
         return activation_memory(self.model, n, n.map(lambda _: 0), training=False) + 4 * (N_TIMES + 3) * entries
+
+
+def _used() -> int:
+    return used_memory() or 0
