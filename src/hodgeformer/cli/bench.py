@@ -14,11 +14,10 @@ from hodgeformer.cli.results import print_rows
 
 def bench(
     part: Annotated[
-        Literal["verbs", "predict", "prepare", "attention", "training", "stars", "all"],
+        Literal["verbs", "predict", "training", "stars", "all"],
         typer.Argument(
-            help="verbs: whole commands. predict: the waiting time of a user, step by step. prepare: meshes to input. "
-            "attention: the kernel compared with a plain gather. training: a step compared with its matrix products. "
-            "stars: a step with learned stars compared with fixed ones."
+            help="verbs: whole commands. predict: the waiting time of a user, step by step. training: a step compared "
+            "with its matrix products. stars: a step with learned stars compared with fixed ones."
         ),
     ] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
@@ -37,19 +36,11 @@ def bench(
     from rich.console import Console
 
     from hodgeformer.base.memory import keep_freed_memory
-    from hodgeformer.lab.bench import attention, preparation, training, waiting
+    from hodgeformer.lab.bench import training, waiting
 
     measures: dict[str, tuple[Callable[[bool], list[dict[str, Any]]], str]] = {
         "verbs": (waiting.verb_costs, "Whole commands on a mesh of Human size: seconds"),
         "predict": (waiting.waiting_costs, "predict human scan.ply at full resolution: seconds, step by step"),
-        "prepare": (
-            preparation.preparation_costs,
-            "Preparation: median ms; products = total / one 2048 x 2048 float32 product of this run",
-        ),
-        "attention": (
-            attention.attention_costs,
-            "Star attention and a plain gather: seconds forward + backward; memory in multiples of q, k, y",
-        ),
         "training": (
             training.step_costs,
             "A training step and its dense matrix products alone, or an epoch of a recipe",

@@ -1,4 +1,4 @@
-"""Shared by the measurements: closed meshes of any size, medians, and a matrix product timed in the same run."""
+"""Shared by the measurements: closed meshes of any size, and medians."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.simplify import simplify
@@ -62,14 +61,3 @@ def growth(rows: Sequence[Mapping[str, Any]], key: str, smallest: int = 1) -> fl
     if len(fitted) < 2:
         return float("nan")
     return float(np.polyfit(np.log([row["n_vertices"] for row in fitted]), np.log([row[key] for row in fitted]), 1)[0])
-
-
-def product_seconds(n_threads: int, size: int = 2048, repeat: int = 7) -> float:
-    """One size x size float32 matrix product, the unit that makes figures comparable between machines."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(n_threads)
-    try:
-        a, b = torch.rand(2, size, size).unbind()
-        return median_seconds(lambda: a @ b, repeat=repeat, warm_up=2)
-    finally:
-        torch.set_num_threads(before)
