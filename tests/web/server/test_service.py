@@ -282,13 +282,9 @@ def test_numbers_for_prometheus(client: TestClient, files: list[Path]) -> None:
 
 
 def test_the_server_says_what_it_can_do(client: TestClient) -> None:
-    described, paths = client.get("/").text, client.get("/openapi.json").json()["paths"]
-    for route in client.app.routes:  # type: ignore[attr-defined]
-        assert route.path in described
-        assert route.path in paths or route.path in ("/", "/openapi.json")
-    named = [parameter["name"] for parameter in paths["/predict"]["post"]["parameters"]]
-    assert named == ["name", "format", *OPTIONS]
-    assert all(option in described for option in named)
+    described = client.get("/").text
+    assert all(route.path in described for route in client.app.routes)  # type: ignore[attr-defined]
+    assert all(option in described for option in ("name", "format", *OPTIONS))
     assert serve.__doc__ and "GET / explains how" in serve.__doc__
 
 

@@ -68,7 +68,6 @@ POST /batch         several meshes, as files of a form: JSON with "results" and 
 GET  /model         task, element, classes and colors, and the columns of a mesh that the model reads
 GET  /health        200 while the server runs; needs no token
 GET  /metrics       metrics for Prometheus
-GET  /openapi.json  this description for programs
 
 Query: name=scan.stl (of a body; without it the format is detected), format={"|".join(s[1:] for s in FORMATS)}
 (by default the Accept header, or JSON), {", ".join(OPTIONS)}.
@@ -78,39 +77,3 @@ Errors are {{"error": "one sentence"}}: 400 413 422 invalid request; 401 403 not
 curl --data-binary @scan.stl "http://127.0.0.1:8000/predict?name=scan.stl&format=ply" -o scan.ply
 curl -F mesh=@a.obj -F mesh=@b.obj http://127.0.0.1:8000/batch
 """
-
-
-def openapi() -> dict[str, Any]:
-    """The same as OpenAPI 3.1."""
-    schema = PredictOptions.model_json_schema()["properties"]
-    query = {"name": {"type": "string"}, "format": {"enum": [suffix[1:] for suffix in FORMATS]}}
-    query |= {name: {key: value for key, value in schema[name].items() if key != "title"} for name in OPTIONS}
-    parameters = [{"name": name, "in": "query", "schema": kind} for name, kind in query.items()]
-    binary: dict[str, Any] = {"type": "string", "format": "binary"}
-    form = {"type": "object", "properties": {"mesh": {"type": "array", "items": binary}}}
-    error = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
-    failed = {"description": "What is wrong.", "content": {"application/json": {"schema": error}}}
-
-    def post(summary: str, bodies: dict[str, Any], answers: list[str]) -> dict[str, Any]:
-        done = {"description": "The answer.", "content": {media: {} for media in answers}}
-        body = {"required": True, "content": {media: {"schema": kind} for media, kind in bodies.items()}}
-        responses = {"200": done, "default": failed}
-        return {"post": {"summary": summary, "parameters": parameters, "requestBody": body, "responses": responses}}
-
-    def get(summary: str, media: str) -> dict[str, Any]:
-        return {"get": {"summary": summary, "responses": {"200": {"description": summary, "content": {media: {}}}}}}
-
-    bodies = {"application/octet-stream": binary, "multipart/form-data": form}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "hodgeformer", "version": __version__},
-        "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
-        "security": [{"token": []}, {}],
-        "paths": {
-            "/predict": post("One mesh.", bodies, list(MEDIA_TYPES.values())),
-            "/batch": post("Several meshes.", bodies, ["application/json", "application/zip"]),
-            "/model": get("Task, element, classes and colors, and the columns it reads.", "application/json"),
-            "/health": get("The server answers.", "application/json"),
-            "/metrics": get("Metrics for Prometheus.", "text/plain"),
-        },
-    }

@@ -27,7 +27,7 @@ from hodgeformer.base.version import __version__
 from hodgeformer.data.figures import figure
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.predict.result import Result
-from hodgeformer.web.server.api import DESCRIPTION, MEDIA_TYPES, Query, openapi
+from hodgeformer.web.server.api import DESCRIPTION, MEDIA_TYPES, Query
 from hodgeformer.web.server.guard import api_guard
 from hodgeformer.web.server.intake import EXPLAINED, MAX_UPLOAD, PATIENCE, Refusal, Uploads, apology, named
 from hodgeformer.web.server.line import Line, Report
@@ -69,9 +69,6 @@ class Service:
 
     async def describe(self, request: Request) -> Response:
         return PlainTextResponse(DESCRIPTION)
-
-    async def openapi(self, request: Request) -> Response:
-        return JSONResponse(openapi())
 
     async def health(self, request: Request) -> Response:
         return JSONResponse({"status": "ok", "version": __version__})
@@ -172,7 +169,6 @@ def create_app(service: Service, *, host: str = "127.0.0.1", token: str | None =
 
     gets: dict[str, Callable[[Request], Any]] = {
         "/": service.describe,
-        "/openapi.json": service.openapi,
         "/health": service.health,
         "/metrics": service.numbers,
         "/model": service.model,
