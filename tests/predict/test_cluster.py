@@ -22,13 +22,11 @@ from typer.testing import Result
 from clock import PATIENCE
 from command import run
 from hodgeformer.base.errors import MeshError
-from hodgeformer.data.folder import write_folder
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.predict.cluster import Cluster
 from hodgeformer.predict.cluster import _ray as started_ray
 from hodgeformer.predict.many import Job, Predicted
 from meshes import icosphere, open_grid
-from tiny_sets import parts
 
 pytestmark = [
     # Not imported here: it reads what `_ray` sets for a cluster of its own when it is loaded.
@@ -157,15 +155,3 @@ def test_a_mesh_that_kills_every_worker_is_named_and_the_others_are_done(
     lost = outcomes.pop(fatal)
     assert isinstance(lost, MeshError) and "3 workers died" in str(lost)
     assert all(isinstance(outcome, Predicted) for outcome in outcomes.values())
-
-
-@pytest.mark.attack
-def test_checks_are_those_of_the_local_engine(meshes: Path, tmp_path: Path) -> None:
-    (meshes / "bad.obj").write_bytes(b"v 0 0 0\n")
-    write_folder(parts(), tmp_path / "set")
-    next((tmp_path / "set" / "labels").iterdir()).write_text("0\n")
-    for checked in (meshes, tmp_path / "set"):
-        here = run("check", checked, "--json", "--quiet")
-        there = run("check", checked, "--json", "--quiet", "--engine", "ray", "--workers", 2)
-        assert (there.exit_code, there.stdout, there.stderr) == (here.exit_code, here.stdout, here.stderr)
-        assert here.exit_code == 1

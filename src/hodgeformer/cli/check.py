@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -13,14 +12,10 @@ import typer
 from hodgeformer.base.errors import HodgeFormerError
 from hodgeformer.base.files import place
 from hodgeformer.cli.results import (
-    AddressOption,
     AllowRemoteOption,
-    EngineOption,
     JsonOption,
     QuietOption,
-    WorkersOption,
     bar,
-    chosen_cluster,
     mesh_files,
     one_line,
     print_failed,
@@ -33,7 +28,6 @@ if TYPE_CHECKING:
 
     from hodgeformer.data.census import Census
     from hodgeformer.mesh.check import MeshReport
-    from hodgeformer.predict.cluster import Cluster
 
 
 def check(
@@ -44,9 +38,6 @@ def check(
             metavar="PATH", help="A mesh, a folder of meshes (a path or a URL), or a data set: folder or name."
         ),
     ],
-    engine: EngineOption = "local",
-    workers: WorkersOption = None,
-    address: AddressOption = None,
     allow_remote: AllowRemoteOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -60,12 +51,11 @@ def check(
     Exit code 0: all meshes can be used. 1: some cannot (each is named). 2: wrong use.
     """
     path = place(text)
-    cluster = chosen_cluster(engine, workers, address, [path])
     proposal = _proposal(path, quiet=quiet)
     if not proposal and ((path / "dataset.toml").is_file() or (not path.exists() and _is_data_name(path))):
-        _check_data(text, cluster, allow_remote, quiet=quiet, as_json=as_json)
+        _check_data(text, allow_remote, quiet=quiet, as_json=as_json)
         return
-    found = _inspect(mesh_files(path) if path.is_dir() else [path], cluster, quiet=quiet)
+    found = _inspect(mesh_files(path) if path.is_dir() else [path], quiet=quiet)
     errors = {file: error for file, error in found.items() if isinstance(error, Exception)}
     reports = {file: report for file, report in found.items() if not isinstance(report, Exception)}
     if as_json:
@@ -111,14 +101,14 @@ def _proposal(path: Path, *, quiet: bool) -> str:
     return tomli_w.dumps(table) if table else ""
 
 
-def _check_data(spec: str, cluster: Cluster | None, allow_remote: bool, *, quiet: bool, as_json: bool) -> None:
+def _check_data(spec: str, allow_remote: bool, *, quiet: bool, as_json: bool) -> None:
     """Exit code 1: some meshes cannot be used, or a shape is in several splits."""
     from hodgeformer.data.census import take_census
     from hodgeformer.data.open import open_dataset
 
     dataset = open_dataset(spec, allow_remote=allow_remote)
     with bar("checking", quiet=quiet) as progress:
-        census = take_census(dataset, progress=progress, again=True, over=cluster.over if cluster else None)
+        census = take_census(dataset, progress=progress, again=True)
     if as_json:
         print(json.dumps(census.to_dict(), indent=2))
     else:
@@ -177,18 +167,16 @@ def _share(n: int, total: int) -> str:
     return f"{n:,} ({n / max(total, 1):.1%})"
 
 
-def _inspect(files: list[Path], cluster: Cluster | None, *, quiet: bool) -> dict[Path, MeshReport | Exception]:
+def _inspect(files: list[Path], *, quiet: bool) -> dict[Path, MeshReport | Exception]:
     found: dict[Path, MeshReport | Exception] = {}
     with bar("checking", quiet=quiet) as progress:
-        each = cluster.over(_inspected, files) if cluster else ((file, _inspected(file)) for file in files)
-        with closing(each) as inspected:
-            progress(0, len(files))
-            for file, report in inspected:
-                if isinstance(report, Exception):
-                    report.add_note(f"{file}:")
-                found[file] = report
-                progress(len(found), len(files))
-    return {file: found[file] for file in files}
+        progress(0, len(files))
+        for file in files:
+            found[file] = report = _inspected(file)
+            if isinstance(report, Exception):
+                report.add_note(f"{file}:")
+            progress(len(found), len(files))
+    return found
 
 
 def _inspected(file: Path) -> MeshReport | Exception:

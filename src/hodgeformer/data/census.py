@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,10 +42,6 @@ class Problem:
 
 Found = dict[str, CountedMesh | Problem]
 """By name."""
-
-Look = Callable[[Place], CountedMesh | Problem]
-Over = Callable[[Look, Sequence[Place]], Iterable[tuple[Place, CountedMesh | Problem | Exception]]]
-"""Applies a function to every place; an exception replaces a result that could not be computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,16 +212,14 @@ def take_census(
     share: Callable[[Sequence[Place]], Sequence[Place]] = lambda places: places,
     collect: Callable[[Found], list[Found]] = lambda found: [found],
     visit: Callable[[Sample, Mesh, NDArray[Any]], None] | None = None,
-    over: Over | None = None,
     again: bool = False,
     reads: Sequence[str] = (),
 ) -> Census:
     """Read every mesh and its target once, except those that the data set has counted already.
 
     `progress(done, total)` is called after each mesh, `visit` with every usable one. With several processes, `share`
-    returns the part of this one, and `collect` the findings of all. `over` processes the meshes elsewhere, in any
-    order. `again` also reads meshes that are counted already, and compares. A mesh without one of the columns `reads`
-    cannot be used.
+    returns the part of this one, and `collect` the findings of all. `again` also reads meshes that are counted
+    already, and compares. A mesh without one of the columns `reads` cannot be used.
     """
     places = [(split, sample) for split, samples in dataset.splits.items() for sample in samples]
     known: Found = {
@@ -234,10 +228,9 @@ def take_census(
         if sample.name in dataset.counted and not (again or visit)
     }
     mine = share([place for place in places if place[1].name not in known])
-    look = partial(_looked_at, dataset, visit)
     found: Found = {}
-    for done, (place, one) in enumerate(over(look, mine) if over else ((each, look(each)) for each in mine), 1):
-        found[place[1].name] = _problem(place, one) if isinstance(one, Exception) else one
+    for done, place in enumerate(mine, 1):
+        found[place[1].name] = _looked_at(dataset, visit, place)
         progress(done, len(mine))
     everything = known | {name: one for part in collect(found) for name, one in part.items()}
     ordered = [_with_columns(place, everything[place[1].name], reads) for place in places]

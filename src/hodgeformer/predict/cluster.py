@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
-from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,12 +76,6 @@ class Cluster:
         for item in left.values():
             died = f"{_DEATHS} workers died while processing it, probably because memory ran out"
             yield item, MeshError(f"{died}; use fewer --workers, or --engine local for this mesh")
-
-    def over(
-        self, function: Callable[[Item], Value], items: Sequence[Item]
-    ) -> Generator[tuple[Item, Value | Exception]]:
-        """Like `spread`, with a function of one item that raises no errors."""
-        return self.spread(partial(partial, map, function), items)
 
     def _outcomes(
         self,
