@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
@@ -16,9 +16,7 @@ import typer
 from hodgeformer.base.errors import ConfigError, MeshError
 from hodgeformer.base.files import files_matching, place
 from hodgeformer.cli.results import (
-    AddressOption,
     DeviceOption,
-    EngineOption,
     FacesOption,
     JsonOption,
     ModelArgument,
@@ -26,9 +24,7 @@ from hodgeformer.cli.results import (
     SmoothOption,
     TtaOption,
     UpOption,
-    WorkersOption,
     bar,
-    chosen_cluster,
     mesh_files,
     one_line,
     print_failed,
@@ -96,9 +92,16 @@ def predict(
     again: Annotated[
         bool, typer.Option("--again", help="Predict everything again, even if the results already exist.")
     ] = False,
-    engine: EngineOption = "local",
-    workers: WorkersOption = None,
-    address: AddressOption = None,
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option("--engine", help="Work in this process, or on a Ray cluster.")
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes for --engine ray; by default one per core.")
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option("--address", help="The address of the Ray cluster; by default RAY_ADDRESS, or this machine."),
+    ] = None,
     device: DeviceOption = "auto",
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -117,7 +120,7 @@ def predict(
     from hodgeformer.predict.predictor import Predictor
 
     inputs, folder = _resolve_inputs(paths), place(out)
-    cluster = chosen_cluster(engine, workers, address, [folder, *inputs], on_gpu=device.startswith("cuda"))
+    cluster = _chosen_cluster(engine, workers, address, [folder, *inputs], on_gpu=device.startswith("cuda"))
     predictor = Predictor.load(model, "cpu" if cluster else device)
     job = Job(
         model=model,
@@ -144,6 +147,22 @@ def predict(
         raise typer.Exit(130)
     if done.errors or (strict and done.unfamiliar):
         raise typer.Exit(1)
+
+
+def _chosen_cluster(
+    engine: str, workers: int | None, address: str | None, places: Iterable[Path], *, on_gpu: bool
+) -> Cluster | None:
+    """The cluster that the options of an engine name; None for this process."""
+    if engine == "local":
+        if workers is not None or address is not None:
+            raise ConfigError("--workers and --address need --engine ray")
+        return None
+    from hodgeformer.predict.cluster import Cluster
+
+    inside = next((str(path) for path in places if str(path).startswith("memory://")), None)
+    if inside is not None:
+        raise ConfigError(f"{inside}: other processes cannot read the memory of this process; use --engine local")
+    return Cluster(address, workers, on_gpu)
 
 
 def _bytes(text: str | None) -> int | None:

@@ -20,8 +20,6 @@ from hodgeformer.base.memory import is_out_of_memory
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hodgeformer.predict.cluster import Cluster
-
 Row = Mapping[str, Any]
 MODEL_HELP = "A bundled name, a run folder, a checkpoint, or an exported .onnx file; several as a,b."
 ModelArgument = Annotated[str, typer.Argument(help=MODEL_HELP)]
@@ -57,18 +55,8 @@ UpOption = Annotated[
     Literal["auto", "x", "y", "z", "-x", "-y", "-z"],
     typer.Option("--up", help="The axis that points up in the file; for pictures, and for models of upright meshes."),
 ]
-EngineOption = Annotated[
-    Literal["local", "ray"], typer.Option("--engine", help="Work in this process, or on a Ray cluster.")
-]
 AllowRemoteOption = Annotated[
     bool, typer.Option("--allow-remote", help="Read shards at the URL that the dataset.toml names.")
-]
-WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Processes for --engine ray; by default one per core.")
-]
-AddressOption = Annotated[
-    str | None,
-    typer.Option("--address", help="The address of the Ray cluster; by default RAY_ADDRESS, or this machine."),
 ]
 
 _LONGEST = 1500
@@ -133,22 +121,6 @@ def mesh_files(folder: Path) -> list[Path]:
     if not files:
         raise MeshError(f"{folder}: no meshes in this folder or its subfolders (looked for {', '.join(MESH_SUFFIXES)})")
     return files
-
-
-def chosen_cluster(
-    engine: str, workers: int | None, address: str | None, places: Iterable[Path], *, on_gpu: bool = False
-) -> Cluster | None:
-    """The cluster that the options of an engine name; None for this process."""
-    if engine == "local":
-        if workers is not None or address is not None:
-            raise ConfigError("--workers and --address need --engine ray")
-        return None
-    from hodgeformer.predict.cluster import Cluster
-
-    inside = next((str(path) for path in places if str(path).startswith("memory://")), None)
-    if inside is not None:
-        raise ConfigError(f"{inside}: other processes cannot read the memory of this process; use --engine local")
-    return Cluster(address, workers, on_gpu)
 
 
 class Pulse:
