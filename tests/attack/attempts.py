@@ -74,9 +74,8 @@ def _work(pipe: Connection, target: str) -> None:
 
 
 def _tried(function: Callable[[Path], object], path: Path, limited: bool) -> str:
-    if not limited:
-        gc.freeze()  # what is there from the start need not be looked through each time
     gc.collect()
+    gc.freeze()  # what stays, such as compiled kernels, need not be looked through each time
     most = _held() + MEMORY + TIMES_THE_FILE * path.stat().st_size if limited else resource.RLIM_INFINITY
     resource.setrlimit(resource.RLIMIT_DATA, (most, resource.RLIM_INFINITY))
     try:

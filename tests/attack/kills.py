@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from attack.mutate import SEED
+
 
 def in_child(act: Callable[[], object]) -> int:
     """The number of a process that is forked from this one, does this in silence, and ends."""
@@ -25,10 +27,9 @@ def in_child(act: Callable[[], object]) -> int:
     return child
 
 
-def told_by(script: str, kills: int, folder: Path) -> Any:
+def told_by(script: str, kills: int, folder: Path, part: int = 0) -> Any:
     """What a script of this folder prints at its end, after so many kills."""
-    seed = os.environ.get("HODGEFORMER_ATTACK_SEED", "0")
-    command = [sys.executable, str(Path(__file__).with_name(script)), str(kills), seed, str(folder)]
+    command = [sys.executable, str(Path(__file__).with_name(script)), str(kills), str(1000 * SEED + part), str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

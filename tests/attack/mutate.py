@@ -26,6 +26,7 @@ KEPT = Path(__file__).resolve().parents[2] / "build" / "attack"
 _FINE = ("accepted", "refused")
 _SHRINK_ATTEMPTS = 150
 _AT_ONCE = 100
+CHANGES = "damage by"  # a row of the table for each kind of change
 _LARGEST = 2 << 20  # bytes: repetitions of repetitions are no longer mistakes but floods
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _NAME = re.compile(rb"\d+|[A-Za-z_][\w.]*")
@@ -171,7 +172,7 @@ def assert_all_are_answered(
     for kind, counts in outcomes.counts.items():
         tally(f"damaged {kind}", counts.total(), ", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
     for kind, made in sorted(outcomes.made.items()):
-        tally(f"- with {kind}", 0, f"{made} files")
+        tally(f"{CHANGES} {kind}", 0, f"{made} files")
     assert not outcomes.failures, f"{outcomes.table}\n{[str(path) for path in outcomes.failures]}"
     for kind, counts in outcomes.counts.items():
         # Of a few none may be left, and where the content is compared, no change passes.

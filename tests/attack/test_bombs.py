@@ -20,7 +20,7 @@ from hodgeformer.mesh.io import load_mesh
 from tiny_sets import parts
 
 pytestmark = [
-    pytest.mark.attack,
+    pytest.mark.attack(minutes=1),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is reset by /proc"),
 ]
 

@@ -15,7 +15,7 @@ from hodgeformer.export.export import export
 from hodgeformer.predict.predictor import Predictor
 
 
-@pytest.mark.attack
+@pytest.mark.attack(minutes=1)
 @pytest.mark.real_data
 @pytest.mark.parametrize(("model", "folder"), [("human", "human_seg/train"), ("shrec11", "shrec_16")])
 def test_labels_of_fifty_meshes_are_those_of_torch(model: str, folder: str, real_data: Path, tmp_path: Path) -> None:

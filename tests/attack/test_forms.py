@@ -38,7 +38,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, tuple[str
     return [("mesh", (path.name, path.read_bytes())) for path in sorted(folder.iterdir())]
 
 
-@pytest.mark.parametrize("n", [FEW, pytest.param(PART, marks=pytest.mark.attack)])
+@pytest.mark.parametrize("n", [FEW, pytest.param(PART, marks=pytest.mark.attack(minutes=1))])
 def test_damaged_forms(n: int, client: TestClient, files: list[tuple[str, tuple[str, bytes]]]) -> None:
     rng, counts = random.Random(SEED), Counter[str]()
     whole = client.build_request("POST", "/batch", files=files)

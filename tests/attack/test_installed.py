@@ -16,13 +16,9 @@ import pytest
 
 from test_package import ROOT, build_both
 
-pytestmark = pytest.mark.attack
 
-
-@pytest.fixture(scope="module")
-def bin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(root: Path) -> Path:
     """Where the programs of the environment are."""
-    root = tmp_path_factory.mktemp("installed")
     _, wheel = build_both(root)
     subprocess.run([sys.executable, "-m", "venv", str(root / "venv")], check=True)
     programs = root / "venv" / ("Scripts" if os.name == "nt" else "bin")
@@ -43,23 +39,23 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
-def test_demo_training_and_predicting(bin_folder: Path, tmp_path: Path) -> None:
+def train_and_predict(bin_folder: Path, folder: Path) -> None:
     listed = subprocess.run([bin_folder / "pip", "list"], capture_output=True, text=True, check=True).stdout
     assert not re.search(r"pytest|hypothesis|trimesh|matplotlib", listed)
-    run(bin_folder, tmp_path, "demo", "--epochs", "1", "--out", "demo")
-    (page,) = (tmp_path / "demo").glob("*.html")
+    run(bin_folder, folder, "demo", "--epochs", "1", "--out", "demo")
+    (page,) = (folder / "demo").glob("*.html")
     assert page.stat().st_size > 10_000
     words = ("--out", "run", "--set", "train.epochs=1", "--set", "model.blocks=HT", "--set", "model.d_model=16")
-    run(bin_folder, tmp_path, "train", str(tmp_path / "demo" / "data"), *words)
-    mesh = next((tmp_path / "demo" / "data").rglob("*.ply"))
+    run(bin_folder, folder, "train", str(folder / "demo" / "data"), *words)
+    mesh = next((folder / "demo" / "data").rglob("*.ply"))
     for model in ("human", "run"):
-        run(bin_folder, tmp_path, "predict", model, str(mesh), "--out", f"by-{model}")
-        assert (tmp_path / f"by-{model}" / mesh.name).is_file()
+        run(bin_folder, folder, "predict", model, str(mesh), "--out", f"by-{model}")
+        assert (folder / f"by-{model}" / mesh.name).is_file()
 
 
-def test_the_viewer_answers(bin_folder: Path, tmp_path: Path) -> None:
+def open_the_viewer(bin_folder: Path, folder: Path) -> None:
     command = [str(bin_folder / "hodgeformer"), "view", "--no-browser"]
-    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as viewer:
+    with subprocess.Popen(command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True) as viewer:
         try:
             assert viewer.stdout is not None
             address = next(found[0] for line in viewer.stdout if (found := re.search(r"http://\S+", line)))
@@ -71,3 +67,10 @@ def test_the_viewer_answers(bin_folder: Path, tmp_path: Path) -> None:
                 assert len(answer.read()) > 100_000
         finally:
             viewer.terminate()
+
+
+@pytest.mark.attack(minutes=3)
+def test_the_wheel_alone_shows_the_demo_trains_predicts_and_answers_a_browser(tmp_path: Path) -> None:
+    programs = installed(tmp_path)
+    train_and_predict(programs, tmp_path)
+    open_the_viewer(programs, tmp_path)

@@ -90,7 +90,7 @@ def test_a_stopped_prediction_keeps_what_is_done_and_goes_on(
     assert {name: content(out)[name] for name in done} == done
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.attack)])
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.attack(minutes=2))])
 def test_killed_predictions_and_label_savings_lose_nothing(kills: int, tmp_path: Path) -> None:
     pytest.importorskip("starlette", reason="needs the viewer's server: pip install 'hodgeformer[view]'")
     told = told_by("kill_saving.py", kills, tmp_path)

@@ -190,7 +190,7 @@ def test_half_sent_headers_keep_nobody_out_and_fill_no_log(tmp_path: Path) -> No
     assert len(said) < 4000
 
 
-@pytest.mark.attack
+@pytest.mark.attack(minutes=2.5)
 @pytest.mark.real_data
 def test_two_minutes_of_load_and_strangers(real_data: Path) -> None:
     paths = sorted((real_data / "human_seg" / "train").glob("*.obj"))[::80]

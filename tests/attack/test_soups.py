@@ -50,7 +50,7 @@ def test_they_are_as_dirty_as_models_from_the_web() -> None:
     assert min(sizes) < 100 and 40_000 < max(sizes) < 100_000
 
 
-@pytest.mark.parametrize("n", [15, pytest.param(LIKE_PRINCETON, marks=pytest.mark.attack)])
+@pytest.mark.parametrize("n", [15, pytest.param(LIKE_PRINCETON, marks=pytest.mark.attack(minutes=4))])
 def test_every_soup_is_predicted(n: int, tmp_path: Path) -> None:
     rng, predictor, n_faces = np.random.default_rng(SEED), Predictor.load("human"), 0
     began = time.process_time()
@@ -72,7 +72,7 @@ def test_every_soup_is_predicted(n: int, tmp_path: Path) -> None:
     ("n", "most_faces", "settings", "least"),
     [
         (9, 200, (*TINY, "train.epochs=12"), 0.6),
-        pytest.param(60, 4000, ("train.epochs=20",), 0.8, marks=pytest.mark.attack),
+        pytest.param(60, 4000, ("train.epochs=20",), 0.8, marks=pytest.mark.attack(minutes=3)),
     ],
 )
 def test_soups_are_learned_from(

@@ -69,7 +69,7 @@ def test_demo_learns(small_demo: tuple[Path, str]) -> None:
     assert Predictor.load(small_demo[0] / "run").checkpoint.metrics["test_face_accuracy"] > 0.75
 
 
-@pytest.mark.attack
+@pytest.mark.attack(minutes=1)
 def test_the_whole_demo_learns(tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out")])
     assert answer.exit_code == 0, answer.output

@@ -122,7 +122,7 @@ def test_a_killed_worker_loses_nothing_and_a_second_run_does_nothing(model: Path
     assert answer.exit_code == 1 and "bad.obj: the file has no faces" in answer.stderr
 
 
-@pytest.mark.attack
+@pytest.mark.attack(minutes=2)
 @pytest.mark.real_data
 def test_two_hundred_bodies(real_data: Path, tmp_path: Path) -> None:
     (tmp_path / "bodies").mkdir()

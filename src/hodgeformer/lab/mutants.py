@@ -59,19 +59,19 @@ def noticed(mutant: Mutant, source: Path) -> bool:
     before, times = place.read_text(encoding="utf-8"), place.stat()
     place.write_text(before.replace(mutant.text, mutant.replaced), encoding="utf-8")
     try:
-        return not passes(mutant.test, source)
+        return not passes([mutant.test], source)
     finally:
         place.write_text(before, encoding="utf-8")
         os.utime(place, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def passes(test: str, source: Path) -> bool:
-    """Whether a test passes with the copy; anything but a pass or a failure is an error."""
+def passes(tests: Sequence[str], source: Path) -> bool:
+    """Whether all the tests pass with the copy; anything but a pass or a failure is an error."""
     environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
     if done.returncode not in (0, 1) or re.search(r"\d+ errors? in ", done.stdout):
-        raise RuntimeError(f"{test} could not be run:\n{done.stdout[-2000:]}{done.stderr[-1000:]}")
+        raise RuntimeError(f"{tests} could not be run:\n{done.stdout[-2000:]}{done.stderr[-1000:]}")
     return done.returncode == 0
 
 
