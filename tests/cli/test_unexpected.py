@@ -150,16 +150,32 @@ def test_out_of_memory_is_nothing_unexpected(
     assert f"{folder / BAD}: out of memory; work on fewer faces" in answer.stderr
 
 
-def test_what_a_web_server_does_not_have_is_told_and_the_others_are_done(model: Path, folder: Path) -> None:
+class Moody(SimpleHTTPRequestHandler):
+    """A folder, in which everything below a folder with the name of a status is answered with that."""
+
+    def send_head(self) -> Any:
+        status = self.path.split("/")[1]
+        return self.send_error(int(status)) if status.isdigit() else super().send_head()
+
+
+def test_what_a_web_server_does_not_give_is_told_and_the_others_are_done(model: Path, folder: Path) -> None:
     pytest.importorskip("aiohttp", reason="needs addresses: pip install 'hodgeformer[remote]' aiohttp")
-    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    silent = "http://127.0.0.1:9/d.obj"
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Moody, directory=str(folder))) as server:
         Thread(target=server.serve_forever).start()
         at = f"http://127.0.0.1:{server.server_port}"
-        answer = run("predict", model, f"{at}/a.obj", f"{at}/none.obj", "--out", folder / "out", "--quiet")
+        bad = [f"{at}/none.obj", f"{at}/403/b.obj", f"{at}/500/c.obj", silent]
+        answer = run("predict", model, f"{at}/a.obj", *bad, "--out", folder / "out", "--quiet")
+        alone = [run("check", address) for address in bad]
+        listed = run("predict", model, f"{at}/403/*.obj", "--out", folder / "out")
         server.shutdown()
-    assert answer.exit_code == 1 and "1 of 2 meshes done" in answer.stdout
+    assert answer.exit_code == 1 and "1 of 5 meshes done" in answer.stdout
     assert f"{at}/none.obj: the file does not exist" in answer.stderr
+    assert f"{at}/403/b.obj: the file cannot be read (403, message='Forbidden'" in answer.stderr
+    assert f"{at}/500/c.obj: the file cannot be read (500" in answer.stderr
+    assert f"{silent}: the file cannot be read (" in answer.stderr
+    assert all(found.exit_code == 2 and there in found.stderr for there, found in zip(bad, alone, strict=True))
+    assert listed.exit_code == 2 and f"{at}/403/*.obj: the files there cannot be listed (403" in listed.stderr
 
 
 def test_a_long_refusal_is_cut(tmp_path: Path) -> None:

@@ -6,7 +6,10 @@ import shutil
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -77,6 +80,20 @@ def test_shards_may_lie_at_an_address(tmp_path: Path) -> None:
     np.testing.assert_array_equal(mesh.vertices, parts().load(parts().split("train")[1])[0].vertices)
     assert mesh.name == samples[1].name and len(samples) == 6
     assert len(target) == mesh.n_faces
+
+
+def test_a_server_that_sends_whole_files_only_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp", reason="needs addresses: pip install 'hodgeformer[remote]' aiohttp")
+    write_shards(parts(), tmp_path, most_bytes=SMALL)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(tmp_path))) as server:
+        Thread(target=server.serve_forever).start()
+        spec = tmp_path / "dataset.toml"
+        address = f"http://127.0.0.1:{server.server_port}/shards"
+        spec.write_text(spec.read_text().replace('shards = "shards"', f'shards = "{address}"'))
+        dataset = open_dataset(tmp_path, allow_remote=True)
+        with pytest.raises(DataError, match="sends whole files only, not ranges of bytes"):
+            dataset.load(dataset.split("train")[1])
+        server.shutdown()
 
 
 def test_a_mesh_that_cannot_be_used_is_left_out_and_named(tmp_path: Path) -> None:

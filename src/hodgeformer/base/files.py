@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from hodgeformer.base.errors import ConfigError, OutputError
+from hodgeformer.base.errors import ConfigError, DataError, OutputError
 
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{8}\.tmp", re.DOTALL)
 _ABANDONED = 3600.0  # seconds; no write takes that long
@@ -47,6 +47,25 @@ def place(address: str | os.PathLike[str]) -> Path:
     return Path(found.path) if protocol in ("file", "local") else cast(Path, found)
 
 
+def is_folder(path: Path) -> bool:
+    """Whether it is a folder; not if its server does not answer: reading it as a file says why."""
+    return _answer(path, path.is_dir)
+
+
+def is_file(path: Path) -> bool:
+    """Whether it is a file; not if its server does not answer."""
+    return _answer(path, path.is_file)
+
+
+def _answer(path: Path, question: Callable[[], bool]) -> bool:
+    try:
+        return question()
+    except Exception:  # each kind of store raises its own errors
+        if isinstance(path, Path):
+            raise
+        return False
+
+
 def files_below(folder: Path) -> list[Path]:
     """All files in a folder and its subfolders, sorted; local or remote."""
     if not isinstance(folder, Path):  # one request lists them all
@@ -58,9 +77,11 @@ def files_matching(pattern: str) -> list[Path]:
     """The files that match a pattern with `*`, `**`, `?` or `[...]`, sorted."""
     whole = place(pattern)
     if not isinstance(whole, Path):
-        return sorted(
-            _at(whole, name) for name, info in whole.fs.glob(whole.path, detail=True).items() if info["type"] == "file"
-        )
+        try:
+            found = whole.fs.glob(whole.path, detail=True)
+        except Exception as error:  # each kind of store raises its own errors
+            raise ConfigError(f"{pattern}: the files there cannot be listed ({error})") from error
+        return sorted(_at(whole, name) for name, info in found.items() if info["type"] == "file")
     # Path.glob does not accept absolute patterns.
     return [Path(name) for name in sorted(glob.glob(str(whole), recursive=True)) if Path(name).is_file()]  # noqa: PTH207
 
@@ -107,7 +128,10 @@ def write_atomically(path: Path, content: bytes, failing: Callable[[str], Except
 def read_range(path: Path, offset: int, size: int) -> bytes:
     """Read only these bytes of a file, local or remote."""
     if not isinstance(path, Path):
-        return cast(bytes, path.fs.cat_file(path.path, offset, offset + size))
+        content = cast(bytes, path.fs.cat_file(path.path, offset, offset + size))
+        if len(content) > size:
+            raise DataError(f"{path}: its server sends whole files only, not ranges of bytes; use another server")
+        return content
     with path.open("rb") as stream:
         stream.seek(offset)
         return stream.read(min(size, path.stat().st_size))  # a damaged file may claim any size

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from hodgeformer.base.errors import HodgeFormerError
-from hodgeformer.base.files import place
+from hodgeformer.base.files import is_folder, place
 from hodgeformer.cli.results import (
     AllowRemoteOption,
     JsonOption,
@@ -52,10 +52,12 @@ def check(
     """
     path = place(text)
     proposal = _proposal(path, quiet=quiet)
-    if not proposal and ((path / "dataset.toml").is_file() or (not path.exists() and _is_data_name(path))):
+    has_many = is_folder(path)
+    is_data = has_many and (path / "dataset.toml").is_file()
+    if not proposal and (is_data or (_is_data_name(path) and not path.exists())):
         _check_data(text, allow_remote, quiet=quiet, as_json=as_json)
         return
-    found = _inspect(mesh_files(path) if path.is_dir() else [path], quiet=quiet)
+    found = _inspect(mesh_files(path) if has_many else [path], quiet=quiet)
     errors = {file: error for file, error in found.items() if isinstance(error, Exception)}
     reports = {file: report for file, report in found.items() if not isinstance(report, Exception)}
     if as_json:
@@ -63,14 +65,14 @@ def check(
         failed = [{"path": str(file), "error": one_line(error, file)} for file, error in errors.items()]
         content = {"meshes": meshes, "failed": failed} | ({"dataset_toml": proposal} if proposal else {})
         print(json.dumps(content, indent=2, allow_nan=False))
-    elif path.is_dir():
+    elif has_many:
         _print_folder(found, path)
         if proposal:
             print(f"to train on this folder, save these lines as {path / 'dataset.toml'} and run the check again:")
             print(f"\n{proposal}")
     elif reports:
         table_console().print(_mesh_table(reports[path], path))
-    if not path.is_dir() and errors:
+    if not has_many and errors:
         raise errors[path]
     print_failed(errors, context)
     if errors:

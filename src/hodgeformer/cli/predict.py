@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from hodgeformer.base.errors import ConfigError, MeshError
-from hodgeformer.base.files import files_matching, place
+from hodgeformer.base.files import files_matching, is_file, is_folder, place
 from hodgeformer.cli.results import (
     DeviceOption,
     FacesOption,
@@ -138,7 +138,7 @@ def predict(
     if left and cluster is None and not quiet and not is_cached(face_vector):  # every prediction needs it
         print("compiling for this processor, once: about 7 s", file=sys.stderr)
     _predict_all(job, predictor, cluster, left, done, quiet=quiet)
-    if len(paths) == 1 and len(inputs) == 1 and done.errors and not place(paths[0]).is_dir():
+    if len(paths) == 1 and len(inputs) == 1 and done.errors and not is_folder(place(paths[0])):
         raise next(iter(done.errors.values()))
     _report(done, job, tasks, context)
     if done.stopped:
@@ -190,9 +190,9 @@ def _resolve_inputs(paths: list[str]) -> dict[Path, PurePath]:
 
 def _resolved(text: str) -> dict[Path, PurePath]:
     path = place(text)
-    if path.is_dir():
+    if is_folder(path):
         return {file: PurePosixPath(str(file.relative_to(path))) for file in mesh_files(path)}
-    if any(letter in text for letter in "*?[") and not path.exists():
+    if any(letter in text for letter in "*?[") and not is_file(path):
         matches = files_matching(text)
         if not matches:
             raise MeshError(f"{text}: no file matches")

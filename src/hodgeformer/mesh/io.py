@@ -136,12 +136,13 @@ def _read_bytes(path: Path) -> bytes:
         raise MeshFormatError(f"{path}: this is {kind}; pass the path of a mesh file")
     try:
         data = path.read_bytes()
-    except FileNotFoundError:
-        raise MeshFormatError(f"{path}: the file does not exist; check the spelling and the folder") from None
     except HodgeFormerError:  # from an archive that contains the file
         raise
     except Exception as error:  # each kind of store raises its own errors
-        reason = getattr(error, "strerror", None) or error
+        cause = error.__cause__  # web servers answer with a status, of which 404 alone says that there is no file
+        if isinstance(error, FileNotFoundError) and (cause is None or getattr(cause, "status", 0) == 404):
+            raise MeshFormatError(f"{path}: the file does not exist; check the spelling and the folder") from None
+        reason = getattr(error, "strerror", None) or cause or error
         raise MeshFormatError(f"{path}: the file cannot be read ({reason}); check its permissions") from error
     if data.isspace() or not data:
         raise MeshFormatError(f"{path}: the file is empty; download or export it again")
