@@ -91,22 +91,20 @@ def use_held(text: bytes) -> None:
     from_memory(ways_to_hold(vertices, faces)[way] if isinstance(way, str) and way in WAYS else (vertices, faces))
 
 
-WAYS = ("tuple", "trimesh", "meshio", "pyvista", "pyg")
+WAYS = ("tuple", "trimesh", "meshio", "pyg")
 
 
 def ways_to_hold(vertices: Any, faces: Any) -> dict[str, Any]:
-    """As the objects of other packages are built; PyVista's faces are flat, and an array always."""
+    """As the objects of other packages are built."""
     try:
-        flat = np.array(faces, dtype=np.int64).ravel()
         columns = np.array(faces).T
     except (ValueError, OverflowError, TypeError):
-        flat, columns = np.zeros(0, dtype=np.int64), faces
+        columns = faces
     cells = [SimpleNamespace(type="triangle", data=faces)]
     ways = (
         (vertices, faces),
         SimpleNamespace(vertices=vertices, faces=faces),
         SimpleNamespace(points=vertices, cells=cells),
-        SimpleNamespace(points=vertices, faces=flat),
         SimpleNamespace(pos=vertices, face=columns),
     )
     return dict(zip(WAYS, ways, strict=True))
@@ -188,8 +186,7 @@ def npz(save: Any, labels: np.ndarray[Any, Any]) -> bytes:
 
 def held_meshes() -> list[bytes]:
     vertices, faces = BALL.vertices.tolist(), BALL.faces.tolist()
-    counted = [[len(face), *face] for face in faces]
-    held = [(way, counted if way == "pyvista" else faces) for way in WAYS]
+    held = [(way, faces) for way in WAYS]
     held.append(("tuple", [[*face, face[0]] for face in faces]))
     return [json.dumps({"way": way, "vertices": vertices, "faces": given}).encode() for way, given in held]
 

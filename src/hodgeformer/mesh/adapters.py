@@ -1,15 +1,14 @@
-"""Meshes of other packages: arrays, tensors, trimesh, meshio, Open3D, PyVista, PyTorch Geometric.
+"""Meshes of other packages: arrays, tensors, trimesh, meshio, PyTorch Geometric.
 
 They are recognized by their attributes, so that none of these packages is required or imported. Their numbers per
 vertex or face become columns: `vertex_attributes`, `face_attributes` and colors of trimesh, `point_data` and
-`cell_data` of meshio and PyVista, `x` of PyTorch Geometric.
+`cell_data` of meshio, `x` of PyTorch Geometric.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,14 +23,14 @@ from hodgeformer.mesh.mesh import Mesh
 
 
 class HasVertices(Protocol):
-    """`trimesh.Trimesh` (with `faces`), Open3D's legacy `TriangleMesh` (with `triangles`), and similar classes."""
+    """`trimesh.Trimesh` (with `faces`), and similar classes."""
 
     @property
     def vertices(self) -> Any: ...
 
 
 class HasPoints(Protocol):
-    """`meshio.Mesh` (with `cells`) and `pyvista.PolyData` (with `faces`)."""
+    """`meshio.Mesh` (with `cells`)."""
 
     @property
     def points(self) -> Any: ...
@@ -44,14 +43,7 @@ class HasPositions(Protocol):
     def pos(self) -> Any: ...
 
 
-class HasAttributes(Protocol):
-    """Open3D's `t.geometry.TriangleMesh`: `vertex.positions` and `triangle.indices`."""
-
-    @property
-    def vertex(self) -> Any: ...
-
-
-InMemory = tuple[Any, Any] | HasVertices | HasPoints | HasPositions | HasAttributes
+InMemory = tuple[Any, Any] | HasVertices | HasPoints | HasPositions
 """(vertices, faces) as arrays or tensors, or a mesh of another package."""
 
 
@@ -64,24 +56,19 @@ def from_memory(given: Any, name: str = "mesh") -> Mesh:
         vertices, blocks = given[0], [given[1]]
     elif hasattr(given, "pos") and getattr(given, "face", None) is not None:
         vertices, blocks = given.pos, [_array(given.face, name).T]
-    elif hasattr(given, "vertex") and hasattr(given, "triangle"):
-        vertices, blocks = given.vertex["positions"], [given.triangle["indices"]]
     elif hasattr(given, "points") and isinstance(getattr(given, "cells", None), list):
         vertices, blocks = given.points, _surface_cells(given.cells, name)
         is_surface = [_is_surface(cell) for cell in given.cells]
         for key, parts in getattr(given, "cell_data", {}).items():
             of_faces[key] = np.concatenate([part for part, kept in zip(parts, is_surface, strict=True) if kept])
-    elif hasattr(given, "points") and isinstance(getattr(given, "faces", None), np.ndarray):
-        vertices, blocks = given.points, _counted_polygons(given.faces, name)
-        of_faces = dict(getattr(given, "cell_data", {}))
-    elif hasattr(given, "vertices") and (hasattr(given, "faces") or hasattr(given, "triangles")):
-        vertices, blocks = given.vertices, [given.faces if hasattr(given, "faces") else given.triangles]
+    elif hasattr(given, "vertices") and hasattr(given, "faces"):
+        vertices, blocks = given.vertices, [given.faces]
         of_faces = dict(getattr(given, "face_attributes", {}))
     else:
         kind = type(given)
         raise MeshError(
             f"{name}: unsupported type {kind.__module__}.{kind.__qualname__}; pass a path, (vertices, faces), or a "
-            "surface of trimesh, meshio, Open3D, PyVista or PyTorch Geometric"
+            "surface of trimesh, meshio or PyTorch Geometric"
         )
     arrays = [_array(block, name) for block in blocks]
     of_vertices = getattr(given, "point_data", None) or getattr(given, "vertex_attributes", None) or {}
@@ -133,19 +120,6 @@ def _surface_cells(cells: list[Any], name: str) -> list[Any]:
 
 def _is_surface(cell: Any) -> bool:
     return bool(cell.type.startswith(("triangle", "quad", "polygon")))
-
-
-def _counted_polygons(flat: NDArray[Any], name: str) -> list[NDArray[Any]]:
-    """Polygons from one array in which each is preceded by its number of corners."""
-    if len(flat) % 4 == 0 and (flat[::4] == 3).all():
-        return [flat.reshape(-1, 4)[:, 1:]]
-    polygons, at = [], 0
-    while at < len(flat):
-        if not 0 < flat[at] < len(flat) - at:
-            raise MeshError(f"{name}: a face has {flat[at]} corners, but only {len(flat) - at - 1} numbers follow")
-        polygons.append(flat[at + 1 : at + 1 + flat[at]])
-        at += 1 + flat[at]
-    return [np.stack(list(run)) for _, run in groupby(polygons, key=len)]
 
 
 def _array(values: Any, name: str) -> NDArray[Any]:

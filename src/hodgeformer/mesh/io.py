@@ -54,8 +54,8 @@ _FOREIGN = {
 
 
 def as_mesh(given: MeshLike, name: str = "mesh") -> Mesh:
-    """Convert to a `Mesh`: a path, (vertices, faces) as arrays or tensors, or a mesh of trimesh, meshio, Open3D,
-    PyVista or PyTorch Geometric. The order of vertices and faces is kept.
+    """Convert to a `Mesh`: a path, (vertices, faces) as arrays or tensors, or a mesh of trimesh, meshio or PyTorch
+    Geometric. The order of vertices and faces is kept.
 
     `name` is used for objects without a name.
     """
