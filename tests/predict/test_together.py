@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from pathlib import Path
 from typing import get_type_hints
@@ -111,38 +110,17 @@ def test_keywords_of_predict_are_its_options() -> None:
     assert get_type_hints(PredictKeywords) == {**options, "smooth": float | bool | None}
 
 
-def test_what_other_packages_hold_is_predicted_and_handed_back() -> None:
+def test_what_other_packages_hold_is_predicted() -> None:
     trimesh = pytest.importorskip("trimesh")
-    predictor = Predictor(tiny_checkpoint())
-    result = predictor.predict((BALL.vertices, BALL.faces))
-    handed = result.to_trimesh()
-    assert isinstance(handed, trimesh.Trimesh) and np.array_equal(handed.faces, BALL.faces)
-    assert np.array_equal(handed.visual.face_colors[:, :3], result.element_colors)
-    assert np.array_equal(handed.face_attributes["label"], result.labels)
-    assert np.array_equal(predictor.predict(handed).labels, result.labels)  # and in again
-    values = Predictor(tiny_checkpoint("regression", "vertex")).predict(BALL).to_trimesh()
-    assert values.vertex_attributes["values"].shape == (BALL.n_vertices, 2)
-    assert values.visual.kind == "vertex"
-
-
-def test_results_become_data_of_pytorch_geometric() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it uses what PyTorch calls old
         data_class = pytest.importorskip("torch_geometric.data").Data
-    predictor = Predictor(tiny_checkpoint(element="edge"))
-    result = predictor.predict(BALL)
-    data = result.to_pyg()
-    assert isinstance(data, data_class) and data.validate()
-    assert data.face.shape[1] == BALL.n_faces and data.num_nodes == BALL.n_vertices and data.is_undirected()
-    assert torch.equal(data.y, torch.from_numpy(result.labels)) and 2 * len(data.y) == data.num_edges
-    assert np.array_equal(predictor.predict(data).labels, result.labels)
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = Predictor(tiny_checkpoint()).predict(BALL)
-    monkeypatch.setitem(sys.modules, "trimesh", None)
-    with pytest.raises(ConfigError, match="pip install trimesh"):
-        result.to_trimesh()
+    predictor = Predictor(tiny_checkpoint())
+    labels = predictor.predict((BALL.vertices, BALL.faces)).labels
+    scan = trimesh.Trimesh(BALL.vertices, BALL.faces, process=False)
+    data = data_class(pos=torch.tensor(BALL.vertices), face=torch.tensor(BALL.faces).T)
+    for held in (scan, data):
+        assert np.array_equal(predictor.predict(held).labels, labels)
 
 
 def test_one_model_is_needed_where_only_one_can_be_used(tmp_path: Path) -> None:

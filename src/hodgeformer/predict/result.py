@@ -1,4 +1,4 @@
-"""The answer of a model for a mesh: as a picture, as a page, as a file, and as objects of other packages."""
+"""The answer of a model for a mesh: as a picture, as a page, and as a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import webbrowser
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,6 @@ from hodgeformer.mesh.io import WRITTEN, save_mesh
 from hodgeformer.predict.result_data import ResultData
 
 if TYPE_CHECKING:  # drawing is imported on first use
-    import torch_geometric
-    import trimesh
-
     from hodgeformer.draw.lettering import Picture
     from hodgeformer.draw.page import Scene
 
@@ -38,34 +35,6 @@ _KEPT_SECONDS = 86_400
 @dataclass(frozen=True, eq=False)
 class Result(ResultData):
     """The answer for one mesh; also draws itself and writes itself in the formats of other programs."""
-
-    def to_trimesh(self) -> trimesh.Trimesh:
-        """A `trimesh.Trimesh` in the colors of the answer, with `label` or `values` of its faces or vertices.
-
-        Vertices and faces are unchanged. Answers for edges, which trimesh cannot color, are transferred to faces.
-        """
-        mesh, package = self.mesh, _needed("trimesh")
-        made: trimesh.Trimesh = package.Trimesh(mesh.vertices, mesh.faces, process=False, metadata={"name": mesh.name})
-        if self.element != "mesh":
-            shown = self._paintable()
-            setattr(made.visual, f"{shown.element}_colors", shown.element_colors)
-            attributes = made.face_attributes if shown.element == "face" else made.vertex_attributes
-            attributes.update({"values": shown.values} if self.task == "regression" else {"label": shown.labels})
-        return made
-
-    def to_pyg(self) -> torch_geometric.data.Data:
-        """A `torch_geometric.data.Data` with `pos`, `face`, `edge_index`, `y` (labels or values), `probabilities`."""
-        import torch
-
-        package, edges = _needed("torch_geometric.data"), self.mesh.topology.edges
-        arrays: dict[str, NDArray[Any]] = {
-            "pos": self.mesh.vertices.astype(np.float32),
-            "face": self.mesh.faces.T,
-            "edge_index": np.concatenate([edges, edges[:, ::-1]]).T,
-        }
-        is_regression = self.task == "regression"
-        arrays |= {"y": self.values} if is_regression else {"y": self.labels, "probabilities": self.probabilities}
-        return cast(Any, package.Data(**{name: torch.tensor(array) for name, array in arrays.items()}))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write PLY, GLB, OBJ or OFF (colored mesh), JSON, NPZ or TXT (numbers), PNG (picture) or HTML (3D page)."""
@@ -194,11 +163,3 @@ class Result(ResultData):
             arrays = {"labels": self.labels, "probabilities": self.outputs, "classes": np.array(self.names, np.str_)}
         np.savez_compressed(stream := io.BytesIO(), **arrays)
         return stream.getvalue()
-
-
-def _needed(module: str) -> Any:
-    package = module.split(".", maxsplit=1)[0]
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise ConfigError(f"this needs the package {package}: pip install {package}") from None
