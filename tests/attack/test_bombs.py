@@ -11,7 +11,7 @@ import pytest
 import bombs
 from attack.attempts import MEMORY, TIMES_THE_FILE, Attempts
 from attack.mutate import tally
-from hodgeformer.base.memory import peak_memory, used_memory
+from hodgeformer.base.machine import peak_memory, used_memory
 from hodgeformer.base.settings import read_toml
 from hodgeformer.data.folder import open_folder
 from hodgeformer.data.label_files import LABEL_SUFFIXES, read_labels, read_numbers

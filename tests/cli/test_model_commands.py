@@ -129,7 +129,7 @@ def test_after_doctor_warm_predicting_compiles_nothing(tmp_path: Path) -> None:
 
 
 def test_doctor_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hodgeformer.base.memory.free_memory", lambda: 3 * 2**30)
+    monkeypatch.setattr("hodgeformer.base.machine.free_memory", lambda: 3 * 2**30)
     answer = run("doctor")
     assert answer.exit_code == 0, answer.output
     assert "kernels  agree" in answer.stdout

@@ -123,7 +123,7 @@ def test_the_estimate_of_memory_covers_an_eliminated_surface() -> None:
 SIMPLIFYING = """
 import sys
 from hodgeformer.base.errors import MeshError
-from hodgeformer.base.memory import used_memory, peak_memory
+from hodgeformer.base.machine import used_memory, peak_memory
 from hodgeformer.predict.predictor import Predictor
 predictor = Predictor.load(sys.argv[1])
 for path in sys.argv[2:4]:
@@ -156,7 +156,7 @@ def test_what_cannot_be_read_or_simplified_within_the_limit_is_refused_beforehan
 PREDICTING = """
 import sys
 from hodgeformer.base.errors import MeshError
-from hodgeformer.base.memory import used_memory, peak_memory
+from hodgeformer.base.machine import used_memory, peak_memory
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.predict.predictor import Predictor
 predictor = Predictor.load("human")

@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from hodgeformer.base.errors import ConfigError, HodgeFormerError
-from hodgeformer.base.memory import is_out_of_memory
+from hodgeformer.base.machine import is_out_of_memory
 from hodgeformer.cli.bench import bench
 from hodgeformer.cli.check import check
 from hodgeformer.cli.demo import demo

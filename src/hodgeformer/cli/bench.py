@@ -35,7 +35,7 @@ def bench(
     """
     from rich.console import Console
 
-    from hodgeformer.base.memory import keep_freed_memory
+    from hodgeformer.base.machine import keep_freed_memory
     from hodgeformer.lab.bench import training, waiting
 
     measures: dict[str, tuple[Callable[[bool], list[dict[str, Any]]], str]] = {

@@ -115,7 +115,7 @@ def _version(name: str) -> str | None:
 def _machine() -> dict[str, str]:
     import torch
 
-    from hodgeformer.base.threads import thread_count
+    from hodgeformer.base.machine import thread_count
     from hodgeformer.kernels._numba_linear import faster_than_torch
 
     return {
@@ -129,7 +129,7 @@ def _machine() -> dict[str, str]:
 
 def _memory() -> dict[str, str]:
     """The free memory, and an estimate of the largest mesh that the default model can process."""
-    from hodgeformer.base.memory import GIGABYTE, free_memory
+    from hodgeformer.base.machine import GIGABYTE, free_memory
     from hodgeformer.mesh.prepare import PrepareConfig
     from hodgeformer.nn.config import ModelConfig
     from hodgeformer.nn.memory import bytes_per_face

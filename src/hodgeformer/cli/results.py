@@ -15,7 +15,7 @@ import typer
 
 from hodgeformer.base.errors import ConfigError, HodgeFormerError, MeshError
 from hodgeformer.base.files import files_below, write_atomically
-from hodgeformer.base.memory import is_out_of_memory
+from hodgeformer.base.machine import is_out_of_memory
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -135,7 +135,7 @@ def _train(
 
 
 def _show_plan(setup: Setup, *, as_json: bool) -> None:
-    from hodgeformer.base.memory import GIGABYTE
+    from hodgeformer.base.machine import GIGABYTE
     from hodgeformer.cli.train_display import print_event
     from hodgeformer.training.trial import estimate
 

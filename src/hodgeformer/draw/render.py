@@ -12,8 +12,8 @@ from scipy.ndimage import uniform_filter
 
 from hodgeformer.base.errors import ConfigError, MeshError
 from hodgeformer.base.files import place, write_atomically
+from hodgeformer.base.machine import for_row_ranges, thread_count
 from hodgeformer.base.palette import parse_color
-from hodgeformer.base.threads import for_row_ranges, thread_count
 from hodgeformer.draw.camera import Up, View, projected, rotation, upright
 from hodgeformer.draw.colormap import LOOK
 from hodgeformer.draw.lettering import ColorBar, Legend, Picture, key_band, title_band

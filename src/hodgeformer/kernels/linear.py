@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from hodgeformer.base.threads import for_row_ranges
+from hodgeformer.base.machine import for_row_ranges
 from hodgeformer.kernels.rows import TensorFunction, compiled_for, kernels, relu_dropout, threads_for
 
 CHUNK = 1024

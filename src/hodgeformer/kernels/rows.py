@@ -26,7 +26,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from hodgeformer.base.containers import PerElement
-from hodgeformer.base.threads import for_row_ranges
+from hodgeformer.base.machine import for_row_ranges
 
 EPSILON = 1e-5
 _THREAD_WORTH = 2**20

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import KINDS, ElementKind, PerElement
-from hodgeformer.base.threads import for_row_ranges, thread_count
+from hodgeformer.base.machine import for_row_ranges, thread_count
 from hodgeformer.mesh.columns import COLOR, exact_parts, is_word
 from hodgeformer.mesh.geometry import LEAST_AREA, around_vertices, edge_quads, face_centers, face_vectors, norms, unit
 from hodgeformer.mesh.mesh import FloatArray, IntArray

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import KINDS, ElementKind, PerElement, SparsityPattern
-from hodgeformer.base.threads import for_row_ranges, thread_count
+from hodgeformer.base.machine import for_row_ranges, thread_count
 from hodgeformer.mesh.geometry import centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex, incidence_lists

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import ElementKind
-from hodgeformer.base.threads import for_row_ranges, thread_count
+from hodgeformer.base.machine import for_row_ranges, thread_count
 from hodgeformer.mesh.geometry import face_vectors, norms, unit
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex, incidence_lists, sparse_matrix

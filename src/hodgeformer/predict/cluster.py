@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from hodgeformer.base.errors import ConfigError, MeshError
 from hodgeformer.base.files import offline, refuse_network
-from hodgeformer.base.memory import share_memory
+from hodgeformer.base.machine import share_memory
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.containers import KINDS
 from hodgeformer.base.errors import CheckpointError, ConfigError, MeshError
-from hodgeformer.base.threads import thread_count
+from hodgeformer.base.machine import thread_count
 from hodgeformer.base.version import __version__
 from hodgeformer.kernels.elimination import Elimination, Laplacian
 from hodgeformer.kernels.sweeps import Steps

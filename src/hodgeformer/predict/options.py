@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from hodgeformer.base.containers import PartElement, PerElement
 from hodgeformer.base.errors import MeshError
-from hodgeformer.base.memory import GIGABYTE, free_memory, used_memory
+from hodgeformer.base.machine import GIGABYTE, free_memory, used_memory
 from hodgeformer.base.settings import Settings
 from hodgeformer.kernels.elimination import N_TIMES
 from hodgeformer.mesh.mesh import Mesh

@@ -16,8 +16,7 @@ import numpy as np
 from hodgeformer.base.containers import Element
 from hodgeformer.base.errors import CheckpointError, ConfigError, MeshError
 from hodgeformer.base.files import place, write_atomically
-from hodgeformer.base.memory import return_freed_memory
-from hodgeformer.base.threads import thread_count
+from hodgeformer.base.machine import return_freed_memory, thread_count
 from hodgeformer.mesh.columns import ColumnLike
 from hodgeformer.mesh.io import MeshLike, as_mesh, load_mesh
 from hodgeformer.mesh.mesh import FloatArray

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from hodgeformer.base.memory import keep_freed_memory
+from hodgeformer.base.machine import keep_freed_memory
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import Batch
 from hodgeformer.training.learner import DivergedError, Learner, recentered

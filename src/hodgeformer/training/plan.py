@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from hodgeformer.base.machine import thread_count
 from hodgeformer.base.settings import Table
-from hodgeformer.base.threads import thread_count
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.census import Census
 from hodgeformer.data.measured import scaled

@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 
 from hodgeformer.base.errors import CheckpointError, ConfigError
 from hodgeformer.base.files import write_atomically
-from hodgeformer.base.threads import thread_count
+from hodgeformer.base.machine import thread_count
 from hodgeformer.predict.checkpoint import versions
 
 

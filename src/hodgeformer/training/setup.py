@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hodgeformer.base.containers import KINDS
 from hodgeformer.base.errors import ConfigError, DataError
-from hodgeformer.base.memory import GIGABYTE, free_memory
+from hodgeformer.base.machine import GIGABYTE, free_memory
 from hodgeformer.data.census import Census, take_census
 from hodgeformer.data.dataset import CountedMesh, DataSet, Sample
 from hodgeformer.data.loader import Loader

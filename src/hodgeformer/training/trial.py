@@ -8,7 +8,7 @@ from itertools import chain, count, islice
 
 from hodgeformer.base.containers import PerElement
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.base.memory import peak_memory, used_memory
+from hodgeformer.base.machine import peak_memory, used_memory
 from hodgeformer.nn.memory import activation_memory
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.training.learner import Learner

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hodgeformer.base.threads import thread_count
+from hodgeformer.base.machine import thread_count
 from hodgeformer.kernels import linear
 from hodgeformer.lab.bench.yardsticks import bumpy_torus, human_sized_mesh
 from hodgeformer.mesh.mesh import Mesh

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hodgeformer.base.memory import GIGABYTE, peak_memory
+from hodgeformer.base.machine import GIGABYTE, peak_memory
 from hodgeformer.lab.bench.yardsticks import bumpy_torus, growth, human_sized_mesh, median_seconds
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh

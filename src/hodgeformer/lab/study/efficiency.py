@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from hodgeformer.base.memory import GIGABYTE, peak_memory, used_memory
+from hodgeformer.base.machine import GIGABYTE, peak_memory, used_memory
 from hodgeformer.base.settings import Table
 from hodgeformer.lab.bench.yardsticks import bumpy_torus
 from hodgeformer.mesh.features import PAPER_GROUPS
