@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.containers import PartElement
 from hodgeformer.base.errors import DataError
-from hodgeformer.mesh.columns import COLOR, COLOR_PARTS, listed, parts_of
 from hodgeformer.mesh.features import GROUPS, OWN, own_parts
-from hodgeformer.mesh.mesh import IntArray, Mesh
+from hodgeformer.mesh.mesh import COLOR, COLOR_PARTS, IntArray, Mesh, listed, parts_of
 from hodgeformer.mesh.order import canonical_faces
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.mesh.topology import repeats_a_vertex

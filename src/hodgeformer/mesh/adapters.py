@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.containers import PartElement
 from hodgeformer.base.errors import MeshError
-from hodgeformer.mesh.columns import COLOR, Column, is_column_name, to_colors
 from hodgeformer.mesh.formats.content import Content
-from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.mesh import COLOR, Column, Mesh, is_column_name, to_colors
 
 
 class HasVertices(Protocol):

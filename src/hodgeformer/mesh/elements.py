@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.base.errors import DataError
-from hodgeformer.mesh.columns import Column
 from hodgeformer.mesh.geometry import (
     edge_centers,
     face_centers,
@@ -25,7 +24,7 @@ from hodgeformer.mesh.geometry import (
     to_unit_sphere,
     unit,
 )
-from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.mesh import Column, FloatArray, IntArray, Mesh
 from hodgeformer.mesh.topology import edges_by_first_appearance, sparse_matrix
 
 Values = NDArray[Any]

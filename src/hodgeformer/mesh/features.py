@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import KINDS, ElementKind, PerElement
 from hodgeformer.base.machine import for_row_ranges, thread_count
-from hodgeformer.mesh.columns import COLOR, exact_parts, is_word
 from hodgeformer.mesh.geometry import LEAST_AREA, around_vertices, edge_quads, face_centers, face_vectors, norms, unit
-from hodgeformer.mesh.mesh import FloatArray, IntArray
+from hodgeformer.mesh.mesh import COLOR, FloatArray, IntArray, exact_parts, is_word
 from hodgeformer.mesh.topology import MeshComplex, neighbor_lists
 
 GROUPS = ("coords", "normals", "areas", "distances")

@@ -12,7 +12,6 @@ from pydantic import Field, FiniteFloat, PositiveFloat, field_validator
 from hodgeformer.base.containers import KIND_OF, KINDS, ElementKind, PerElement
 from hodgeformer.base.errors import BatchError
 from hodgeformer.base.settings import Settings
-from hodgeformer.mesh.columns import Column
 from hodgeformer.mesh.features import (
     PAPER_GROUPS,
     OnElements,
@@ -25,7 +24,7 @@ from hodgeformer.mesh.features import (
 )
 from hodgeformer.mesh.geometry import face_centers, in_range, nearest_rows, to_disk_area, to_unit_sphere
 from hodgeformer.mesh.io import MeshLike, as_mesh
-from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.mesh import Column, FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, file_edge_order, outward
 from hodgeformer.mesh.patterns import Patterns, pattern_sizes, patterns_of
 from hodgeformer.mesh.pose import PoseName, posed

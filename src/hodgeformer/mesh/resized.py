@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hodgeformer.base.containers import ELEMENT_NAMES, KIND_OF, ElementKind
 from hodgeformer.base.errors import MeshError
-from hodgeformer.mesh.columns import Column
 from hodgeformer.mesh.elements import selected
 from hodgeformer.mesh.geometry import edge_centers, face_centers, face_vectors, nearest_rows, norms, unit, vertex_sums
-from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.mesh import Column, FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order
 from hodgeformer.mesh.topology import is_used
 from hodgeformer.mesh.transfer import Places, heaviest_labels, locate, mean_votes

@@ -17,9 +17,8 @@ from hodgeformer.base.containers import Element
 from hodgeformer.base.errors import CheckpointError, ConfigError, MeshError
 from hodgeformer.base.files import place, write_atomically
 from hodgeformer.base.machine import return_freed_memory, thread_count
-from hodgeformer.mesh.columns import ColumnLike
 from hodgeformer.mesh.io import MeshLike, as_mesh, load_mesh
-from hodgeformer.mesh.mesh import FloatArray
+from hodgeformer.mesh.mesh import ColumnLike, FloatArray
 from hodgeformer.mesh.prepare import Faces, PrepareConfig
 from hodgeformer.predict.inference import Report, Views, answers, make_views
 from hodgeformer.predict.member import Member, is_file, together

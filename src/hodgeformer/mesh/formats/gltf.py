@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.columns import to_colors
 from hodgeformer.mesh.formats import glb
 from hodgeformer.mesh.formats.content import Content
 from hodgeformer.mesh.formats.source import Source
-from hodgeformer.mesh.mesh import Attribute, Attributes, Colors, FloatArray, IntArray
+from hodgeformer.mesh.mesh import Attribute, Attributes, Colors, FloatArray, IntArray, to_colors
 
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 _COMPRESSION = ("KHR_draco_mesh_compression", "EXT_meshopt_compression")

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.columns import to_colors
 from hodgeformer.mesh.formats.content import Content
 from hodgeformer.mesh.formats.source import Source, TextLines
-from hodgeformer.mesh.mesh import Attributes, Colors, FloatArray, IntArray, Mesh
+from hodgeformer.mesh.mesh import Attributes, Colors, FloatArray, IntArray, Mesh, to_colors
 
 _KEYWORDS = [
     b"vt", b"vn", b"vp", b"g", b"o", b"s", b"l", b"p", b"mg", b"usemtl", b"mtllib", b"usemap", b"maplib",

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.columns import to_colors
 from hodgeformer.mesh.formats.content import Content
 from hodgeformer.mesh.formats.source import LARGEST_WHOLE, Source, TextLines
-from hodgeformer.mesh.mesh import Attributes, Colors, FloatArray, IntArray, Mesh
+from hodgeformer.mesh.mesh import Attributes, Colors, FloatArray, IntArray, Mesh, to_colors
 
 _HEADER = re.compile(rb"(?:\s*#[^\n]*\n)*\s*(ST)?(C)?(N)?(4)?OFF(?=[\s#]|$)", re.IGNORECASE)
 _HEAD = 65536  # bytes that comments before the header may take

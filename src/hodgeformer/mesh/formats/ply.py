@@ -9,11 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.columns import CHANNELS, ENDS, LABELS, OWN_COLOR, Column, is_column_name, to_colors
 from hodgeformer.mesh.formats.content import Content
 from hodgeformer.mesh.formats.ply_tables import Columns, Element, List, Property, read_ascii, read_binary
 from hodgeformer.mesh.formats.source import LARGEST_WHOLE, Source
-from hodgeformer.mesh.mesh import Attribute, Attributes, IntArray, Mesh
+from hodgeformer.mesh.mesh import (
+    CHANNELS,
+    ENDS,
+    LABELS,
+    OWN_COLOR,
+    Attribute,
+    Attributes,
+    Column,
+    IntArray,
+    Mesh,
+    is_column_name,
+    to_colors,
+)
 
 _TYPES = {
     "char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4",
