@@ -7,7 +7,9 @@ import pytest
 
 from hodgeformer.base.containers import Element
 from hodgeformer.data.census import take_census
-from hodgeformer.data.mirror import mirrored_by_name, mirrored_by_place
+from hodgeformer.data.mirror import asymmetry, mirrored_by_name, mirrored_by_place
+from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.pose import random_rotation
 from tiny_sets import bodies
 
 
@@ -92,3 +94,25 @@ def test_a_word_that_contains_a_side_is_measured_too() -> None:
 def test_sides_in_names(classes: tuple[str, ...], pairs: tuple[tuple[str, str], ...], unclear: tuple[str, ...]) -> None:
     found = mirrored_by_name(classes)
     assert (found.pairs, tuple(found.unclear), found.measured) == (pairs, unclear, False)
+
+
+def test_a_mirror_image_is_near_where_a_shape_is_symmetric() -> None:
+    """A helix of three turns is not its mirror image, a ring is; turning and scaling change nothing."""
+
+    def tube(rise: float) -> Mesh:
+        along, around = np.linspace(0, 6 * np.pi, 241), np.linspace(0, 2 * np.pi, 9)[:-1]
+        center = np.stack([np.cos(along), np.sin(along), rise * along], axis=1)
+        out, up = center * [1, 1, 0], np.array([0, 0, 1.0])
+        rings = center[:, None] + 0.2 * (np.cos(around)[:, None] * out[:, None] + np.sin(around)[:, None] * up)
+        i, j = np.meshgrid(np.arange(240), np.arange(8), indexing="ij")
+        a, b, c, d = (8 * (i + p) + (j + q) % 8 for p, q in ((0, 0), (1, 0), (1, 1), (0, 1)))
+        corners = np.concatenate([np.stack([a, b, c], -1), np.stack([a, c, d], -1)]).reshape(-1, 3)
+        return Mesh(rings.reshape(-1, 3), corners)
+
+    ring, helix = tube(0), tube(0.15)
+    assert asymmetry(ring.vertices, ring.faces) < 0.06
+    found = asymmetry(helix.vertices, helix.faces)
+    assert found > 0.1
+    turned = 3 * helix.vertices @ random_rotation(np.random.default_rng(0)).T + 7
+    assert asymmetry(turned, helix.faces) == pytest.approx(found, rel=0.01), "points at borders may change sides"
+    assert asymmetry(np.zeros((3, 3)), np.array([[0, 1, 2]])) == 0

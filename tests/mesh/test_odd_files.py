@@ -18,9 +18,9 @@ from hodgeformer.mesh.elements import radius
 from hodgeformer.mesh.geometry import in_range
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.pose import up_from_shape
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.mesh.simplify import simplify
+from hodgeformer.mesh.up import up_from_shape
 
 PLY = """ply
 format {order} 1.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -10,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from hodgeformer.cli.notebook import NotebookProgress
 from hodgeformer.cli.results import LOG_EVERY, Pulse, duration
 from hodgeformer.draw.page import in_notebook
 from hodgeformer.training.listener import Callback, Listener, Row, Standing
@@ -20,6 +21,8 @@ from hodgeformer.training.run import train as train_silently
 
 EVENT_EVERY = 2.0
 """Seconds between two progress events."""
+_NOTEBOOK_WIDTH = 110
+_DRAWN_EVERY = 0.5  # seconds between two drawings: every one of them is kept in the notebook's messages
 
 
 class Display(Listener):
@@ -144,3 +147,36 @@ def train(*arguments: Any, callbacks: Sequence[Callback] | None = None, **settin
     is_shown = callbacks is None and (processes is None or processes.is_first)
     with display(quiet=not is_shown) as listener:
         return train_silently(*arguments, callbacks=[*(callbacks or ()), listener], **settings)
+
+
+class NotebookProgress(Progress):
+    """The same bars as in a terminal, as text in one output of the cell, which is replaced while the work continues.
+
+    Jupyter, Colab and VS Code show it without an extension.
+    """
+
+    def __init__(self, *columns: ProgressColumn) -> None:
+        drawn = Console(file=io.StringIO(), width=_NOTEBOOK_WIDTH, color_system=None, force_jupyter=False)
+        super().__init__(*columns, console=drawn, auto_refresh=False)
+        self._pulse = Pulse(_DRAWN_EVERY)
+        display = importlib.import_module("IPython.display").display
+        self._output = display({"text/plain": ""}, raw=True, display_id=True)
+
+    def start(self) -> None:
+        """There is no thread to start: the work itself draws."""
+
+    def stop(self) -> None:
+        self._draw()
+
+    def refresh(self) -> None:
+        if self._pulse.due():
+            self._draw()
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        super().update(task_id, **changes)
+        self.refresh()
+
+    def _draw(self) -> None:
+        with self.console.capture() as drawn:
+            self.console.print(self.get_renderable())
+        self._output.update({"text/plain": drawn.get().rstrip()}, raw=True)

@@ -16,11 +16,10 @@ from hodgeformer.base.errors import DataError, HodgeFormerError
 from hodgeformer.data.dataset import CountedMesh, DataSet, Sample
 from hodgeformer.data.labels import n_stray_colors
 from hodgeformer.data.measured import column_counts, measured_columns, shape_hash, unfit
-from hodgeformer.data.mirror import Mirrored, mirrored_by_name, mirrored_by_place, mirrored_overlaps
+from hodgeformer.data.mirror import Mirrored, asymmetry, mirrored_by_name, mirrored_by_place, mirrored_overlaps
 from hodgeformer.mesh.elements import element_areas, radius, unit_edge_lengths
 from hodgeformer.mesh.geometry import in_range, to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.pose import asymmetry
 from hodgeformer.mesh.simplify import simplify
 
 Place = tuple[str, Sample]

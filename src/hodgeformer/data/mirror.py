@@ -15,7 +15,7 @@ import numpy as np
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.data.dataset import CountedMesh, DataSet
 from hodgeformer.mesh.elements import element_areas, element_centers
-from hodgeformer.mesh.geometry import centroid
+from hodgeformer.mesh.geometry import centroid, face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import principal_axes
 
@@ -24,6 +24,7 @@ _SEEN = 2  # meshes of every class
 _SYMMETRIC = 1.5  # times the least asymmetry: a body with one arm raised is also nearly symmetric, front to back
 _PLACES = 2000  # that are compared on a mesh
 _TIED = 1.1  # planes whose distances differ by less than this factor are equally good
+_POINTS = 2000  # that represent a surface
 _OVERLAP = 0.3  # the least overlap of a class with the mirror image of another
 _AHEAD = 2  # the factor by which it must exceed the overlap with any other class
 
@@ -43,6 +44,29 @@ class Mirrored:
     pairs: tuple[tuple[str, str], ...]
     unclear: Mapping[str, str]
     measured: bool
+
+
+def asymmetry(vertices: FloatArray, faces: IntArray) -> float:
+    """The distance of the surface from its mirror image, in the best of the planes through its principal axes.
+
+    A mean distance in units of the root mean square radius, between points spread evenly over the area; their own
+    spacing is 0.03 to 0.05.
+    """
+    from scipy.spatial import cKDTree
+
+    areas = np.cumsum(norms(face_vectors(vertices, faces)))
+    if areas[-1] == 0:
+        return 0.0
+    number = np.arange(_POINTS)
+    chosen = vertices[faces[np.searchsorted(areas, (number + 0.5) * areas[-1] / _POINTS)]]
+    # Two irrational steps cover a triangle evenly.
+    first, second = np.sqrt(number * 0.7548776662 % 1), number * 0.5698402910 % 1
+    corners = np.stack([1 - first, first * (1 - second), first * second], axis=1)
+    points = np.einsum("nc,ncd->nd", corners, chosen)
+    points = (points - points.mean(axis=0)) @ principal_axes(vertices, faces)
+    points /= np.sqrt((points**2).sum(axis=1).mean())
+    tree = cKDTree(points)
+    return min(float(tree.query(points * plane)[0].mean()) for plane in 1 - 2 * np.eye(3))
 
 
 def mirrored_by_name(classes: Sequence[str]) -> Mirrored:

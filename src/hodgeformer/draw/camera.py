@@ -9,7 +9,8 @@ import numpy as np
 
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.mesh.mesh import FloatArray, Mesh
-from hodgeformer.mesh.pose import UP_AXES, up_from_shape
+from hodgeformer.mesh.pose import UP_AXES
+from hodgeformer.mesh.up import up_from_shape
 
 Up = str | FloatArray
 """The direction that is up in a file: an axis, any direction, or "auto", guessed from the shape."""

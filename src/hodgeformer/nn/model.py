@@ -1,15 +1,16 @@
-"""The whole network: embedding, encoder, head."""
+"""The whole network: embedding, encoder, head; and where it computes."""
 
 from __future__ import annotations
 
 from typing import cast
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from hodgeformer.base.containers import ELEMENT_NAMES, KINDS, ElementKind, PerElement
-from hodgeformer.base.errors import BatchError
+from hodgeformer.base.errors import BatchError, ConfigError
 from hodgeformer.kernels.linear import FeedForward
 from hodgeformer.kernels.rows import normalized
 from hodgeformer.nn.blocks import BLOCKS, Block
@@ -136,3 +137,18 @@ class HodgeFormer(nn.Module):
             raise BatchError(
                 f"model and batch are on several devices ({', '.join(sorted(devices))}); use batch.to(device)"
             )
+
+
+def find_device(name: str = "auto") -> torch.device:
+    """The device of this machine with this name; "auto" is a CUDA GPU if there is one, otherwise the CPU."""
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == "auto":
+        name = "cuda" if there["cuda"] else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or not there.get(device.type) or (device.index or 0) >= max(1, torch.cuda.device_count()):
+        found = ", ".join(f"'{kind}'" for kind, is_there in there.items() if is_there)
+        raise ConfigError(f"device '{name}' is not available on this machine; use 'auto' or one of: {found}")
+    return device

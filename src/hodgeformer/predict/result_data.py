@@ -17,7 +17,8 @@ from hodgeformer.base.palette import RGB
 from hodgeformer.mesh.elements import convert_values, element_areas, majority
 from hodgeformer.mesh.geometry import in_range
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.pose import UP_AXES, UpName, part_centers, up_from_parts, up_from_shape
+from hodgeformer.mesh.pose import UP_AXES, UpName
+from hodgeformer.mesh.up import part_centers, up_from_parts, up_from_shape
 
 
 @dataclass(frozen=True, eq=False)

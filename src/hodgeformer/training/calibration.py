@@ -19,7 +19,7 @@ from scipy.optimize import minimize_scalar
 from hodgeformer.data.splits import in_folds
 from hodgeformer.mesh.elements import convert_labels
 from hodgeformer.mesh.mesh import FloatArray
-from hodgeformer.mesh.pose import part_centers, up_from_shape, usual_heights
+from hodgeformer.mesh.up import part_centers, up_from_shape, usual_heights
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint
 from hodgeformer.predict.inference import tempered

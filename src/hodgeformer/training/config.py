@@ -19,7 +19,7 @@ from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.open import DataConfig, data_table
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.nn.device import find_device
+from hodgeformer.nn.model import find_device
 
 Source = Path | str | Mapping[str, Table]
 """What to train on: a TOML file, a data-set folder, the name of a data set, or the tables themselves."""

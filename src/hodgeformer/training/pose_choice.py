@@ -16,7 +16,8 @@ from hodgeformer.data.splits import in_folds
 from hodgeformer.mesh.elements import convert_labels
 from hodgeformer.mesh.geometry import in_range
 from hodgeformer.mesh.mesh import FloatArray
-from hodgeformer.mesh.pose import PoseName, mean_heights, part_centers, roundness
+from hodgeformer.mesh.pose import PoseName, roundness
+from hodgeformer.mesh.up import mean_heights, part_centers
 from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.training.listener import PartOf
 from hodgeformer.training.loop import Stopped, learn

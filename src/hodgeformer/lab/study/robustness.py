@@ -21,8 +21,8 @@ from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.lab.study.mutations import ORIGINAL, Mutation
 from hodgeformer.mesh.elements import element_centers
 from hodgeformer.mesh.mesh import IntArray, Mesh
-from hodgeformer.mesh.pose import up_from_shape
 from hodgeformer.mesh.prepare import PrepareConfig
+from hodgeformer.mesh.up import up_from_shape
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.training.evaluate import Answer, Evaluator
 from hodgeformer.training.metrics import Scores

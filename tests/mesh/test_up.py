@@ -11,7 +11,8 @@ import meshes
 from hodgeformer.data.augment import random_rotation, rotation_about
 from hodgeformer.data.figures import PARTS, figure
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.pose import UP_AXES, asymmetry, part_centers, up_from_parts, up_from_shape, usual_heights
+from hodgeformer.mesh.pose import UP_AXES
+from hodgeformer.mesh.up import part_centers, up_from_parts, up_from_shape, usual_heights
 
 Y = np.array([0.0, 1.0, 0.0])
 AXES = [np.array(axis, dtype=float) for axis in UP_AXES.values()]
@@ -76,25 +77,3 @@ def test_a_shape_without_area_or_base_is_left_as_it_is() -> None:
     flat = Mesh(np.zeros((3, 3)), np.array([[0, 1, 2]]))
     np.testing.assert_array_equal(up_from_shape(flat), Y)
     np.testing.assert_array_equal(up_from_shape(meshes.single_triangle()), Y)
-
-
-def test_a_mirror_image_is_near_where_a_shape_is_symmetric() -> None:
-    """A helix of three turns is not its mirror image, a ring is; turning and scaling change nothing."""
-
-    def tube(rise: float) -> Mesh:
-        along, around = np.linspace(0, 6 * np.pi, 241), np.linspace(0, 2 * np.pi, 9)[:-1]
-        center = np.stack([np.cos(along), np.sin(along), rise * along], axis=1)
-        out, up = center * [1, 1, 0], np.array([0, 0, 1.0])
-        rings = center[:, None] + 0.2 * (np.cos(around)[:, None] * out[:, None] + np.sin(around)[:, None] * up)
-        i, j = np.meshgrid(np.arange(240), np.arange(8), indexing="ij")
-        a, b, c, d = (8 * (i + p) + (j + q) % 8 for p, q in ((0, 0), (1, 0), (1, 1), (0, 1)))
-        corners = np.concatenate([np.stack([a, b, c], -1), np.stack([a, c, d], -1)]).reshape(-1, 3)
-        return Mesh(rings.reshape(-1, 3), corners)
-
-    ring, helix = tube(0), tube(0.15)
-    assert asymmetry(ring.vertices, ring.faces) < 0.06
-    found = asymmetry(helix.vertices, helix.faces)
-    assert found > 0.1
-    turned = 3 * helix.vertices @ random_rotation(np.random.default_rng(0)).T + 7
-    assert asymmetry(turned, helix.faces) == pytest.approx(found, rel=0.01), "points at borders may change sides"
-    assert asymmetry(np.zeros((3, 3)), np.array([[0, 1, 2]])) == 0
