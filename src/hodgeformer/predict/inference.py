@@ -1,7 +1,8 @@
 """From a mesh through a model and back: prepared views in, averaged answers out, in the order of the file.
 
 Predictions, scores and the viewer's labels are all computed here, so that scores describe the answers that users get.
-Only training steps, the comparison of an exported model with its original, and timings run the network directly.
+Only training steps, timings, comparisons of kernels or of an exported model with the original, and the inspection of
+learned operators run the network directly.
 """
 
 from __future__ import annotations
