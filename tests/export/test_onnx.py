@@ -326,7 +326,7 @@ def test_files_that_cannot_be_used_are_told(tmp_path: Path, exported: tuple[Path
         (None, "not written by `hodgeformer export`"),
         ('{"format": 99}', "export format 99 is newer than this hodgeformer"),
         ('{"format": 1, "model": {}}', "export format 1 of an older hodgeformer; export the model again"),
-        ('{"format": 2, "model": {}}', "the settings in the exported model are invalid"),
+        (f'{{"format": {exported_module.FORMAT}, "model": {{}}}}', "the settings in the exported model are invalid"),
         ("[]", "are invalid"),
         ("[" * 100_000, "are invalid"),
     ):

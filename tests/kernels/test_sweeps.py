@@ -21,13 +21,13 @@ def tables(steps: Steps, s: int) -> dict[str, np.ndarray]:
 
 def solved(steps: Steps, star0: FloatArray, star1: FloatArray, x: FloatArray) -> FloatArray:
     """In the precision of the stars, by positive sums only."""
-    n, one = len(star0), star0.dtype.type(1)
+    one = star0.dtype.type(1)
     conductances = np.concatenate([star1, star0, [0 * one, one]])[steps.entries]
-    x = np.append(x, [0 * one])
+    x = x[steps.vertices]
     done = []
-    for s, (_, b, q) in enumerate(steps.shapes):
+    for s, (_, b, q, removed) in enumerate(steps.shapes):
         step = tables(steps, s)
-        outer = np.moveaxis(conductances[step["outer"].reshape(MOST, b, q)], 2, 0).swapaxes(1, 2)
+        outer = conductances[step["outer"].reshape(q, b, MOST)]
         z = np.moveaxis(conductances[step["inner"].reshape(MOST, MOST, q)], 2, 0)
         z = np.pad(z, ((0, 0), (0, 1), (0, 1)))
         z[:, :MOST, MOST] = z[:, MOST, :MOST] = outer.sum(axis=1)
@@ -41,15 +41,18 @@ def solved(steps: Steps, star0: FloatArray, star1: FloatArray, x: FloatArray) ->
         below = outer @ inverse
         sums = (below @ outer.swapaxes(1, 2)).ravel()
         assert len(np.unique(step["changed"])) == len(step["changed"])
-        conductances[step["changed"]] += sums[step["sources"].reshape(len(step["changed"]), -1)].sum(axis=1)
-        members = step["members"].reshape(q, MOST + b)
+        conductances = conductances[removed:]
+        conductances[step["changed"]] += sums[step["sources"].reshape(-1, len(step["changed"]))].sum(axis=0)
         both = np.concatenate([inverse, below], axis=1)
-        change = (both @ x[members[:, :MOST], None]).ravel()
-        x[step["reached"]] += change[step["origins"].reshape(len(step["reached"]), -1)].sum(axis=1)
-        done.append((both, members))
-    for both, members in reversed(done):
-        x[members[:, :MOST]] = (both.swapaxes(1, 2) @ x[members][..., None])[..., 0]
-    return x[:n]
+        mine, x = x[: q * MOST].reshape(q, MOST, 1), x[q * MOST :]
+        change = (both @ mine).ravel()
+        assert len(np.unique(step["reached"])) == len(step["reached"])
+        x[step["reached"]] += change[step["origins"].reshape(-1, len(step["reached"]))].sum(axis=0)
+        done.append((both, mine, step["outside"].reshape(q, b, 1)))
+    x = np.zeros_like(x)
+    for both, mine, outside in reversed(done):
+        x = np.append(both.swapaxes(1, 2) @ np.concatenate([mine, x[outside]], axis=1), x)
+    return x[steps.slots]
 
 
 @pytest.mark.parametrize("mesh", [*all_kinds(), icosphere(3), open_grid(9, 4)], ids=lambda mesh: mesh.name)

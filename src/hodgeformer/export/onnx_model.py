@@ -197,19 +197,28 @@ def spreading(g: Graph, layer: Spreading, x: str, elimination: Elimination) -> s
     masses = g("Unsqueeze", g.input("masses"), g.constant([1]))
     star0, star1 = diagonal_stars(g, layer, x, masses)
     steps = elimination.eliminated(g, conductances(g, star0, star1), once=not layer.bound)
-    y = g.reshape(wide(g, linear(g, layer.value, x), "v"), 0, -1, d // N_TIMES)  # (n, frames times, channels)
-    y = elimination.solved(g, steps, g("Mul", y, g("Unsqueeze", star0, g.constant([2]))))
+    y = g("Mul", wide(g, linear(g, layer.value, x), "v"), by_channel(g, star0, d))
+    y = elimination.solved(g, steps, g.reshape(y, 0, -1, d // N_TIMES))  # (n, frames times, channels)
     y = narrow(g, y, d)
-    p, q = (wide(g, linear(g, mix, y), "v") for mix in (layer.inner, layer.wedge))
+    # A face gives each corner a third of the wedge that an edge gives each end of the inner product.
+    p, q = (
+        wide(g, g("Gemm", y, g.constant(weight), transB=1), "v")
+        for weight in (layer.inner.weight, layer.wedge.weight / 3)
+    )
     y = wide(g, y, "v")
-    along = g.reshape(g("Mul", d0(g, y), d0(g, p)), 0, -1, d // N_TIMES)
-    along = g.reshape(g("Mul", along, g("Unsqueeze", star1, g.constant([2]))), 0, -1)
-    inner = summed(g, along, "e", "v", signed=False)
-    wedge = summed(g, turned(g, y, q), "f", "v", signed=False)
-    product = g("Add", g("Mul", inner, g.constant(1 / 2)), g("Mul", wedge, g.constant(1 / 6)))
+    along = g("Mul", g("Mul", d0(g, y), d0(g, p)), by_channel(g, star1, d))
+    product = g("Add", summed(g, along, "e", "v", signed=False), summed(g, turned(g, y, q), "f", "v", signed=False))
     product = narrow(g, g("Div", product, masses), d)
-    product = g("Tanh", g("Mul", product, g.constant(layer.times * layer.log_scale.exp())))
+    product = g("Tanh", g("Mul", product, g.constant(layer.times * layer.log_scale.exp() / 2)))
     return linear(g, layer.out, g("Concat", narrow(g, y, d), product, axis=1))
+
+
+def by_channel(g: Graph, star: str, d: int) -> str:
+    """(n, frames times) as (n, frames d). A product with zeros and ones is faster than numbers that are broadcast."""
+    channels = g(
+        "MatMul", g.reshape(star, -1, N_TIMES), g.constant(np.kron(np.eye(N_TIMES), np.ones((1, d // N_TIMES))))
+    )
+    return g("Reshape", channels, g("Concat", g("Shape", star, start=0, end=1), g.constant([-1]), axis=0))
 
 
 def diagonal_stars(g: Graph, layer: Spreading, x: str, masses: str) -> tuple[str, str]:

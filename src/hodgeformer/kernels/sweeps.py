@@ -31,18 +31,24 @@ class Steps:
     """The tables of all steps, one step after another: table k of step s has lengths[s][k] numbers.
 
     Entries are conductances, and `entries` says where they come from at first: an edge, n_edges + a vertex for one to
-    the ground, and behind these zero and one, which are the last two entries too. A step of q blocks with b others has
+    the ground, and behind these zero and one, which are the last two entries too. Vertices have slots, MOST for each
+    block, the last slot is of none; `vertices` says which vertex is in each, any if none is, and `slots` is the way
+    back. Entries and slots are sorted by steps, and a step removes those of its blocks: all numbers in its tables count
+    from the first that is left. A step of q blocks with b others has
 
     - `inner` (MOST, MOST, q): the entries between the vertices of a block;
-    - `outer` (MOST, b, q): those between them and the others; the last of the others is none, with entries of zero;
-    - `changed`, and `sources` (changed, .): the entries that it adds to, and which of its (q, b, b) sums to each;
-    - `members` (q, MOST + b): the vertices of each block and the others, n_vertices where there is none;
-    - `reached`, and `origins` (reached, .): the others that it adds to, and which of the members' sums to each.
+    - `outer` (q, b, MOST): those between them and the others; the last of the others is none, with entries of zero;
+    - `changed`, and `sources` (., changed): the entries that it adds to, and which of its (q, b, b) sums to each;
+    - `outside` (q, b): the slots of the others, the last where there is none;
+    - `reached`, and `origins` (., reached): the others that it adds to, and which of its (q, MOST + b) sums to each.
 
-    Every step adds nothing to zero and to vertex n_vertices too, so no table is empty. `shapes` are (MOST, b, q).
+    `inner` and `outer` count before the step removes, the others after it. Every step adds nothing to zero and to the
+    last slot too, so no table is empty. `shapes` are (MOST, b, q, entries that it removes).
     """
 
     entries: IntArray
+    vertices: IntArray
+    slots: IntArray
     tables: dict[str, IntArray]
     lengths: dict[str, IntArray]
     shapes: IntArray
@@ -50,92 +56,120 @@ class Steps:
     @classmethod
     def of(cls, elimination: Elimination, laplacian: Laplacian) -> Steps:
         n, n_edges = len(elimination.order), len(laplacian.edge_weights)
-        pattern = _Pattern(elimination)
+        blocks = _Blocks.of(elimination)
+        pattern = _Pattern(elimination, blocks)
         entries = np.full(pattern.zero + 2, n_edges + n)
         entries[pattern.zero + 1] = n_edges + n + 1
         owner = elimination.position[np.repeat(np.arange(n), np.diff(laplacian.offsets))]
         entries[pattern.entry(owner, elimination.position[laplacian.neighbors])] = laplacian.edges
         entries[pattern.entry(np.arange(n), np.array([n]))] = n_edges + elimination.order
-        last, height = _blocks(elimination.offsets, elimination.rows, MOST)
-        steps = [_step(pattern, last, height == s, elimination) for s in range(int(height.max()) + 1)]
-        names = [name for name in steps[0] if name != "shape"]
+        vertices = np.zeros(MOST * len(blocks.tops) + 1, dtype=np.int64)
+        vertices[blocks.slots[:n]] = elimination.order
+        steps = [_step(pattern, blocks, s, elimination) for s in range(len(blocks.firsts) - 1)]
+        shapes = np.array([step.pop("shape") for step in steps])
         return cls(
             entries,
-            {name: np.concatenate([step[name].ravel() for step in steps]) for name in names},
-            {name: np.array([step[name].size for step in steps]) for name in names},
-            np.array([step["shape"] for step in steps]),
+            vertices,
+            blocks.slots[elimination.position],
+            {name: np.concatenate([step[name].ravel() for step in steps]) for name in steps[0]},
+            {name: np.array([step[name].size for step in steps]) for name in steps[0]},
+            shapes,
         )
 
 
-class _Pattern:
-    """The entries of the triangle and the ground's, as vertex n, by pairs of positions."""
+@dataclass(frozen=True, eq=False)
+class _Blocks:
+    """The last position of each block, sorted by steps; step s has those from firsts[s] on, position p its slot.
 
-    def __init__(self, elimination: Elimination) -> None:
+    `inside` are the positions in each block, -1 where it has fewer; the slot of n is that of none.
+    """
+
+    tops: IntArray
+    firsts: IntArray
+    step: IntArray
+    slots: IntArray
+    inside: IntArray
+
+    @classmethod
+    def of(cls, elimination: Elimination) -> _Blocks:
+        n = len(elimination.order)
+        last, height = _blocks(elimination.offsets, elimination.rows, MOST)
+        tops = np.flatnonzero(height >= 0)
+        tops = tops[np.argsort(height[tops], kind="stable")]
+        number = np.empty(n, dtype=np.int64)
+        number[tops] = np.arange(len(tops))
+        of_block = number[last]
+        inside = np.full((len(tops), MOST), -1)
+        inside[np.arange(MOST) < np.bincount(of_block)[:, None]] = np.argsort(of_block, kind="stable")
+        slots = np.full(n + 1, inside.size)
+        slots[inside[inside >= 0]] = np.flatnonzero(inside >= 0)
+        firsts = np.append(0, np.cumsum(np.bincount(height[tops])))
+        return cls(tops, firsts, height[last], slots, inside)
+
+
+class _Pattern:
+    """The entries of the triangle and the ground's, as vertex n, by pairs of positions, numbered by steps."""
+
+    def __init__(self, elimination: Elimination, blocks: _Blocks) -> None:
         self.n = len(elimination.order)
         columns = np.repeat(np.arange(self.n), np.diff(elimination.offsets))
         keys = np.append(columns * (self.n + 1) + elimination.rows, np.arange(1, self.n + 1) * (self.n + 1) - 1)
         self._keys = np.sort(keys)
         self.zero = len(keys)
+        step = blocks.step[self._keys // (self.n + 1)]
+        self._numbers = np.empty(self.zero + 1, dtype=np.int64)
+        self._numbers[np.append(np.argsort(step, kind="stable"), self.zero)] = np.arange(self.zero + 1)
+        self.firsts = np.append(0, np.cumsum(np.bincount(step)))
 
     def entry(self, one: _Numbers, other: _Numbers) -> IntArray:
         """Zero's where there is none."""
         keys = np.minimum(one, other).astype(np.int64) * (self.n + 1) + np.maximum(one, other)
         found = np.minimum(np.searchsorted(self._keys, keys), self.zero - 1)
-        return np.where(self._keys[found] == keys, found, self.zero)
+        return self._numbers[np.where(self._keys[found] == keys, found, self.zero)]
 
 
-def _step(
-    pattern: _Pattern, last: IntArray, chosen: NDArray[np.bool_], elimination: Elimination
-) -> dict[str, IntArray]:
-    """The tables of the blocks with the chosen last vertices."""
+def _step(pattern: _Pattern, blocks: _Blocks, s: int, elimination: Elimination) -> dict[str, IntArray]:
+    """The tables of step s."""
     n, offsets = pattern.n, elimination.offsets
-    tops = np.flatnonzero(chosen)
+    here = slice(*blocks.firsts[s : s + 2])
+    tops, inside = blocks.tops[here], blocks.inside[here]
     q = len(tops)
-    number = np.full(n, -1)
-    number[tops] = np.arange(q)
-    of_block = number[last]
-    mine = np.flatnonzero(of_block >= 0)
-    mine = mine[np.argsort(of_block[mine], kind="stable")]
-    counts = np.bincount(of_block[mine], minlength=q)
-    inside = np.full((q, MOST), -1)
-    inside[np.arange(MOST) < counts[:, None]] = mine
+    first, after = pattern.firsts[s : s + 2]
     lengths = offsets[tops + 1] - offsets[tops]
     b = int(lengths.max()) + 2
     outside = np.full((q, b), -1)
     is_row = np.arange(b) < lengths[:, None]
     outside[is_row] = elimination.rows[(offsets[tops][:, None] + np.arange(b))[is_row]]
     outside[np.arange(q), lengths] = n
-    outer = pattern.entry(inside[:, :, None], outside[:, None, :])
-    outer[(inside[:, :, None] < 0) & (outside[:, None, :] == n)] = pattern.zero + 1
+    outer = pattern.entry(inside[:, None], outside[:, :, None])
+    outer[(inside[:, None] < 0) & (outside[:, :, None] == n)] = pattern.zero + 1
     i, j = np.triu_indices(b, 1)
     real = (outside[:, i] >= 0) & (outside[:, j] >= 0)
     sums = (np.arange(q)[:, None] * b + i) * b + j
     between = pattern.entry(outside[:, i], outside[:, j])[real]
     changed, sources = _grouped(np.append(between, pattern.zero), np.append(sums[real], b * b - 1), b * b - 1)
-    members = np.concatenate([inside, outside], axis=1)
-    places = np.arange(members.size).reshape(members.shape)[:, MOST:][is_row]
-    reached, origins = _grouped(
-        np.append(elimination.order[outside[is_row]], n), np.append(places, MOST + b - 1), MOST + b - 1
-    )
+    slots = np.where(outside < 0, blocks.inside.size, blocks.slots[outside]) - MOST * blocks.firsts[s + 1]
+    places = (np.arange(q)[:, None] * (MOST + b) + MOST + np.arange(b))[is_row]
+    reached, origins = _grouped(np.append(slots[is_row], slots[0, -1]), np.append(places, MOST + b - 1), MOST + b - 1)
     return {
-        "inner": np.moveaxis(pattern.entry(inside[:, :, None], inside[:, None, :]), 0, 2),
-        "outer": np.moveaxis(outer, 0, 2),
-        "changed": changed,
+        "inner": np.moveaxis(pattern.entry(inside[:, :, None], inside[:, None, :]), 0, 2) - first,
+        "outer": outer - first,
+        "changed": changed - after,
         "sources": sources,
-        "members": np.append(elimination.order, n)[np.where(members < 0, n, members)],
+        "outside": slots,
         "reached": reached,
         "origins": origins,
-        "shape": np.array([MOST, b, q]),
+        "shape": np.array([MOST, b, q, after - first]),
     }
 
 
 def _grouped(targets: IntArray, sources: IntArray, none: int) -> tuple[IntArray, IntArray]:
-    """Every target once, and a table of the sources of each, filled up with `none`."""
+    """Every target once, and a table with the sources of each in a column, filled up with `none`."""
     order = np.argsort(targets, kind="stable")
     found, counts = np.unique(targets, return_counts=True)
     table = np.full((len(found), int(counts.max())), none)
     table[np.arange(table.shape[1]) < counts[:, None]] = sources[order]
-    return found, table
+    return found, table.T
 
 
 @njit(cache=True, nogil=True)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-FORMAT = 2
+FORMAT = 3
 KEY = "hodgeformer"
 """The metadata entry that contains the settings of the model."""
 _CHUNK = 2**19  # numbers that are gathered at once
@@ -45,7 +45,7 @@ _TABLES: dict[str, dict[str, str]] = {
     "vertex": {"edges": "int32", "edge_signs": "float32", "faces": "int32", "face_signs": "float32"},
     "edge": {"faces": "int32", "face_signs": "float32"},
 }
-STEP_TABLES = {"inner": 32, "outer": 32, "changed": 64, "sources": 32, "members": 64, "reached": 64, "origins": 32}
+STEP_TABLES = {"inner": 32, "outer": 32, "changed": 64, "sources": 32, "outside": 32, "reached": 64, "origins": 32}
 """The tables of `kernels.sweeps.Steps`, and the bits of their numbers: places to write to have to have 64."""
 INPUTS: dict[str, tuple[str, tuple[str | int, ...]]] = {
     "x_v": ("float32", ("n_v", "frames", "c_v")),
@@ -67,7 +67,9 @@ INPUTS: dict[str, tuple[str, tuple[str | int, ...]]] = {
     **{f"pattern_{k}": ("int32", (f"chunks_{k}", f"rows_{k}", f"s_{k}")) for k in KINDS},
     **{f"rows_of_pattern_{k}": ("int32", (f"chunks_{k}", f"rows_{k}")) for k in KINDS},
     "step_entries": ("int32", ("n_entries",)),
-    "step_shapes": ("int64", ("n_steps", 3)),
+    "step_vertices": ("int32", ("n_slots",)),
+    "step_slots": ("int32", ("n_v",)),
+    "step_shapes": ("int64", ("n_steps", 4)),
     **{f"step_{name}": (f"int{bits}", (f"n_{name}",)) for name, bits in STEP_TABLES.items()},
     **{f"step_{name}_lengths": ("int64", ("n_steps",)) for name in STEP_TABLES},
 }
@@ -152,7 +154,7 @@ class GraphInputs(Mapping[str, Array]):
         steps = Steps.of(Elimination.of(self._laplacian), self._laplacian)
         made = {f"step_{name}": table for name, table in steps.tables.items()}
         made |= {f"step_{name}_lengths": lengths for name, lengths in steps.lengths.items()}
-        return made | {"step_entries": steps.entries, "step_shapes": steps.shapes}
+        return made | {f"step_{name}": getattr(steps, name) for name in ("entries", "vertices", "slots", "shapes")}
 
     def _transposed(self, source: str, target: str, members: Array, signs: Array, n: int) -> dict[str, Array]:
         """For each of n target elements the source elements that contain it, and its signs in them."""
