@@ -56,12 +56,13 @@ def bodies(
     n: int = 6,
     *,
     n_bent: int = 0,
+    turned: bool = True,
     element: Element = "face",
     parts: Callable[[np.ndarray, np.ndarray], np.ndarray] = arms,
 ) -> DataSet:
-    """Segmentation: broad shoulders, a flat back and a belly, turned at will; `parts` by place, x to the left, y up.
+    """Segmentation: broad shoulders, a flat back and a belly; `parts` by place, x to the left, y up.
 
-    In `n_bent` of them one arm is raised.
+    In `n_bent` of them one arm is raised; each is turned at random unless `turned` is false.
     """
     samples = []
     for i in range(n):
@@ -74,7 +75,7 @@ def bodies(
         labels = parts(places[:, 0], places[:, 1])
         if i < n_bent:
             upright[:, 1] += 1.5 * np.maximum(upright[:, 0], 0) ** 2
-        mesh = sphere.with_vertices(upright @ random_rotation(rng))
+        mesh = sphere.with_vertices(upright @ random_rotation(rng) if turned else upright)
         samples.append(Sample(mesh.name, mesh, Values(labels.astype(np.int64))))
     return DataSet("bodies", "segmentation", element, {"train": tuple(samples)}, ("larm", "rarm", "torso"))
 

@@ -94,6 +94,11 @@ def test_a_mirror_image_keeps_normals_outward(octahedron: Mesh) -> None:
     assert ((face_vectors(mirrored.vertices, mirrored.faces) * centers).sum(axis=1) > 0).all()
 
 
+def test_the_axis_that_a_mirror_image_reverses_can_be_set(octahedron: Mesh) -> None:
+    mirrored = changed(octahedron, mirror=1.0, mirror_axis="z")
+    assert np.allclose(mirrored.vertices, octahedron.vertices * [1, 1, -1])
+
+
 def test_edge_labels_follow_a_mirror_image(octahedron: Mesh) -> None:
     labels = np.arange(12)
     mesh, target = augmented(octahedron, labels, AugmentConfig(**NONE, mirror=1.0), np.random.default_rng(0), kind="e")

@@ -7,7 +7,7 @@ import pytest
 
 from hodgeformer.base.containers import Element
 from hodgeformer.data.census import take_census
-from hodgeformer.data.mirror import asymmetry, mirrored_by_name, mirrored_by_place
+from hodgeformer.data.mirror import mirrored_by_name, mirrored_by_place, symmetry
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import random_rotation
 from tiny_sets import bodies
@@ -110,9 +110,10 @@ def test_a_mirror_image_is_near_where_a_shape_is_symmetric() -> None:
         return Mesh(rings.reshape(-1, 3), corners)
 
     ring, helix = tube(0), tube(0.15)
-    assert asymmetry(ring.vertices, ring.faces) < 0.06
-    found = asymmetry(helix.vertices, helix.faces)
+    found, normal = symmetry(ring.vertices, ring.faces)
+    assert found < 0.06 and np.linalg.norm(normal) == pytest.approx(1)
+    found, _ = symmetry(helix.vertices, helix.faces)
     assert found > 0.1
     turned = 3 * helix.vertices @ random_rotation(np.random.default_rng(0)).T + 7
-    assert asymmetry(turned, helix.faces) == pytest.approx(found, rel=0.01), "points at borders may change sides"
-    assert asymmetry(np.zeros((3, 3)), np.array([[0, 1, 2]])) == 0
+    assert symmetry(turned, helix.faces)[0] == pytest.approx(found, rel=0.01), "points at borders may change sides"
+    assert symmetry(np.zeros((3, 3)), np.array([[0, 1, 2]]))[0] == 0

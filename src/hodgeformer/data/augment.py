@@ -35,7 +35,7 @@ class AugmentConfig(Settings):
     scale, mirror, rotation and tilt.
     """
 
-    retired: ClassVar = {"warp": (0,), "joints": (_PARTS,), "mirror_axis": ("x",), "cut_chance": (_CUT,)}
+    retired: ClassVar = {"warp": (0,), "joints": (_PARTS,), "cut_chance": (_CUT,)}
 
     resolution: float = Field(
         default=1.0,
@@ -80,6 +80,9 @@ class AugmentConfig(Settings):
         description="Scale each axis of the pose by a random factor between 1 - scale and 1 + scale.",
     )
     mirror: float = Field(default=0.0, ge=0.0, le=1.0, description="The probability of using the mirror image.")
+    mirror_axis: Literal["x", "y", "z"] = Field(
+        default="x", description="The axis that mirror images reverse. It only matters with prepare.pose = file."
+    )
     swap: tuple[tuple[str, str], ...] = Field(
         default=(), description="Pairs of classes that a mirror image exchanges, such as left and right."
     )
@@ -180,7 +183,7 @@ def augmented(
     if config.scale:
         vertices = vertices * stream(scales).uniform(1 - config.scale, 1 + config.scale, 3)
     if config.mirror and stream(mirrors).random() < config.mirror:
-        vertices = vertices * [-1.0, 1.0, 1.0]
+        vertices = vertices * [-1.0 if name == config.mirror_axis else 1.0 for name in "xyz"]
         faces = faces[:, [0, 2, 1]]
         target = target if swapped is None else swapped[target]
         target = target[mirrored_edge_order(mesh)] if kind == "e" else target

@@ -16,7 +16,7 @@ from hodgeformer.base.errors import DataError, HodgeFormerError
 from hodgeformer.data.dataset import CountedMesh, DataSet, Sample
 from hodgeformer.data.labels import n_stray_colors
 from hodgeformer.data.measured import column_counts, measured_columns, shape_hash, unfit
-from hodgeformer.data.mirror import Mirrored, asymmetry, mirrored_by_name, mirrored_by_place, mirrored_overlaps
+from hodgeformer.data.mirror import Mirrored, mirrored_by_name, mirrored_by_place, mirrored_overlaps, symmetry
 from hodgeformer.mesh.elements import element_areas, radius, unit_edge_lengths
 from hodgeformer.mesh.geometry import in_range, to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
@@ -293,7 +293,7 @@ def _counted(dataset: DataSet, sample: Sample, split: str, mesh: Mesh, target: N
         shares=_shares(dataset, target, mesh),
         radius=radius(mesh),
         edge_lengths=np.quantile(lengths, QUANTILES),
-        asymmetry=asymmetry(in_range(mesh).vertices, mesh.faces),
+        asymmetry=symmetry(in_range(mesh).vertices, mesh.faces)[0],
         shape=shape_hash(mesh),
         columns=measured_columns(mesh),
         n_stray=n_stray_colors(sample.target, mesh),

@@ -46,8 +46,8 @@ class Mirrored:
     measured: bool
 
 
-def asymmetry(vertices: FloatArray, faces: IntArray) -> float:
-    """The distance of the surface from its mirror image, in the best of the planes through its principal axes.
+def symmetry(vertices: FloatArray, faces: IntArray) -> tuple[float, FloatArray]:
+    """The distance of the surface from its mirror image, and the normal of the plane: the best of three principal ones.
 
     A mean distance in units of the root mean square radius, between points spread evenly over the area; their own
     spacing is 0.03 to 0.05.
@@ -55,18 +55,21 @@ def asymmetry(vertices: FloatArray, faces: IntArray) -> float:
     from scipy.spatial import cKDTree
 
     areas = np.cumsum(norms(face_vectors(vertices, faces)))
+    axes = principal_axes(vertices, faces)
     if areas[-1] == 0:
-        return 0.0
+        return 0.0, axes[:, 0]
     number = np.arange(_POINTS)
     chosen = vertices[faces[np.searchsorted(areas, (number + 0.5) * areas[-1] / _POINTS)]]
     # Two irrational steps cover a triangle evenly.
     first, second = np.sqrt(number * 0.7548776662 % 1), number * 0.5698402910 % 1
     corners = np.stack([1 - first, first * (1 - second), first * second], axis=1)
     points = np.einsum("nc,ncd->nd", corners, chosen)
-    points = (points - points.mean(axis=0)) @ principal_axes(vertices, faces)
+    points = (points - points.mean(axis=0)) @ axes
     points /= np.sqrt((points**2).sum(axis=1).mean())
     tree = cKDTree(points)
-    return min(float(tree.query(points * plane)[0].mean()) for plane in 1 - 2 * np.eye(3))
+    distances = [float(tree.query(points * plane)[0].mean()) for plane in 1 - 2 * np.eye(3)]
+    best = int(np.argmin(distances))
+    return distances[best], axes[:, best]
 
 
 def mirrored_by_name(classes: Sequence[str]) -> Mirrored:

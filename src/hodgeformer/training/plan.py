@@ -28,7 +28,7 @@ _PART_FACES, _WHOLE_FACES, _MOST_FACES = 2000, 1500, 10_000
 _FACES_OF_A_PART = 25
 _KEPT = 0.5  # of the share of a class, at the working resolution
 _RESOLUTIONS = 1.3
-_SYMMETRIC = 0.08  # shapes up to this asymmetry are nearly their own mirror image
+SYMMETRIC = 0.08  # shapes up to this asymmetry are nearly their own mirror image
 _MIRROR = 0.5
 _LISTED = 4  # pairs of classes to list
 
@@ -235,7 +235,7 @@ def _about_mirror_images(augment: AugmentConfig, census: Census) -> list[str]:
 
 def _symmetric(census: Census) -> bool:
     """Whether some shapes are nearly their own mirror images; those of molecules, which are chiral, never are."""
-    return float(np.quantile([mesh.asymmetry for mesh in census.training], 0.1)) <= _SYMMETRIC
+    return float(np.quantile([mesh.asymmetry for mesh in census.training], 0.1)) <= SYMMETRIC
 
 
 def _model(config: RunConfig, census: Census, vertices: float) -> Table:

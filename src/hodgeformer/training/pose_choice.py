@@ -12,6 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from hodgeformer.data.census import Census
+from hodgeformer.data.dataset import Sample
+from hodgeformer.data.mirror import symmetry
 from hodgeformer.data.splits import in_folds
 from hodgeformer.mesh.elements import convert_labels
 from hodgeformer.mesh.geometry import in_range
@@ -21,6 +23,7 @@ from hodgeformer.mesh.up import mean_heights, part_centers
 from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.training.listener import PartOf
 from hodgeformer.training.loop import Stopped, learn
+from hodgeformer.training.plan import SYMMETRIC
 from hodgeformer.training.setup import Setup
 
 _SAMPLED = 24  # meshes
@@ -29,6 +32,7 @@ _LEFT_OUT = 4  # every so many-th source is left out of a trial and scored
 _LENGTH, _LEAST = 0.15, 5  # of a trial, relative to the run, and in epochs
 _GAIN, _DOUBT = 0.005, 0.03  # the gain in accuracy that is worth depending on the file; more, by one over the meshes
 _CONSISTENT = 0.7  # the correlation of heights with the usual ones, of nine in ten meshes that share an axis
+_ALONG, _NEARLY_ALL = 0.9, 0.8  # the cosine of a normal with an axis of the file, and the share of meshes
 _APART = 0.04  # how far parts are apart along it, in units of the root of the area
 
 
@@ -38,12 +42,13 @@ def with_pose(setup: Setup) -> Setup:
     n_sources = len({sample.source for sample in setup.dataset.split("train")})
     if len(poses) < 2 or n_sources < 2:
         return setup
+    across = mirrored_axis(setup.census) if setup.config.augment.mirror else None
     left_out = in_folds(setup.dataset.split("train"), min(_LEFT_OUT, n_sources), setup.config.train.seed)[0]
     scores = {}
     for number, pose in enumerate(poses):
         length = _LENGTH if setup.config.train.epochs is None else max(_LENGTH, _LEAST / setup.config.train.epochs)
         listener = PartOf(setup.listener, "trying poses", number, len(poses))
-        trial = _posed(setup, pose).rehearsal(number + 1, left_out, min(1.0, length), listener)
+        trial = in_pose(setup, pose, across).rehearsal(number + 1, left_out, min(1.0, length), listener)
         if setup.processes.is_first:
             trial.folder.root.mkdir()
         try:
@@ -60,7 +65,7 @@ def with_pose(setup: Setup) -> Setup:
     chosen = best if scores[best] > scores[usual] + _GAIN + _DOUBT / len(left_out) else usual
     found = ", ".join(f"{_TITLES.get(pose, 'upright')} {100 * score:.1f} %" for pose, score in scores.items())
     setup.listener.planned(f"short trials of the pose: {found}")
-    return _posed(setup, chosen)
+    return in_pose(setup, chosen, across)
 
 
 _TITLES = {"frame_average": "principal axes", "file": "as in the file"}
@@ -69,8 +74,7 @@ _TITLES = {"frame_average": "principal axes", "file": "as in the file"}
 def possible_poses(census: Census) -> tuple[PoseName, ...]:
     """The poses that may suit the training meshes, the one that does not depend on the file first."""
     dataset = census.dataset
-    samples = dataset.split("train")
-    some = [samples[i] for i in np.unique(np.linspace(0, len(samples) - 1, _SAMPLED).round().astype(int))]
+    some = _sampled(census)
     round_ones, centers, shares = 0, [], []
     for sample in some:
         mesh, target = dataset.load(sample)
@@ -82,7 +86,7 @@ def possible_poses(census: Census) -> tuple[PoseName, ...]:
             centers.append(of_parts[0])
             shares.append(of_parts[1])
     poses: list[PoseName] = ["frame_average"]
-    axes = _shared_axes(np.stack(centers), np.stack(shares)) if centers and len(samples) > 2 else ""
+    axes = _shared_axes(np.stack(centers), np.stack(shares)) if len(centers) > 2 else ""
     if axes:
         upright: dict[str, PoseName] = {"x": "upright_x", "y": "upright_y", "z": "upright_z"}
         poses.append(upright[axes[0]])
@@ -91,11 +95,30 @@ def possible_poses(census: Census) -> tuple[PoseName, ...]:
     return tuple(poses)
 
 
-def _posed(setup: Setup, pose: PoseName) -> Setup:
-    config = setup.config
-    # In the pose of the file, a mirror image would face another way.
-    augment = config.augment.replace(mirror=0.0) if pose == "file" else config.augment
-    return replace(setup, config=config.replace(prepare=config.prepare.replace(pose=pose), augment=augment))
+def mirrored_axis(census: Census) -> str | None:
+    """The axis of the files that mirror images may reverse: across it, nearly all symmetric meshes are symmetric."""
+    symmetric = {mesh.name for mesh in census.training if mesh.asymmetry <= SYMMETRIC}
+    meshes = [in_range(census.dataset.load(sample)[0]) for sample in _sampled(census) if sample.name in symmetric]
+    if len(meshes) < 2:
+        return None
+    along = np.abs([symmetry(mesh.vertices, mesh.faces)[1] for mesh in meshes]) > _ALONG
+    axis = int(along.sum(axis=0).argmax())
+    return "xyz"[axis] if along[:, axis].mean() >= _NEARLY_ALL else None
+
+
+def _sampled(census: Census) -> list[Sample]:
+    samples = census.dataset.split("train")
+    return [samples[i] for i in np.unique(np.linspace(0, len(samples) - 1, _SAMPLED).round().astype(int))]
+
+
+def in_pose(setup: Setup, pose: PoseName, across: str | None) -> Setup:
+    """The setup in a pose, where a mirror image faces the same way and has the same side up."""
+    augment = setup.config.augment
+    if pose == "file":
+        augment = augment.replace(mirror_axis=across) if across else augment.replace(mirror=0.0)
+    elif across and pose == f"upright_{across}":
+        augment = augment.replace(mirror_axis="y")  # which is up in this pose
+    return replace(setup, config=setup.config.replace(prepare=setup.config.prepare.replace(pose=pose), augment=augment))
 
 
 def _shared_axes(centers: FloatArray, shares: FloatArray) -> str:
