@@ -125,7 +125,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_from_folder_to_model_as_the_page_says(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run_commands("docs/own-data.md", desk, monkeypatch) == 5
+    assert run_commands("docs/own-data.md", desk, monkeypatch) == 6
     assert all((desk / "out" / f"new.{suffix}").is_file() for suffix in ("ply", "json", "png", "html"))
     code = "\n".join(blocks("docs/own-data.md", "python"))
     assert "minutes=10" in code

@@ -140,12 +140,27 @@ def test_resume_goes_on_and_a_finished_run_stays(trained: Path, eggs: Path, tmp_
     result = run("train", "--resume", trained)
     assert result.exit_code == 0, result.stderr
     assert (trained / "best.safetensors").read_bytes() == before
-    assert "the run is finished; to train its model further, start a new run from it" in result.stderr
-    assert f"--from {trained}" in result.stderr
+    assert (
+        f"the run is finished; to train it further: hodgeformer train --resume {trained} --epochs 10" in result.stderr
+    )
     refused(run("train", eggs, "--out", trained), "already contains a run", "--resume")
     refused(run("train", "--resume", tmp_path), "not a run folder")
     refused(run("train", "--resume", trained, "--set", "train.lr=1"), "remove --set")
     refused(run("train"), "name the data to train on")
+
+
+def test_a_finished_run_is_extended(eggs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert run("train", eggs, "--out", out, *SETTINGS, "--epochs", 3).exit_code == 0
+    before = (out / "best.safetensors").read_bytes()
+    result = run("train", "--resume", out, "--epochs", 2)
+    assert result.exit_code == 0, result.stderr
+    assert "5 epochs in " in result.stdout
+    assert "after 3 epochs, the learning rate rises to 0.005 again and falls to zero" in result.stderr
+    assert (out / "best-3.safetensors").read_bytes() == before != (out / "best.safetensors").read_bytes()
+    assert len((out / "metrics.csv").read_text().splitlines()) == 6
+    refused(run("train", "--resume", out, "--minutes", 1), "in epochs; extend it by epochs")
+    refused(run("train", "--resume", out, "--epochs", 2, "--set", "train.lr=1"), "remove --set")
 
 
 def test_fine_tuning_from_a_run(trained: Path, eggs: Path, tmp_path: Path) -> None:

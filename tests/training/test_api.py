@@ -93,8 +93,8 @@ def test_mistakes_are_told_before_anything_is_made(settings: dict[str, Any], tol
         hf.train(pairs(), tmp_path / "run", **settings)
     with pytest.raises(ConfigError, match="'classes' is only for pairs"):
         hf.train(str(tmp_path), tmp_path / "run", classes=["a", "b"])
-    with pytest.raises(ConfigError, match="remove the others"):
-        hf.train(None, tmp_path / "run", epochs=3)
+    with pytest.raises(ConfigError, match="remove all but epochs or minutes"):
+        hf.train(None, tmp_path / "run", epochs=3, lr=1e-3)
     with pytest.raises(ConfigError, match="cannot train on"):
         hf.train(3, tmp_path / "run")  # type: ignore[call-overload]
 

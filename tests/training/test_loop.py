@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from hodgeformer.training.distributed import Processes
 from hodgeformer.training.listener import Listener, Standing
 from hodgeformer.training.loop import Run, Stopped
 from hodgeformer.training.plan import planned
-from hodgeformer.training.run import finish
+from hodgeformer.training.run import finish, train
 from hodgeformer.training.run_folder import RunFolder
 from hodgeformer.training.setup import Setup, take_over
 from hodgeformer.training.trial import estimate, overfit_one_batch
@@ -41,6 +42,17 @@ class Steps(Listener):
 
     def should_stop(self) -> bool:
         return self.stop_after is not None and len(self.told) >= self.stop_after
+
+
+class StopAt(Listener):
+    """Interrupts a run at the end of an epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def stepped(self, standing: Standing) -> None:
+        if standing.epoch + 1 > self.epoch:
+            signal.raise_signal(signal.SIGINT)
 
 
 def set_up(dataset: DataSet, root: Path, *settings: str, start: Checkpoint | None = None) -> Setup:
@@ -121,6 +133,31 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
     listener = Steps()
     assert run_through(setup, listener).position.finished
     assert not listener.told and setup.folder.last.read_bytes() == before
+
+
+def test_an_extended_run_ends_like_one_of_that_length_with_a_restart(tmp_path: Path) -> None:
+    whole = set_up(parts(), tmp_path / "whole", "train.epochs=5", "train.restarts=[3]")
+    run_through(whole)
+    train(parts(), tmp_path / "run", overrides=[*TINY, "train.epochs=3"])
+    with pytest.raises(ConfigError, match="continues with its own settings"):
+        train(None, tmp_path / "run", epochs=2, lr=1e-3)
+    with pytest.raises(Stopped):
+        train(None, tmp_path / "run", epochs=2, callbacks=[StopAt(4)])
+    with pytest.raises(ConfigError, match="only a finished run can be extended"):
+        train(None, tmp_path / "run", epochs=2)
+    outcome = train(None, tmp_path / "run")
+    assert outcome.epochs == 5
+    first, second = (load_checkpoint(folder / "last.safetensors") for folder in (tmp_path / "whole", outcome.folder))
+    assert all(torch.equal(weight, second.weights[name]) for name, weight in first.weights.items())
+
+
+def test_a_run_of_minutes_is_extended_by_minutes(tmp_path: Path) -> None:
+    done = train(parts(), tmp_path / "run", minutes=0.02, overrides=TINY)
+    with pytest.raises(ConfigError, match="in minutes; extend it by minutes"):
+        train(None, tmp_path / "run", epochs=2)
+    with pytest.raises(ConfigError, match="greater than 0"):
+        train(None, tmp_path / "run", minutes=-1)
+    assert train(None, tmp_path / "run", minutes=0.02).elapsed >= done.elapsed + 1.2
 
 
 def test_how_often_it_is_evaluated_changes_nothing(tmp_path: Path) -> None:

@@ -26,8 +26,16 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="The run folder to create; by default runs/NAME.")] = None,
     resume: Annotated[
-        Path | None, typer.Option("--resume", help="Continue a stopped run exactly where it was.")
+        Path | None,
+        typer.Option(
+            "--resume",
+            help="Continue a stopped run exactly where it was; with --epochs or --minutes, extend a finished one.",
+        ),
     ] = None,
+    epochs: Annotated[
+        int | None, typer.Option("--epochs", min=1, help="Train for this many (more) passes over the training meshes.")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option("--minutes", help="Train for this many (more) minutes.")] = None,
     settings: SettingsOption = None,
     faces: Annotated[
         str | None,
@@ -72,6 +80,7 @@ def train(
         raise ConfigError("name the data to train on (a folder, a configuration, a name) or a run to --resume")
     overrides = [*(settings or []), *(["train.skip_bad=true"] if skip_bad else [])]
     overrides += [f"prepare.faces={faces}"] if faces else []
+    length = {name: value for name, value in {"epochs": epochs, "minutes": minutes}.items() if value is not None}
     overrides += [f"train.device={device}"] if device != "auto" else []
     overrides += ["data.allow_remote=true"] if allow_remote else []
     if resume is not None and (overrides or start or out or folds):
@@ -84,7 +93,7 @@ def train(
     with joined() as processes:
         try:
             shown = {"quiet": quiet or not processes.is_first, "as_json": as_json}
-            _train(source, folder, overrides, start, folds, processes, trial, **shown)
+            _train(source, folder, overrides, length, start, folds, processes, trial, **shown)
         except HodgeFormerError as error:
             if not processes.is_first:
                 raise typer.Exit(2) from None  # the first process reports it
@@ -104,6 +113,7 @@ def _train(
     source: Path | None,
     folder: Path,
     overrides: list[str],
+    length: dict[str, Any],
     start: str | None,
     folds: int | None,
     processes: Processes,
@@ -120,9 +130,11 @@ def _train(
     shared: dict[str, Any] = {"start": start, "processes": processes}
     with display(quiet=quiet, as_json=as_json) as listener:
         if trial is None:
-            outcome = begin(source, folder, folds=folds, callbacks=[listener], overrides=overrides, **shared)
+            outcome = begin(source, folder, folds=folds, callbacks=[listener], overrides=overrides, **length, **shared)
         else:
-            given = [*overrides, *([] if folds is None else [f"data.folds={folds}", "data.fold=0"])]
+            given = [*(f"train.{name}={value}" for name, value in length.items()), *overrides]
+            given += [] if folds is None else [f"data.folds={folds}", "data.fold=0"]
+            given = [] if source is None else given
             setup = run(source, folder, lambda setup: setup, settings=given, listener=listener, trial=True, **shared)
     if trial is not None:
         trial(setup, as_json=as_json)  # prints after the display is closed

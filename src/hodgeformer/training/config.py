@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -68,6 +70,11 @@ class TrainConfig(Settings):
         description="Weight classes by inverse frequency (true), or by a power of it such as 0.5. Raise it if rare "
         "classes matter more than overall accuracy.",
     )
+    restarts: tuple[float, ...] = Field(
+        default=(),
+        description="The epochs (or minutes) after which warmup and cosine start again. Extending a finished run adds "
+        "its length.",
+    )
     clip: float | None = Field(
         default=1.0, gt=0, description="The largest norm of the gradient; larger gradients are scaled down."
     )
@@ -108,7 +115,22 @@ class TrainConfig(Settings):
     def _one_length(self) -> TrainConfig:
         if self.epochs is not None and self.minutes is not None:
             raise ValueError("set `epochs` or `minutes`, not both")
+        if self.restarts and not all(a < b for a, b in pairwise((0.0, *self.restarts, self.length or math.inf))):
+            raise ValueError("restarts must rise between 0 and the length of the run")
         return self
+
+    @property
+    def length(self) -> float | None:
+        """Epochs or minutes, whichever is set."""
+        return self.minutes if self.epochs is None else self.epochs
+
+    def extended(self, more: float, done: float) -> TrainConfig:
+        """Of a run that is finished after `done` epochs or minutes, to be trained for as many `more`."""
+        return self.replace(**{self.unit: done + more, "restarts": (*self.restarts, done)})
+
+    @property
+    def unit(self) -> Literal["epochs", "minutes"]:
+        return "epochs" if self.minutes is None else "minutes"
 
     @property
     def is_long(self) -> bool:

@@ -1,8 +1,8 @@
 """The run: epochs of steps, evaluation, checkpoints, and a state from which a stopped run continues bit for bit.
 
-With `train.epochs` a run is a function of its configuration: killed at any moment and resumed, it ends with the same
-weights. With `train.minutes` the learning rate follows the clock, so no two runs are equal; a resumed one continues
-with the time that was left when its state was saved.
+With `train.epochs` a run is a function of its configuration: killed at any moment and resumed, or extended, it ends
+with the same weights. With `train.minutes` the learning rate follows the clock, so no two runs are equal; a resumed one
+continues with the time that was left when its state was saved.
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ class Stopped(KeyboardInterrupt):
 
 @dataclass(frozen=True)
 class Schedule:
-    """Linear warm-up from a hundredth of the peak, then cosine to zero, as a function of progress in [0, 1].
+    """Linear warm-up from a hundredth of the peak, then cosine to zero; the same again from every restart.
 
-    Progress counts epochs, or the share of the time that has passed; both end at a learning rate of zero. It is the
-    progress before a step, so with a warm-up from zero the first step would have no effect.
+    `length` and `restarts` are in epochs, or in minutes if `timed`. The rate is that before a step, so with a warm-up
+    from zero the first step would have no effect.
     """
 
     peak: float
     warmup: float
-    epochs: int | None = None
-    minutes: float | None = None
+    length: float
+    timed: bool = False
+    restarts: tuple[float, ...] = ()
 
-    def rate(self, progress: float) -> float:
-        """The learning rate at this progress."""
-        progress = min(max(progress, 0.0), 1.0)
+    def rate(self, done: float) -> float:
+        """The learning rate after this many epochs or minutes."""
+        start = max((at for at in self.restarts if at <= done), default=0.0)
+        end = min((at for at in self.restarts if at > done), default=self.length)
+        progress = min((done - start) / (end - start), 1.0)
         if progress < self.warmup:
             return self.peak * (_FIRST_RATE + (1.0 - _FIRST_RATE) * progress / self.warmup)
         rest = (progress - self.warmup) / (1.0 - self.warmup)
         return self.peak * 0.5 * (1.0 + math.cos(math.pi * rest))
 
-    def progress(self, *, epoch: int, batch: int, n_batches: int, elapsed: float) -> float:
-        """The share of training that is done before the given batch of the given epoch, after `elapsed` seconds."""
-        if self.minutes is not None:
-            return elapsed / (60.0 * self.minutes)
-        assert self.epochs is not None
-        return (epoch + batch / n_batches) / self.epochs
+    def done(self, *, epoch: int, batch: int, n_batches: int, elapsed: float) -> float:
+        """Epochs or minutes of training before the given batch of the given epoch, after `elapsed` seconds."""
+        return elapsed / 60.0 if self.timed else epoch + batch / n_batches
 
 
 class Run:
@@ -81,8 +81,8 @@ class Run:
         self._setup, self._learner, self._listener = setup, learner, listener
         self._should_stop, self._clock = should_stop, clock
         train = setup.config.train
-        assert train.lr is not None
-        self._schedule = Schedule(train.lr, train.warmup, train.epochs, train.minutes)
+        assert train.lr is not None and train.length is not None
+        self._schedule = Schedule(train.lr, train.warmup, train.length, train.epochs is None, train.restarts)
         self._loader = setup.training_loader()
         self._evaluator = setup.evaluator(setup.monitored) if setup.monitored else None
         self.position = Position()
@@ -106,9 +106,11 @@ class Run:
         setup, folder = self._setup, self._setup.folder
         began = bool(setup.processes.from_first([float(folder.state.exists())])[0])
         if began:
-            self.position = load_state(
-                folder.state, self._learner, processes=setup.processes, data=setup.census.fingerprint
-            )
+            found = setup.census.fingerprint
+            self.position = load_state(folder.state, self._learner, processes=setup.processes, data=found)
+            share = self._done(self._loader.n_batches, self.position.elapsed) / self._schedule.length
+            if self.position.finished and share < 1.0:  # it was extended
+                self.position = replace(self.position, finished=False, evaluated=share)
         else:
             self._save()
         rows, damaged = folder.rows()
@@ -118,8 +120,8 @@ class Run:
         self.rows = [row for row in rows if int(row["epoch"]) <= self.position.epoch]
         if began and self.position.finished and folder.report.is_file():
             self._listener.warned(
-                f"the run is finished; to train its model further, start a new run from it: hodgeformer train DATA "
-                f"--from {folder.root} --out NEW --set train.epochs=20"
+                f"the run is finished; to train it further: hodgeformer train --resume {folder.root} "
+                f"--{setup.config.train.unit} 10"
             )
         elif began and not self.position.finished:
             self._listener.resumed(self.position.epoch, self.position.batch)
@@ -151,22 +153,21 @@ class Run:
     def _epoch(self) -> None:
         epoch = self.position.epoch
         n_batches = self._loader.n_batches
-        share = 0.0
         for batch in self._loader.batches(epoch, self.position.batch):
             elapsed, stop, due = self._common()
-            share = self._share(n_batches, elapsed)
+            done = self._done(n_batches, elapsed)
             if stop or due:
                 self._save()
             if stop:
                 raise Stopped(f"stopped in epoch {epoch + 1}")
-            if share >= 1.0 and self.position.step > 0:
+            if done >= self._schedule.length and self.position.step > 0:
                 break
-            self._step(batch, share)
+            self._step(batch, done)
         self._learner.check_weights()
-        self._end_epoch(self._share(n_batches, self._common()[0]))
+        self._end_epoch(self._done(n_batches, self._common()[0]) / self._schedule.length)
 
-    def _step(self, batch: Batch, share: float) -> None:
-        rate = self._schedule.rate(share)
+    def _step(self, batch: Batch, done: float) -> None:
+        rate = self._schedule.rate(done)
         before = self.position
         learned = before.learned + self._learner.learn(batch, rate)
         at = self.position = replace(before, batch=before.batch + 1, step=before.step + 1, learned=learned)
@@ -174,8 +175,8 @@ class Run:
             Standing(
                 step=at.step,
                 epoch=at.epoch,
-                epochs=self._schedule.epochs,
-                share=share,
+                epochs=self._setup.config.train.epochs,
+                share=done / self._schedule.length,
                 elapsed=self.elapsed,
                 loss=learned.mean_loss,
                 accuracy=learned.accuracy,
@@ -242,9 +243,9 @@ class Run:
                 self._centering = list(islice(loader.batches(), n_batches))
         return self._centering
 
-    def _share(self, n_batches: int, elapsed: float) -> float:
+    def _done(self, n_batches: int, elapsed: float) -> float:
         at = self.position
-        return self._schedule.progress(epoch=at.epoch, batch=at.batch, n_batches=n_batches, elapsed=elapsed)
+        return self._schedule.done(epoch=at.epoch, batch=at.batch, n_batches=n_batches, elapsed=elapsed)
 
     def _common(self) -> tuple[float, bool, bool]:
         """Elapsed seconds, whether to stop and whether to save the state, the same in all processes."""

@@ -100,6 +100,9 @@ def reasons(config: RunConfig, census: Census) -> tuple[str, ...]:
         length = f"{_counted(train.epochs or 1, 'epoch')}, about {_counted(minutes, 'minute')}"
     found.append(f"model {model.blocks}, width {model.d_model}: {model.description}")
     found.append(f"{length} on {_counted(thread_count(), 'core')}")
+    if train.restarts:
+        past = " and ".join(f"{at:g}" for at in train.restarts)
+        found.append(f"after {past} {train.unit}, the learning rate rises to {train.lr:g} again and falls to zero")
     if prepare.own_columns:
         found.append(f"besides its shape, the model reads these columns of a mesh: {', '.join(prepare.own_columns)}")
     if about := _about_pose(prepare.pose):

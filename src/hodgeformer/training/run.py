@@ -1,12 +1,11 @@
 """Training from start to end: plan or resume, learn, save when interrupted, choose, score, report.
 
-`hf.train`, the command line, its dry run and self-test, the demo, cross-validation and the studies all use `run`; its
-argument `act` is what they do with a run that is set up.
-"""
+Everything that trains uses `run`; its argument `act` is what is done with a run that is set up."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -28,7 +27,16 @@ from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint, save_che
 from hodgeformer.predict.predictor import ModelLike, Predictor
 from hodgeformer.predict.pretrained import FOLD
 from hodgeformer.training.calibration import calibrated, rehearsed
-from hodgeformer.training.config import Overrides, RunConfig, Source, by_name, given_tables, with_overrides
+from hodgeformer.training.config import (
+    Overrides,
+    RunConfig,
+    Source,
+    TrainConfig,
+    by_name,
+    given_tables,
+    read_config,
+    with_overrides,
+)
 from hodgeformer.training.distributed import Processes, restarted
 from hodgeformer.training.listener import Callback, Listener, Listeners
 from hodgeformer.training.loop import Run, learn
@@ -37,6 +45,7 @@ from hodgeformer.training.pose_choice import with_pose
 from hodgeformer.training.report import write_report
 from hodgeformer.training.run_folder import RunFolder, write_csv
 from hodgeformer.training.setup import Setup, set_up
+from hodgeformer.training.state import load_position
 
 Data = Source | DataConfig | DataSet | Pairs
 """A data-set folder, the name of a data set, a TOML file or its tables, a data set, or pairs (mesh, labels)."""
@@ -83,7 +92,8 @@ def train(
     overrides: Sequence[str] = (),
     **settings: Any,
 ) -> Outcome | CrossValidation:
-    """Train a model into the new folder `out`; without `data` continue the run that was stopped there.
+    """Train a model into the new folder `out`; without `data` continue the run that was stopped there, or extend the
+    finished one by `epochs` or `minutes`.
 
     `data` is a data-set folder, a name, a TOML file or its tables, a data set, or pairs (mesh, labels). Settings that
     are not given are planned from it. `minutes` or `epochs` is the length of training, for each fold; `start` is a
@@ -98,8 +108,13 @@ def train(
     tables = by_name(settings | {name: value for name, value in given.items() if value is not None})
     tables = with_overrides(tables, overrides)
     folder, listener = Path(out), Listeners(callbacks or ())
-    if data is None and (tables or classes or start is not None or folds is not None):
-        raise ConfigError(f"without data, the run in {folder} continues with its own settings; remove the others")
+    if data is None:
+        extension = {"train": {name: value for name, value in given.items() if name != "faces" and value is not None}}
+        if tables not in ({}, extension) or classes or start is not None or folds is not None:
+            raise ConfigError(
+                f"without data, the run in {folder} continues with its own settings; remove all but epochs or minutes, "
+                "which extend a finished run"
+            )
     if data is not None and classes:
         data = _source(data, classes)
     if folds is not None or (data is None and _is_cross_validation(folder)):
@@ -125,6 +140,9 @@ def run(
     processes, listener = processes or Processes(), listener or Listener()
     base = None if start is None else Predictor.load(start, "cpu").checkpoint
     with _locked(data, out, processes, trial=trial) as source:
+        if data is None and settings and processes.is_first and not restarted():
+            _extend(RunFolder(out), given_tables({}, settings)["train"])
+        processes.from_first([0.0])
         settings = () if source is None else settings
         setup = set_up(source, out, settings, start=base, processes=processes, listener=listener)
         if not trial:
@@ -208,6 +226,20 @@ def _locked(data: Data | None, out: Path, processes: Processes, *, trial: bool =
         yield source
 
 
+def _extend(folder: RunFolder, more: Table) -> None:
+    """Let a finished run continue for as many more epochs or minutes. Its model is kept beside the new one."""
+    TrainConfig.parse(more)  # refuses lengths below zero
+    config, at = read_config(folder.config), load_position(folder.state)
+    train = config.train
+    if not at.finished or at.epoch < (train.epochs or 0):
+        raise ConfigError(f"only a finished run can be extended; first: hodgeformer train --resume {folder.root}")
+    if train.unit not in more:
+        raise ConfigError(f"the length of the run in {folder.root} is in {train.unit}; extend it by {train.unit}")
+    shutil.copyfile(folder.best, folder.root / f"best-{at.epoch}.safetensors")
+    done = float(train.epochs or max(train.minutes or 0.0, at.elapsed / 60))
+    folder.rewrite(config.replace(train=train.extended(more[train.unit], done)).toml())
+
+
 def _cross_validate(
     data: Data | None,
     out: Path,
@@ -223,6 +255,8 @@ def _cross_validate(
     It can be stopped at any moment and continues with the current run. As a model, the folder is an ensemble.
     """
     base = None if start is None else Predictor.load(start, "cpu").checkpoint
+    if data is None and settings:
+        raise ConfigError(f"extend the folds of {out} one by one: hodgeformer train --resume {out / FOLD}1 --epochs N")
     with _locked(data, out, processes) as source:
         if source is None:
             tables = read_toml(RunFolder(out).config)

@@ -120,7 +120,9 @@ class RunFolder:
     def create(self, config: str) -> None:
         """Write the environment of the run and its resolved configuration."""
         write_atomically(self._env, json.dumps(environment(), indent=2).encode())
-        # Last, because from now on the folder counts as a run.
+        self.rewrite(config)  # last, because from now on the folder counts as a run
+
+    def rewrite(self, config: str) -> None:
         write_atomically(self.config, config.encode())
 
     def rows(self) -> tuple[list[dict[str, str]], int]:

@@ -146,7 +146,7 @@ class Setup:
         train, names = self.config.train, {sample.name for sample in left_out}
         epochs = None if train.epochs is None else max(1, round(length * train.epochs))
         minutes = None if train.minutes is None else length * train.minutes
-        config = self.config.replace(train=train.replace(epochs=epochs, minutes=minutes))
+        config = self.config.replace(train=train.replace(epochs=epochs, minutes=minutes, restarts=()))
         folder = RunFolder(self.rehearsal_folder(number))
         return replace(self, config=config, census=self.census.without(names), folder=folder, listener=listener)
 

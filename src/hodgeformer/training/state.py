@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -78,16 +79,29 @@ def load_state(path: Path, learner: Learner, *, processes: Processes, data: str)
         group, _, rest = name.partition("/")
         groups.setdefault(group, {})[rest] = value
     try:
+        position = _position(header)
         learner.model.load_state_dict(groups["model"])
         _load_optimizer(learner.optimizer, groups.get("optimizer", {}))
         _set_generators(
             {name.partition("/")[2]: v for name, v in groups["random"].items() if name.startswith(f"{processes.rank}/")}
         )
-        numbers = header["position"]
-        learned = Learned(**{part.name: numbers.pop(part.name) for part in fields(Learned)})
-        return Position(**numbers, learned=learned)
+        return position
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: does not match config.toml of the run ({error}); was it edited?") from None
+
+
+def load_position(path: Path) -> Position:
+    """Where the run of a state is."""
+    try:
+        return _position(read_tensors(path, kind=_KIND)[1])
+    except (KeyError, TypeError) as error:
+        raise CheckpointError(f"{path}: its position cannot be read ({error})") from None
+
+
+def _position(header: Mapping[str, Any]) -> Position:
+    numbers = dict(header["position"])
+    learned = Learned(**{part.name: numbers.pop(part.name) for part in fields(Learned)})
+    return Position(**numbers, learned=learned)
 
 
 def _load_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
