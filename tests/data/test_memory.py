@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clock import at_most
 from hodgeformer.base.errors import ConfigError, DataError
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import open_folder, write_folder
@@ -115,6 +116,28 @@ def test_groups_by_a_pattern_of_names(tmp_path: Path) -> None:
     assert {s.name: s.source for s in open_folder(tmp_path).samples} == {name: name[:3] for name in meshes}
     (tmp_path / "dataset.toml").write_text('groups = "(("\n' + text)
     with pytest.raises(DataError, match="not a valid regular expression"):
+        open_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "source"),
+    [
+        ("(a+)+$", None),
+        ("(?:a|aa){2,}b", None),
+        ("a*a*a*a*a*b", None),
+        (r"(a{20})\)*[)(*+{]*(!)?", "a" * 20),
+        ("(z)|!", ""),
+    ],
+)
+def test_a_pattern_of_a_stranger_takes_no_time(pattern: str, source: str | None, tmp_path: Path) -> None:
+    names = [f"{'a' * 60}!{i}" for i in range(4)]
+    write_folder(open_dataset([(icosphere(1, name=name), np.arange(80) % 2) for name in names]), tmp_path)
+    text = (tmp_path / "dataset.toml").read_text()
+    (tmp_path / "dataset.toml").write_text(f"groups = '{pattern}'\n{text}")
+    if source is not None:
+        assert [sample.group for sample in open_folder(tmp_path).samples] == 4 * [source]
+        return
+    with at_most(5), pytest.raises(DataError, match="could take forever: repeat no bracket"):
         open_folder(tmp_path)
 
 

@@ -26,6 +26,7 @@ from hodgeformer.data.splits import by_rules, with_validation
 from hodgeformer.mesh.io import MESH_SUFFIXES, WRITTEN, save_mesh
 
 OBJ_KEYWORDS = {"obj:material": "usemtl", "obj:group": "g", "obj:object": "o"}
+_MOST_REPEATS = 4  # of a pattern from a stranger: each multiplies the time by the length of a name
 _LONGEST = 1000  # letters of an error: names may be of any length
 
 
@@ -223,8 +224,14 @@ def _groups(spec: FolderSpec, meshes: dict[str, Path]) -> dict[str, str]:
         pattern = re.compile(spec.groups)
     except re.error as error:
         raise DataError(f"groups = '{spec.groups}' is not a valid regular expression ({error})") from None
+    bare = re.sub(r"\\.|\[\^?\]?[^\]]*\]", "x", spec.groups)  # without escapes and sets of characters
+    if re.search(r"\)[*+{]", bare) or len(re.findall(r"[*+{]", bare)) > _MOST_REPEATS:
+        raise DataError(
+            f"groups = '{spec.groups}' could take forever: repeat no bracket, and use at most {_MOST_REPEATS} "
+            "of *, + and {}"
+        )
     found = {name: pattern.search(name) for name in meshes}
-    return {name: match[min(1, pattern.groups)] for name, match in found.items() if match}
+    return {name: match[min(1, pattern.groups)] or "" for name, match in found.items() if match}
 
 
 def write_folder(dataset: DataSet, root: Path, *, suffix: str = ".ply") -> None:
