@@ -140,6 +140,23 @@ def test_a_first_prediction_compiles_each_function_once_and_without_garbage_coll
     assert found.stdout.strip() == "{}"
 
 
+WRITING = """
+import sys
+from pathlib import Path
+from hodgeformer.base.files import write_atomically
+write_atomically(Path(sys.argv[1]), b"1")
+"""
+
+
+def test_a_read_only_folder_is_told_with_the_name_of_the_file(tmp_path: Path) -> None:
+    found = run_read_only(["-c", WRITING, str(tmp_path / "a.txt")], tmp_path, None)
+    assert found.stderr.endswith("a.txt: cannot be written (Read-only file system)\n")
+    words = ["view", "--no-browser", "--out", str(tmp_path / "new" / "labels")]
+    viewer = run_read_only(["-m", "hodgeformer", *words], tmp_path, None)
+    assert viewer.returncode == 2
+    assert "labels: labels cannot be saved there, the folder is read-only; choose another --out" in viewer.stderr
+
+
 @pytest.mark.attack
 def test_predicting_where_nothing_can_be_written(folders: tuple[Path, Path | None]) -> None:
     home, temporary = folders

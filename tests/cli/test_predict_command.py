@@ -154,6 +154,7 @@ def test_wrong_use_is_one_line(model: Path, folder: Path, tmp_path: Path) -> Non
     assert "no file matches" in one_line(run("predict", model, str(tmp_path / "*.obj")))
     assert "--format docx is not supported" in one_line(run("predict", model, folder, "--format", "docx"))
     assert "device 'abacus'" in one_line(run("predict", model, folder, "--device", "abacus"))
+    assert "this is a file; --out needs a folder" in one_line(run("predict", model, folder, "--out", model))
     (tmp_path / "nothing").mkdir()
     assert "no meshes in this folder" in one_line(run("predict", model, tmp_path / "nothing"))
 

@@ -114,9 +114,11 @@ def write_atomically(path: Path, content: bytes, failing: Callable[[str], Except
         draft.unlink(missing_ok=True)
         raise
     except OSError as error:
-        draft.unlink(missing_ok=True)
-        hint = "does its folder exist?" if isinstance(error, FileNotFoundError) else "the old file is unchanged"
-        raise failing(f"{path}: cannot be written ({error.strerror or error}); {hint}") from error
+        with contextlib.suppress(OSError):  # a read-only file system refuses this even if there is no such file
+            draft.unlink(missing_ok=True)
+        hint = "; does its folder exist?" if isinstance(error, FileNotFoundError) else ""
+        hint = "; the old file is unchanged" if path.exists() else hint
+        raise failing(f"{path}: cannot be written ({error.strerror or error}){hint}") from error
     if os.name == "posix":
         folder = os.open(path.parent, os.O_RDONLY)
         try:

@@ -120,6 +120,8 @@ def predict(
     from hodgeformer.predict.predictor import Predictor
 
     inputs, folder = _resolve_inputs(paths), place(out)
+    if is_file(folder):
+        raise ConfigError(f"{out}: this is a file; --out needs a folder")
     cluster = _chosen_cluster(engine, workers, address, [folder, *inputs], on_gpu=device.startswith("cuda"))
     predictor = Predictor.load(model, "cpu" if cluster else device)
     job = Job(

@@ -14,6 +14,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from starlette.testclient import TestClient
 
 from hodgeformer.data.folder import open_folder
 from hodgeformer.mesh.io import load_mesh, save_mesh
-from hodgeformer.web.server.intake import safe_file_name
+from hodgeformer.web.server.intake import Refusal, safe_file_name
 from hodgeformer.web.viewer.messages import decode, encode
 from hodgeformer.web.viewer.open_meshes import OpenMesh
 from hodgeformer.web.viewer.outbox import Annotation, Outbox, write_text
@@ -113,6 +114,15 @@ def test_two_viewers_in_one_folder_lose_nothing(tmp_path: Path) -> None:
     for mesh, labels in meshes:
         times = round(float(np.abs(mesh.vertices).max() / np.abs(icosphere(0).vertices).max()))
         assert (labels == (times - 1) % 2).all()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/sys, in which nobody creates files")
+def test_a_folder_that_cannot_be_written_is_told() -> None:
+    outbox, opened = Outbox(Path("/sys/kernel")), OpenMesh(icosphere(0))
+    kept = Annotation(np.zeros(20, dtype=int), CLASSES, COLORS)
+    for save in (partial(outbox.save, opened, kept), partial(outbox.add_to_data_set, opened, kept, "set")):
+        with pytest.raises(Refusal, match=r"/sys/kernel cannot be written \(Permission denied\); choose another --out"):
+            save()
 
 
 def test_saving_again_replaces_own_files_only(client: TestClient, tmp_path: Path, out: Path) -> None:

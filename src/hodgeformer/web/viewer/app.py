@@ -6,6 +6,7 @@ Only the files of the page and meshes that were uploaded or opened are served. T
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -204,6 +205,8 @@ def make_viewer(*, model: str | None, mesh: Path | None, out: Path, faces: Faces
         locate_models(model)  # a wrong name is reported here, not in the browser
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out}: this is a file; --out needs a folder")
+    if not os.access(next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.exists()), os.W_OK):
+        raise ConfigError(f"{out}: labels cannot be saved there, the folder is read-only; choose another --out")
     meshes, models, out = OpenMeshes(), ModelList(offered_models(model)), out.resolve()
     series = Series.of(mesh, out) if mesh is not None and mesh.is_dir() else None
     return Viewer(

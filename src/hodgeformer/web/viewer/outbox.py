@@ -118,8 +118,15 @@ class Outbox:
     def _alone(self) -> Iterator[Path]:
         """The folder, locked for other tabs and viewers."""
         folder = self._inside(self.folder)
-        with FileLock(folder / _LOCK):
+        lock = FileLock(folder / _LOCK)
+        try:
+            lock.acquire()
+        except OSError as error:
+            raise Refusal(409, f"{folder} cannot be written ({error.strerror}); choose another --out.") from None
+        try:
             yield folder
+        finally:
+            lock.release()
 
     def _inside(self, folder: Path) -> Path:
         """The folder, created if necessary; refused if a link leads out of the output folder."""
