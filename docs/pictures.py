@@ -26,8 +26,8 @@ from hodgeformer.draw.lettering import ColorBar, Legend, key_band
 from hodgeformer.draw.render import render, stacked
 from hodgeformer.kernels.elimination import TIMES
 from hodgeformer.lab.study.operator_report import study_operators
-from hodgeformer.lab.study.star_report import study_stars
-from hodgeformer.predict.spread import log10_of, sides_mean
+from hodgeformer.lab.study.star_report import log10_of, study_stars
+from hodgeformer.predict.spread import sides_mean
 from hodgeformer.training.run import train
 
 IMAGES = Path(__file__).parent / "images"

@@ -33,7 +33,7 @@ from viewer_parts import BASE, annotation, answering, file_bytes, make_viewer, p
 ROUTES = (
     ("GET", "session"), ("POST", "meshes"), ("GET", "meshes/{}/geometry"), ("POST", "meshes/{}/predict"),
     ("GET", "meshes/{}/progress"), ("GET", "meshes/{}/prediction"), ("GET", "meshes/{}/fields"),
-    ("GET", "meshes/{}/fields/eigenfunction"), ("POST", "meshes/{}/labels"), ("POST", "meshes/{}/save"),
+    ("GET", "meshes/{}/fields/attention"), ("POST", "meshes/{}/labels"), ("POST", "meshes/{}/save"),
     ("POST", "meshes/{}/data-set"), ("POST", "series/0"), ("GET", "learning"), ("POST", "learning"),
     ("DELETE", "learning"),
 )  # fmt: skip
@@ -211,7 +211,7 @@ def test_minutes_of_load_leave_memory_and_descriptors_as_they_were(tmp_path: Pat
                 client.post(f"/api/meshes/{scene}/predict", params={"model": "sided"})
                 while client.get(f"/api/meshes/{scene}/progress").json()["stage"] != "done":
                     pass
-                for route in ("geometry", "prediction", "fields", "fields/eigenfunction"):
+                for route in ("geometry", "prediction", "fields"):
                     assert client.get(f"/api/meshes/{scene}/{route}").status_code == 200
                 body = annotation(np.arange(ball.n_faces) % 2, data_set="d")
                 assert client.post(f"/api/meshes/{scene}/data-set", content=body).status_code == 200

@@ -52,7 +52,7 @@ def operators(
 
     For D blocks: how far a vertex reads at each diffusion time, what each block uses of it, and the learned diagonal
     stars: by which factor they differ from the textbook's, and whether they differ on the borders of parts.
-    `hodgeformer view` shows all of these on the mesh.
+    `hodgeformer view` shows attention, spreading and learned stars on the mesh.
     """
     from hodgeformer.mesh.io import load_mesh
     from hodgeformer.predict.predictor import Predictor

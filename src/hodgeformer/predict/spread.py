@@ -122,11 +122,6 @@ def textbook_stars(batch: Batch) -> dict[DiagonalName, FloatArray]:
     return {"star1": surface.star1.double().numpy(), "star0": surface.star0.double().numpy()}
 
 
-def log10_of(star: FloatArray) -> FloatArray:
-    """NaN where the star is zero."""
-    return np.asarray(np.log10(np.where(star > 0, star, np.nan)))
-
-
 def _stars(model: HodgeFormer, number: int, block: Spreading, batch: Batch) -> DiagonalStars:
     """The stars of a D block when the model reads the batch; the textbook's where it learns none."""
     if not block.bound:

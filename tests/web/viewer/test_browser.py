@@ -146,7 +146,7 @@ def test_every_layer_changes_the_picture(tab: Tab, ball: Path) -> None:
     tab.predict()
     page.mouse.click(*tab.center)
     before = tab.view()
-    fields = ("attention", "spread", "diagonal-star", "eigenfunction", "learned-eigenfunction")
+    fields = ("attention", "spread", "diagonal-star")
     for key in ("confidence", "probability", *(f"field:{name}" for name in fields)):
         tab.layer(key)
         page.wait_for_selector("#scale:not([hidden])")
@@ -157,13 +157,13 @@ def test_every_layer_changes_the_picture(tab: Tab, ball: Path) -> None:
     tab.layer("field:diagonal-star")
     page.wait_for_function("() => document.querySelector('#scale-note').textContent.includes('sides of each face')")
     first = tab.view()
-    for choice, answer in (("time", "5"), ("star", "star0"), ("shown", "textbook")):
+    for choice, answer in (("time", "5"), ("star", "star0")):
         page.select_option(f"[data-key={choice}]", answer)
         page.wait_for_selector("#busy", state="hidden")
         after = tab.view(f"6-star-{answer}")
         assert (after != first).mean() > 0.02
         first = after
-    assert "Textbook's ⋆₀" in page.locator("#scale-note").inner_text()
+    assert "learned ⋆₀" in page.locator("#scale-note").inner_text()
     tab.layer("probability")
     first = tab.view()
     page.select_option("[data-key=class]", "2")

@@ -15,7 +15,7 @@ pytest.importorskip("starlette", reason="needs the viewer's server: pip install 
 
 from clock import PATIENCE
 from hodgeformer.base.errors import MeshError
-from hodgeformer.base.palette import UNLABELED_COLOR, class_colors
+from hodgeformer.base.palette import class_colors
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.web.viewer.app import Viewer, make_viewer
@@ -79,7 +79,7 @@ def show_layer(tab: Tab, key: str) -> None:
 
 @pytest.mark.parametrize(
     ("layer", "tool", "stroke"),
-    [("confidence", "brush", brush), ("field:spread", "fill", fill), ("field:eigenfunction", "brush", brush)],
+    [("confidence", "brush", brush), ("field:spread", "fill", fill), ("field:diagonal-star", "brush", brush)],
 )
 def test_painting_on_another_layer_shows_the_labels(
     tab: Tab, ball: Path, layer: str, tool: str, stroke: Callable[[Tab], None]
@@ -124,12 +124,14 @@ def test_a_late_answer_for_the_former_layer_changes_nothing(tab: Tab, ball: Path
     tab.open(ball)
     page.click("#flat")
     page.click("#tools [data-tool=brush]")
-    held = hold(tab, "**/fields/eigenfunction*")
-    tab.layer("field:eigenfunction")
+    tab.predict()
+    page.click(f"#legend [data-label='{CLASS}'] .share")
+    held = hold(tab, "**/fields/diagonal-star*")
+    tab.layer("field:diagonal-star")
     page.wait_for_timeout(200)
     brush(tab)
     painted = still(tab)
-    assert {UNLABELED_COLOR, class_colors(2)[0]} <= set(map(tuple, np.unique(painted.reshape(-1, 3), axis=0).tolist()))
+    assert tab.color_at(*tab.center) == class_colors(len(PARTS))[CLASS]
     with page.expect_event("requestfinished"):
         if fails:
             held[0].fulfill(status=422, json={"error": "too late"})

@@ -22,11 +22,11 @@ from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import prepare
 from hodgeformer.predict.spread import spread_from
 from hodgeformer.web.viewer.app import Viewer, create_app
-from hodgeformer.web.viewer.fields import Eigenfunctions, Pick, ScalarField, smoothest_functions
+from hodgeformer.web.viewer.fields import Pick, ScalarField
 from hodgeformer.web.viewer.messages import decode, face_neighbors, welded
 from hodgeformer.web.viewer.models import ModelList, offered_models
 from hodgeformer.web.viewer.open_meshes import OpenMesh, Prediction
-from hodgeformer.web.viewer.operators import Attention, LearnedEigenfunctions, Spreading
+from hodgeformer.web.viewer.operators import Attention, DiagonalStars, Spreading
 from hodgeformer.web.viewer.outbox import Outbox
 from meshes import icosphere
 from tiny_models import write_tiny
@@ -48,33 +48,24 @@ def test_neighbors_lead_back() -> None:
     assert (face_neighbors(welded(single)) == -1).all()
 
 
-def test_eigenfunctions_of_the_sphere_come_in_ones_threes_and_fives() -> None:
-    ball = icosphere(3)
-    round_ball = ball.with_vertices(ball.vertices / np.linalg.norm(ball.vertices, axis=1, keepdims=True))
-    found = smoothest_functions(round_ball)
-    values = found.values[:9].real
-    np.testing.assert_allclose(values / (values[1:4].mean() / 2), [0, 2, 2, 2, 6, 6, 6, 6, 6], atol=0.1)
-    assert np.ptp(found.functions[:, 0].real) < 1e-6
-
-
-def test_fields_are_offered_and_computed(out: Path, tmp_path: Path, tiny: Path) -> None:
-    shelf = ModelList(offered_models(str(tiny)))
-    sources = (Attention(shelf), Eigenfunctions(), LearnedEigenfunctions(shelf))
+def test_fields_are_offered_and_computed(out: Path, tmp_path: Path) -> None:
+    shelf = ModelList(offered_models(str(write_tiny(tmp_path, blocks="HDT", star_std=0.5))))
+    sources = (Attention(shelf), Spreading(shelf), DiagonalStars(shelf))
     viewer = Viewer(models=shelf, outbox=Outbox(out), sources=sources)
     with TestClient(create_app(viewer), base_url=BASE) as client:
         scene = upload(client, icosphere(2), tmp_path)
         fields = f"/api/meshes/{scene}/fields"
-        assert [field["name"] for field in client.get(fields).json()] == ["eigenfunction"]
+        assert [field["name"] for field in client.get(fields).json()] == []
         assert predicted(client, scene, "tiny")["stage"] == "done"
         offered = {field["name"]: field for field in client.get(fields).json()}
-        assert list(offered) == ["attention", "eigenfunction", "learned-eigenfunction"]
+        assert list(offered) == ["attention", "spread", "diagonal-star"]
         for name, field in offered.items():
             answer = client.get(f"{fields}/{name}", params={"face": 17, "weights": "1,2,1"})
             assert answer.status_code == 200, answer.text
             header, arrays = decode(answer.content)
             assert len(arrays["values"]) == (320 if header["element"] == "face" else 162)
             finite = arrays["values"][np.isfinite(arrays["values"])]
-            assert name == "attention" or len(finite) == len(arrays["values"])
+            assert name != "spread" or len(finite) == len(arrays["values"])
             assert np.ptp(finite) > 0
             wrong = client.get(f"{fields}/{name}", params={field["choices"][0]["key"]: "99", "face": 0})
             assert wrong.status_code == 400

@@ -12,20 +12,14 @@ from scipy.sparse import csr_array
 
 from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind
 from hodgeformer.base.errors import ConfigError
+from hodgeformer.lab.study.eigen import Eigenpairs, cotangent_eigenpairs, eigenpairs
 from hodgeformer.mesh.geometry import centers
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.topology import inverse_permutation
 from hodgeformer.nn.config import STAR_KIND
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.predict.operators import (
-    Eigenpairs,
-    HeadOperators,
-    cotangent_eigenpairs,
-    eigenpairs,
-    head_operators,
-    star_row,
-)
+from hodgeformer.predict.operators import HeadOperators, head_operators, star_row
 
 
 @dataclass(frozen=True, eq=False)

@@ -127,6 +127,11 @@ def explained(values: FloatArray, parts: IntArray) -> float:
     return float(between.sum()) / total if total > 1e-12 * len(values) else float("nan")
 
 
+def log10_of(star: FloatArray) -> FloatArray:
+    """NaN where the star is zero."""
+    return np.asarray(np.log10(np.where(star > 0, star, np.nan)))
+
+
 def _mean(values: FloatArray) -> float:
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if finite.size else float("nan")

@@ -31,11 +31,11 @@ from hodgeformer.predict.pretrained import locate_models
 from hodgeformer.web.server.guard import page_guard
 from hodgeformer.web.server.intake import EXPLAINED, Refusal, Threads, Uploads
 from hodgeformer.web.viewer import messages
-from hodgeformer.web.viewer.fields import Eigenfunctions, FieldSource
+from hodgeformer.web.viewer.fields import FieldSource
 from hodgeformer.web.viewer.learning import Learning
 from hodgeformer.web.viewer.models import ModelList, Predictions, offered_models, shown_name
 from hodgeformer.web.viewer.open_meshes import OpenMesh, OpenMeshes
-from hodgeformer.web.viewer.operators import Attention, DiagonalStars, LearnedEigenfunctions, Spreading
+from hodgeformer.web.viewer.operators import Attention, DiagonalStars, Spreading
 from hodgeformer.web.viewer.outbox import Annotation, Outbox
 from hodgeformer.web.viewer.series import Series
 
@@ -52,7 +52,7 @@ class Viewer:
     outbox: Outbox
     meshes: OpenMeshes = field(default_factory=OpenMeshes)
     uploads: Uploads = field(default_factory=Uploads)
-    sources: Sequence[FieldSource] = field(default_factory=lambda: (Eigenfunctions(),))
+    sources: Sequence[FieldSource] = ()
     opened: OpenMesh | None = None
     series: Series | None = None
     preferred: str | None = None
@@ -213,13 +213,7 @@ def make_viewer(*, model: str | None, mesh: Path | None, out: Path, faces: Faces
         models=models,
         outbox=Outbox(out),
         meshes=meshes,
-        sources=(
-            Attention(models),
-            Spreading(models),
-            DiagonalStars(models),
-            Eigenfunctions(),
-            LearnedEigenfunctions(models),
-        ),
+        sources=(Attention(models), Spreading(models), DiagonalStars(models)),
         opened=None if mesh is None or series is not None else meshes.add(load_mesh(mesh), pinned=True),
         series=series,
         preferred=None if model is None else shown_name(model),

@@ -1,4 +1,4 @@
-"""Scalar fields on an open mesh: the interface of their sources, and the eigenfunctions of the cotangent Laplacian.
+"""Scalar fields on an open mesh: the interface of their sources, and the way from a click to an element and back.
 
 A source describes its choices (a layer, a head, a number); the page shows them as described, so a new source needs no
 change there.
@@ -12,16 +12,16 @@ from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import ArpackError
 
-from hodgeformer.base.errors import HodgeFormerError
-from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.predict.operators import Eigenpairs, cotangent_eigenpairs
+from hodgeformer.base.containers import ElementKind
+from hodgeformer.mesh.geometry import edge_centers, face_centers
+from hodgeformer.mesh.mesh import IntArray
+from hodgeformer.mesh.resized import Refined
+from hodgeformer.mesh.topology import repeats_a_vertex
+from hodgeformer.predict.inference import Views
 from hodgeformer.web.server.intake import Refusal
-from hodgeformer.web.viewer.models import Recent
 from hodgeformer.web.viewer.open_meshes import OpenMesh
 
-N_EIGENFUNCTIONS = 16
 MAX_KEPT = 4
 """Results of a source that stay in memory."""
 
@@ -74,35 +74,47 @@ class FieldSource(Protocol):
     def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField: ...
 
 
-class Eigenfunctions:
-    """The smoothest functions on the surface: L u = lambda M u, L cotangent weights, M areas of vertices."""
-
-    name, title, picks = "eigenfunction", "Eigenfunction", False
-
-    def __init__(self) -> None:
-        self._found: Recent[str, Eigenpairs] = Recent(MAX_KEPT)
-
-    def choices(self, opened: OpenMesh) -> tuple[Choice, ...] | None:
-        n = min(N_EIGENFUNCTIONS, opened.mesh.n_vertices - 2)
-        if n < 2:
-            return None
-        return (Choice("index", "Number", tuple((str(i), f"{i + 1}") for i in range(1, n))),)
-
-    def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField:
-        choices = self.choices(opened)
-        if choices is None:
-            raise Refusal(400, "The mesh is too small for eigenfunctions.")
-        index = int(choices[0].answer(chosen))
-        found = self._found.get(opened.id, lambda: smoothest_functions(opened.mesh))
-        if index >= len(found):
-            raise Refusal(422, f"Only {len(found)} eigenfunctions were found; choose a smaller number.")
-        note = f"Cotangent Laplacian, eigenvalue {max(found.values[index].real, 0.0):.4g}"
-        return ScalarField(found.functions[:, index].real.astype(np.float32), "vertex", signed=True, note=note)
+def nearest_element(views: Views, pick: Pick, kind: ElementKind) -> int:
+    """The face below the clicked one, or its corner or side that is nearest to the click, numbered as prepared."""
+    prepared, working = views.prepared[0], views.working_mesh
+    of_file, of_working = _face_pairs(views)
+    below = of_working[of_file == pick.face]
+    # A face of the file that was subdivided lies above several.
+    centers = face_centers(working.vertices, working.faces[below])
+    face = int(prepared.face_source[below[np.linalg.norm(centers - pick.point, axis=1).argmin()]])
+    if kind == "f":
+        return face
+    corners = prepared.topology.faces[face]
+    vertices = working.vertices[prepared.order.v[corners]]
+    if kind == "v":
+        return int(corners[np.linalg.norm(vertices - pick.point, axis=1).argmin()])
+    sides = prepared.topology.face_edges[face]
+    # Ends of the sides as places among the three corners.
+    ends = (prepared.topology.edges[sides][:, :, None] == corners).argmax(axis=2)
+    return int(sides[np.linalg.norm(edge_centers(vertices, ends) - pick.point, axis=1).argmin()])
 
 
-def smoothest_functions(mesh: Mesh) -> Eigenpairs:
-    """Eigenfunctions of the cotangent Laplacian in the order of the file, smallest eigenvalues first."""
-    try:
-        return cotangent_eigenpairs(mesh.topology, mesh.vertices, min(N_EIGENFUNCTIONS, mesh.n_vertices - 2))
-    except (ArpackError, HodgeFormerError, RuntimeError, ValueError) as error:
-        raise Refusal(422, f"Eigenfunctions cannot be found for this mesh ({error}).") from None
+def on_faces(views: Views, weights: NDArray[np.float64], kind: ElementKind) -> NDArray[np.float32]:
+    """On each face of the file the largest weight at the corners or sides of the working faces below it.
+
+    Unlike interpolated ones, single elements stay visible, and NaN stays where it is.
+    """
+    prepared = views.prepared[0]
+    if kind != "f":
+        members = prepared.topology.faces if kind == "v" else prepared.topology.face_edges
+        weights = np.fmax.reduce(weights[members], axis=1)
+    of_file, of_working = _face_pairs(views)
+    values = np.full(views.mesh.n_faces, np.nan)
+    np.fmax.at(values, of_file, prepared.to_file_order(weights, "f")[of_working])
+    return values.astype(np.float32)
+
+
+def _face_pairs(views: Views) -> tuple[IntArray, IntArray]:
+    """Faces of the file, each at least once, and the faces of the working mesh below them."""
+    own = np.arange(views.mesh.n_faces)
+    if not views.sized:
+        return own, own
+    way = views.sized[0]
+    if isinstance(way, Refined):
+        return way.labels_over(own, "f"), np.arange(way.mesh.n_faces)
+    return own, np.flatnonzero(~repeats_a_vertex(way.mesh.faces))[way.places("f").face]

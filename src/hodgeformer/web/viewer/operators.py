@@ -1,5 +1,4 @@
-"""What a model has learned, as layers: what the clicked place attends to or spreads to, diagonal stars, and learned
-eigenfunctions.
+"""What a model has learned, as layers: what the clicked place attends to or spreads to, and diagonal stars.
 
 A layer shows the mesh as the model processed it for the prediction: at its resolution, in the first frame of its pose.
 """
@@ -13,36 +12,22 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hodgeformer.base.containers import ELEMENT_NAMES, ElementKind, PerElement
+from hodgeformer.base.containers import ELEMENT_NAMES, PerElement
 from hodgeformer.kernels.elimination import TIMES
-from hodgeformer.mesh.elements import convert_values
 from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.config import STAR_KIND, ModelConfig, StarName
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.nn.pack import pack
 from hodgeformer.predict.inference import Views, make_views
-from hodgeformer.predict.operators import Eigenpairs, eigenpairs, head_operators, star_row, stars_of
-from hodgeformer.predict.spread import (
-    DIAGONAL_KIND,
-    DiagonalName,
-    log10_of,
-    log_factors,
-    sides_mean,
-    spread_from,
-    textbook_stars,
-)
+from hodgeformer.predict.operators import head_operators, star_row, stars_of
+from hodgeformer.predict.spread import DIAGONAL_KIND, DiagonalName, log_factors, sides_mean, spread_from
 from hodgeformer.web.server.intake import Refusal
-from hodgeformer.web.viewer.fields import MAX_KEPT, Choice, Pick, ScalarField
+from hodgeformer.web.viewer.fields import MAX_KEPT, Choice, Pick, ScalarField, nearest_element, on_faces
 from hodgeformer.web.viewer.models import ModelList, Recent
 from hodgeformer.web.viewer.open_meshes import OpenMesh, Prediction
-from hodgeformer.web.viewer.picking import nearest_element, on_faces
 
-N_FUNCTIONS = 8
 MAX_FACES = 50_000  # three H blocks of width 64 take 2 seconds and 150 MB for half as many
-MAX_FACES_ITERATED = 20_000  # eigenfunctions apply the operator hundreds of times
 T = TypeVar("T")
 _SYMBOLS: dict[StarName | DiagonalName, str] = {
     "star0": "⋆₀", "star0_inv": "⋆₀⁻¹", "star1": "⋆₁", "star1_inv": "⋆₁⁻¹", "star2": "⋆₂"
@@ -181,7 +166,7 @@ class Spreading(_ModelLayer):
 
 
 class DiagonalStars(_ModelLayer):
-    """The learned stars of D blocks over the textbook's, and the textbook's beside them."""
+    """The learned stars of D blocks over the textbook's."""
 
     name, title = "diagonal-star", "Learned star"
 
@@ -189,67 +174,21 @@ class DiagonalStars(_ModelLayer):
         if "D" not in network.config.blocks or not network.config.diffusion_bound:
             return None
         stars = tuple((star, f"{_SYMBOLS[star]} ({ELEMENT_NAMES[kind]})") for star, kind in DIAGONAL_KIND.items())
-        shown = (("learned", "log of the factor"), ("textbook", "textbook's star"))
-        return *_block_and_time(network.config), Choice("star", "Star", stars), Choice("shown", "Show", shown)
+        return *_block_and_time(network.config), Choice("star", "Star", stars)
 
     def _field(self, inspected: _Inspected, pick: Any, *chosen: str) -> ScalarField:
-        block, time, name, shown = chosen
-        star, prepared = cast(DiagonalName, name), inspected.prepared
+        block, time, name = chosen
+        star, views = cast(DiagonalName, name), inspected.views
         kind = DIAGONAL_KIND[star]
-        if shown == "textbook":
-            values = log10_of(prepared.to_file_order(textbook_stars(pack([prepared]))[star], kind))
-            note = f"Textbook's {_SYMBOLS[star]} (powers of ten)"
-        else:
-            factors = inspected.once(partial(log_factors, inspected.network, prepared, int(block)), block)
-            values = factors[int(block)][star][:, int(time) - 1]
-            note = f"Log of the learned {_SYMBOLS[star]} of block {block} over the textbook's at time "
-            note += f"{TIMES[int(time) - 1]:.2g}"
+        factors = inspected.once(partial(log_factors, inspected.network, inspected.prepared, int(block)), block)
+        values = factors[int(block)][star][:, int(time) - 1]
+        note = f"Log of the learned {_SYMBOLS[star]} of block {block} over the textbook's at time "
+        note += f"{TIMES[int(time) - 1]:.2g}"
         if kind == "e":
-            kind, values = "f", sides_mean(values, inspected.views.working_mesh)
+            kind, values = "f", sides_mean(values, views.working_mesh)
             note += "; mean over the sides of each face"
-        return _signed_field(inspected.views, values, kind, note, signed=shown == "learned")
-
-
-class LearnedEigenfunctions(_ModelLayer):
-    """L f = lambda f for the learned Laplacian of one head, largest |lambda| first, real parts."""
-
-    name, title = "learned-eigenfunction", "Learned operator"
-
-    def _choices(self, network: HodgeFormer) -> tuple[Choice, ...] | None:
-        if not (choices := _block_and_head(network.config)):
-            return None
-        operators = tuple((kind, f"L_{kind}") for kind in network.config.updated)
-        numbers = tuple((str(i), str(i + 1)) for i in range(N_FUNCTIONS))
-        return Choice("operator", "Operator", operators), *choices, Choice("index", "Number", numbers)
-
-    def _most_faces(self, network: HodgeFormer) -> int | None:
-        return MAX_FACES_ITERATED
-
-    def _field(self, inspected: _Inspected, pick: Any, *chosen: str) -> ScalarField:
-        operator, layer, head, index = chosen
-        kind, i, prepared = cast(ElementKind, operator), int(index), inspected.prepared
-
-        def find() -> Eigenpairs:
-            operators = head_operators(inspected.network, prepared, layer=int(layer), head=int(head))
-            return eigenpairs(operators.laplacian(kind), N_FUNCTIONS).in_file_order(prepared, kind)
-
-        found: Eigenpairs = inspected.once(find, layer, head, kind)
-        if i >= len(found):
-            raise Refusal(422, f"Only {len(found)} eigenfunctions were found; choose a smaller number.")
-        value, function, on = found.values[i], found.functions[:, i].real, kind
-        if kind == "e":
-            on = "v"
-            function = convert_values(function[:, None], inspected.views.working_mesh, source="e", to="v")[:, 0]
-        text = f"{value.real:.4g}" if not found.is_pair(i) else f"{value.real:.4g} ± {abs(value.imag):.4g} i"
-        return _signed_field(inspected.views, function, on, f"Learned L_{operator}, eigenvalue {text}")
-
-
-def _signed_field(
-    views: Views, values: NDArray[Any], kind: ElementKind, note: str, *, signed: bool = True
-) -> ScalarField:
-    """Values at vertices or faces of the working mesh, on those of the file."""
-    on_mesh = views.on_mesh(values[:, None], kind)[:, 0].astype(np.float32)
-    return ScalarField(on_mesh, "face" if kind == "f" else "vertex", signed=signed, note=note)
+        on_mesh = views.on_mesh(values[:, None], kind)[:, 0].astype(np.float32)
+        return ScalarField(on_mesh, "face" if kind == "f" else "vertex", signed=True, note=note)
 
 
 def _block_choice(key: str, config: ModelConfig, letter: str) -> tuple[Choice, ...]:

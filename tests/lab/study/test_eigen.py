@@ -8,17 +8,12 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import aslinearoperator, eigsh
 
 from hodgeformer.base.errors import ConfigError
+from hodgeformer.lab.study.eigen import cotangent_eigenpairs, cotangent_laplacian, eigenpairs
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PreparedMesh, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.predict.operators import (
-    HeadOperators,
-    cotangent_eigenpairs,
-    cotangent_laplacian,
-    eigenpairs,
-    head_operators,
-)
+from hodgeformer.predict.operators import HeadOperators, head_operators
 from meshes import icosphere, open_grid, two_components
 
 
