@@ -227,31 +227,6 @@ class ModelInfo(Settings):
         most = self.prepare.most_faces or max(4, round(high))
         return self.prepare.replace(faces=most, least_faces=min(most, int(low)))
 
-    def card(self) -> str:
-        """A description of the model in Markdown."""
-        model, statistics = self.model, self.statistics
-        lines = [
-            "---\nlibrary_name: hodgeformer\ntags: [mesh, 3d, hodgeformer]\n---",
-            f"# {self.name}: {model.task}, per {model.element}",
-            f"A HodgeFormer with blocks `{model.blocks}`, width {model.d_model}, updates `{model.updates}`, "
-            f"pose `{self.prepare.pose}`.",
-        ]
-        if self.classes:
-            lines.append(f"Classes: {', '.join(self.classes)}.")
-        if columns := self.prepare.own_columns:
-            lines.append(f"Besides the shape it reads these columns of a mesh: {', '.join(columns)}.")
-        if statistics is not None:
-            low, middle, high = statistics.n["f"]
-            lines.append(
-                f"Trained on {statistics.n_meshes} meshes of {low:,.0f} to {high:,.0f} faces (median {middle:,.0f})."
-            )
-        if self.metrics:
-            lines.append("\n".join(f"- {name.replace('_', ' ')}: {value:.4f}" for name, value in self.metrics.items()))
-        lines.append(
-            '```python\nimport hodgeformer as hf\nresult = hf.Predictor.load("THIS FOLDER").predict("scan.stl")\n```'
-        )
-        return "\n\n".join(lines) + "\n"
-
 
 def impression(mesh: Mesh, features: FloatArray, probabilities: NDArray[np.floating] | None) -> Impression:
     """The impression of a working mesh and its answer; a regression has no probabilities."""

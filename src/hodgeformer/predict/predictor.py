@@ -15,7 +15,7 @@ import numpy as np
 
 from hodgeformer.base.containers import Element
 from hodgeformer.base.errors import CheckpointError, ConfigError, MeshError
-from hodgeformer.base.files import place, write_atomically
+from hodgeformer.base.files import place
 from hodgeformer.base.machine import return_freed_memory, thread_count
 from hodgeformer.mesh.io import MeshLike, as_mesh, load_mesh
 from hodgeformer.mesh.mesh import ColumnLike, FloatArray
@@ -125,7 +125,7 @@ class Predictor:
         return found
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the model and a model card into a folder, in the layout of a model hub."""
+        """Write the model into a folder, which every command accepts, and which can be uploaded to a model hub."""
         from hodgeformer.predict.checkpoint import save_checkpoint
 
         checkpoint, folder = self._single("save"), Path(folder)
@@ -134,7 +134,6 @@ class Predictor:
         except OSError as error:
             raise CheckpointError(f"{folder}: cannot be created ({error.strerror})") from None
         save_checkpoint(folder / PRETRAINED, checkpoint)
-        write_atomically(folder / "README.md", checkpoint.card().encode())
         return folder
 
     def features(

@@ -39,10 +39,6 @@ class Eigenpairs:
         """Functions on the elements of a prepared mesh, in the order of its file."""
         return replace(self, functions=prepared.to_file_order(self.functions, kind))
 
-    def is_pair(self, i: int) -> bool:
-        """Whether eigenvalue i is one of two that are conjugate to each other."""
-        return bool(abs(self.values[i].imag) > 1e-9 * np.abs(self.values).max())
-
 
 def eigenpairs(operator: LinearOperator, k: int) -> Eigenpairs:
     """The k eigenpairs of largest modulus of a real operator, not symmetric in general.
