@@ -249,7 +249,7 @@ def _spread(
         _relax(offsets, indices, lengths, nearest, nearer)
         farthest = -1.0
         for j in range(len(nearer)):
-            # Vertices without a face are no part of the surface.
+            # Vertices without a face are not part of the surface.
             if nearest[j, 0] > farthest and offsets[j] < offsets[j + 1]:
                 farthest, point = nearest[j, 0], j
 

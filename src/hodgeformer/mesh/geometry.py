@@ -13,7 +13,7 @@ from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.topology import MeshComplex, is_used
 
 LEAST_SINE = 1e-6  # of the angle of a face at its first corner: below it has no normal
-LEAST_AREA = 1e-12  # of a surface in the unit sphere: with less it is a line, and its area is no unit
+LEAST_AREA = 1e-12  # of a surface in the unit sphere: with less it is a line, and cannot be scaled by its area
 _ORDINARY = 100  # coordinates are ordinary between 2 to the minus this and 2 to the this
 _FARTHEST_UNUSED = 4.0  # in sizes of the surface
 

@@ -1,4 +1,4 @@
-"""The sparsity patterns S_i: whom each element attends to.
+"""The sparsity patterns S_i: the elements that each element attends to.
 
 A row is the element itself, its nearest neighbors by breadth-first search, and a few random connections.
 """

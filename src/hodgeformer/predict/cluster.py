@@ -38,7 +38,7 @@ _QUIET = {
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-# For a cluster that is started here: anyone who can connect to it can run code as this user. It requires a token, and
+# For a cluster that is started here: whoever can connect to it can run code as this user. So it requires a token, and
 # the second setting, by which Ray avoids firewall dialogs on other systems, makes it listen on this machine only.
 _PRIVATE = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 

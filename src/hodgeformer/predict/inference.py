@@ -159,8 +159,7 @@ def answers(
 ) -> Iterator[Answered[T]]:
     """The answer for each mesh, in order, as soon as it is ready.
 
-    Answers are smoothed, as strongly as `smooth` says, at the working resolution, so that subdividing a file changes
-    nothing.
+    Answers are smoothed with strength `smooth` at the working resolution, so that subdividing a file changes nothing.
 
     Views with up to `batch_faces` faces in total, of one mesh or of several, share a pass through the model. `report`
     is called with the share of the passes over a mesh that is done.

@@ -165,7 +165,7 @@ def plan_study(
                 with_overrides(start, overrides), row.tables, {"train": {"seed": seed}, "data": {"seed": seed}}
             )
             if not tables["data"].keys() - {"seed"}:
-                raise ConfigError(f"'{row.name}' of '{study.title}' does not say which data; give it with --data")
+                raise ConfigError(f"'{row.name}' of '{study.title}' names no data; set it with --data")
             runs.append(PlannedRun(row, seed, tables, out / f"{_slug(row.name)}-seed{seed}"))
     return runs
 
@@ -186,7 +186,7 @@ def carry_out(run: PlannedRun, listener: Listener) -> RunResult | None:
     run.config.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(run.config, tomli_w.dumps(run.tables).encode())
     begun = RunFolder(run.folder).config.is_file()
-    # A row chooses its pose and smooths its answers only if it says so: rows differ in what they say and no more.
+    # A row chooses its pose and smooths its answers only if its settings ask for it: rows differ in nothing else.
     tables = _merged({"train": {"calibrate": False}}, run.tables)
     try:
         return take_road(None if begun else tables, run.folder, partial(_train, run), listener=listener)

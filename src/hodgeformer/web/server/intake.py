@@ -125,7 +125,7 @@ class Uploads:
         written: list[Path] = []
         try:
             for number, (_, part) in enumerate(form.multi_items()):
-                assert not isinstance(part, str)  # fields that are no files were refused
+                assert not isinstance(part, str)  # fields that are not files were refused
                 path = folder / str(number) / safe_file_name(part.filename or "mesh")
                 path.parent.mkdir()
                 with path.open("wb") as stream:
