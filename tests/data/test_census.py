@@ -97,7 +97,7 @@ def test_the_hash_sees_changes_of_shape_and_connectivity(octahedron: Mesh) -> No
 
 def test_classes_that_no_training_mesh_shows(figures: DataSet) -> None:
     wider = figures.with_classes((*figures.classes, "tail"))
-    assert take_census(wider).warnings == ("classes without training meshes: tail",)
+    assert take_census(wider).warnings == ("classes without training meshes, which are never predicted: tail",)
 
 
 def test_other_class_lists_keep_the_meaning(cubes: DataSet) -> None:

@@ -9,12 +9,14 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from hodgeformer.base.errors import CheckpointError, ConfigError, DataError
 from hodgeformer.data.folder import write_folder
+from hodgeformer.data.labels import Values
 from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.training.listener import Listener, Standing
 from hodgeformer.training.loop import Stopped
@@ -102,6 +104,20 @@ def test_copies_between_splits_are_told(tmp_path: Path) -> None:
     assert len(listener.warnings) == 1
     assert "1 meshes of other splits are copies of training meshes" in listener.warnings[0]
     assert "too optimistic: copy" in listener.warnings[0]
+
+
+def test_classes_that_no_training_mesh_has_are_told(tmp_path: Path) -> None:
+    dataset = parts()
+    first, *others = dataset.split("train")
+    middle = Values(np.ones_like(dataset.load(first)[1]))
+    dataset = dataset.with_splits({"train": [replace(first, target=middle)], "test": others})
+    listener = Interrupting()
+    write_folder(dataset, tmp_path / "poor")
+    set_up(tmp_path / "poor", tmp_path / "run", listener=listener)
+    assert len(listener.warnings) == 1
+    assert "are never predicted: bottom, top (" in listener.warnings[0]
+    labels = np.concatenate([dataset.load(sample)[1] for sample in others])
+    assert f"({(labels != 1).mean():.1%} of the labels in test)" in listener.warnings[0]
 
 
 def test_a_run_is_scored_without_copies_too(tmp_path: Path) -> None:

@@ -143,10 +143,20 @@ class Census:
             found.append(f"elements with a color of no class get the class of the nearest color: {listed}{more}")
         if not self.training:
             found.append("there is no training split; this data set can only be used for evaluation")
-        elif missing := [name for name, n in zip(self.dataset.classes, self.labels, strict=False) if n == 0]:
-            more = " and others" if len(missing) > 8 else ""
-            found.append(f"classes without training meshes: {', '.join(missing[:8])}{more}")
+        elif self.untrained:
+            found.append(self.untrained)
         return tuple(found)
+
+    @property
+    def untrained(self) -> str:
+        """A warning about classes that no training mesh has, and how much of the other splits they are."""
+        counts = {split: np.array(n) for split, n in self.class_counts.items()}
+        missing = np.flatnonzero(counts.get("train", np.ones(1)) == 0)
+        shares = {split: n[missing].sum() / max(n.sum(), 1) for split, n in counts.items()}
+        lost = ", ".join(f"{share:.1%} of the labels in {split}" for split, share in shares.items() if share)
+        listed = ", ".join(self.dataset.classes[i] for i in missing[:8]) + (" and others" if len(missing) > 8 else "")
+        about = f"classes without training meshes, which are never predicted: {listed}"
+        return "" if not len(missing) else f"{about} ({lost})" if lost else about
 
     @property
     def class_counts(self) -> dict[str, list[int]]:

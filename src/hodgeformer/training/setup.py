@@ -246,6 +246,8 @@ def _census(config: RunConfig, processes: Processes, listener: Listener) -> Cens
     census.usable(skip_bad=config.train.skip_bad)
     for problem in census.problems:
         listener.warned(f"skipped: {problem.message}")
+    if census.untrained:
+        listener.warned(census.untrained)
     if copies := census.learned:
         listener.warned(
             f"{len(copies)} meshes of other splits are copies of training meshes, so scores will be too optimistic: "
