@@ -196,7 +196,7 @@ def test_two_minutes_of_load_and_strangers(real_data: Path) -> None:
     paths = sorted((real_data / "human_seg" / "train").glob("*.obj"))[::80]
     assert len(paths) >= 4
     answers = expected(Predictor.load("human"), paths)
-    with serving("human", "--upload-seconds", "20") as (root, process):
+    with serving("human", "--upload-seconds", "60") as (root, process):
         begun = resident(root)
         marks = load(root, answers, 120, 2 * 2**30)
         sys.stdout.write(f"resident MB before: {begun / 2**20:.0f}\n")

@@ -106,6 +106,16 @@ def test_a_mesh_that_cannot_be_used_is_left_out_and_named(tmp_path: Path) -> Non
     assert again.exit_code == 2 and "already contains a data set" in again.output
 
 
+def test_two_that_write_shards_into_one_folder_do_not_mix_them(tmp_path: Path) -> None:
+    def write_another(done: int, total: int) -> None:
+        with pytest.raises(DataError, match="another process is writing shards there"):
+            write_shards(shapes(), tmp_path)
+
+    write_shards(parts(), tmp_path, progress=write_another)
+    assert take_census(open_dataset(tmp_path), again=True).problems == ()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dataset.toml", "index.npz", "shards"]
+
+
 def test_shards_of_shards_are_the_same(tmp_path: Path) -> None:
     write_shards(parts(), tmp_path / "one", most_bytes=SMALL)
     write_shards(open_dataset(tmp_path / "one"), tmp_path / "two", most_bytes=SMALL)

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 import tomli_w
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from hodgeformer.base.containers import PerElement
@@ -31,6 +32,7 @@ from hodgeformer.mesh.formats.ply import ply_bytes
 from hodgeformer.mesh.mesh import Mesh
 
 _INDEX = "index.npz"
+_LOCK = ".writing.lock"
 _MOST_UNPACKED = 4 << 20  # bytes, and some for each byte on disk: numbers of meshes hardly shrink
 _COUNTED = ("n", "labels", "n_unlabelled", "shares", "radius", "edge_lengths", "asymmetry", "shape")
 _OPTIONAL = ("group", "columns")
@@ -147,11 +149,24 @@ def write_shards(
     found, so that training does not need to read all meshes first. Meshes that cannot be used are left out; the census
     that is returned names them.
     """
-    if (root / FILE_NAME).exists():
-        raise DataError(f"{root} already contains a data set; use an empty folder")
+    root.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(root / _LOCK, blocking=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise DataError(f"{root}: another process is writing shards there; use an empty folder") from None
+    try:
+        if (root / FILE_NAME).exists():
+            raise DataError(f"{root} already contains a data set; use an empty folder")
+        return _write(dataset, root, shards, most_bytes, progress)
+    finally:
+        (root / _LOCK).unlink(missing_ok=True)
+        lock.release()
+
+
+def _write(dataset: DataSet, root: Path, shards: str, most_bytes: int, progress: Callable[[int, int], None]) -> Census:
     folder = _folder(root, shards)
-    for needed in (root, folder):
-        needed.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     writer = _Writer(folder, most_bytes)
     census = take_census(dataset, progress=progress, visit=writer.add)
     writer.finish()
@@ -200,11 +215,8 @@ def open_shards(root: Path, spec: FolderSpec, *, allow_remote: bool = False) -> 
             target = StoredClass(int(counts.argmax()) if counts.any() else UNLABELED, target.part)
         split = SPLITS[columns["split"][i]]
         splits.setdefault(split, []).append(Sample(name, mesh, target, group))
-        counted[name] = CountedMesh(
-            name=name,
-            split=split,
-            **{key: columns[key][i] for key in (*_COUNTED, "columns")},
-        )
+        measured = {key: columns[key][i] for key in (*_COUNTED, "columns")}
+        counted[name] = CountedMesh(name=name, split=split, **measured)
     n_values = 1 if spec.task != "regression" else columns["labels"].shape[-1]
     return DataSet(
         spec.name or root.resolve().name,
