@@ -26,8 +26,7 @@ from hodgeformer.mesh.subdivision import subdivided
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
-from hodgeformer.predict.checkpoint import Checkpoint
-from hodgeformer.predict.forward import Forward
+from hodgeformer.predict.checkpoint import Checkpoint, Forward
 from hodgeformer.predict.inference import answers, make_views
 from hodgeformer.predict.options import FILL, FaceBudget
 from hodgeformer.predict.predictor import Predictor

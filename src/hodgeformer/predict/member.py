@@ -53,7 +53,7 @@ class Member:
     @classmethod
     def in_torch(cls, checkpoint: Checkpoint, device: str = "auto") -> Self:
         from hodgeformer.nn.model import find_device
-        from hodgeformer.predict.forward import Forward
+        from hodgeformer.predict.checkpoint import Forward
 
         return cls(checkpoint, Forward(checkpoint.build_model().to(find_device(device))))
 

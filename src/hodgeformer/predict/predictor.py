@@ -29,8 +29,7 @@ from hodgeformer.predict.result import Result
 
 if TYPE_CHECKING:  # exported models run without torch
     from hodgeformer.nn.model import HodgeFormer
-    from hodgeformer.predict.checkpoint import Checkpoint
-    from hodgeformer.predict.forward import Forward
+    from hodgeformer.predict.checkpoint import Checkpoint, Forward
 
 _MOST_AHEAD = 256
 
@@ -145,7 +144,7 @@ class Predictor:
         answers, they are means over all views, transferred back from the working resolution.
         """
         self._single("get features of")
-        from hodgeformer.predict.forward import FeatureForward
+        from hodgeformer.predict.checkpoint import FeatureForward
 
         network = FeatureForward(self.model, element=element)
         budget = FaceBudget(network.config, self.info.prepare, memory)

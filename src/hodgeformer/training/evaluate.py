@@ -21,7 +21,7 @@ from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import random_turns
 from hodgeformer.mesh.prepare import Faces, PrepareConfig, to_size
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.predict.forward import Forward
+from hodgeformer.predict.checkpoint import Forward
 from hodgeformer.predict.inference import Network, Views, answers, make_views
 from hodgeformer.predict.model_info import ModelInfo
 from hodgeformer.predict.options import FaceBudget, PredictOptions
