@@ -254,7 +254,7 @@ def test_a_full_disk_stops_the_run_and_keeps_the_last_checkpoint(eggs: Path, tmp
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
         signal.signal(signal.SIGXFSZ, handler)
     assert result.exit_code == 2
-    assert "cannot be written" in result.stderr and "unchanged" in result.stderr
+    assert "cannot be written" in result.stderr
     for name, content in finished.items():
         assert (out / name).read_bytes() == content
         load_checkpoint(out / name)
