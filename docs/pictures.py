@@ -50,7 +50,7 @@ def teaser(*pairs: str) -> None:
         result = hf.Predictor.load(model).predict(mesh)
         look: dict[str, Any] = {"views": [View(25.0)], "width": 210, "up": result.up}
         panels += [render(result.mesh, **look, edges=0.35), result.render(**look, title="", key=None)]
-    save(np.concatenate(_level(panels), axis=1), "teaser.png")
+    save(np.concatenate(_level([_trimmed(panel) for panel in panels]), axis=1), "teaser.png")
 
 
 def labels() -> None:
@@ -161,6 +161,12 @@ def eigenfunctions(run: str, *meshes: str, layer: int = 6, head: int = 1, picks:
 def _level(panels: list[np.ndarray]) -> list[np.ndarray]:
     tallest = max(len(panel) for panel in panels)
     return [np.pad(p, ((tallest - len(p), 0), (0, 0), (0, 0)), constant_values=255) for p in panels]
+
+
+def _trimmed(panel: np.ndarray, margin: int = 12) -> np.ndarray:
+    """With a narrow white margin at both sides, so that what is shown is large where the row is fitted to a page."""
+    inked = np.flatnonzero((panel < 255).any(axis=(0, 2)))
+    return np.pad(panel[:, inked[0] : inked[-1] + 1], ((0, 0), (margin, margin), (0, 0)), constant_values=255)
 
 
 def _far_apart(points: np.ndarray, n: int) -> list[int]:

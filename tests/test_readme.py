@@ -13,9 +13,8 @@ from pages import ROOT, blocks, run_as_script, run_commands
 
 README = (ROOT / "README.md").read_text()
 CHECKS = """
-assert logits.shape == (2 * mesh.n_faces, 8)
 assert 0.99 < result.probabilities.sum(axis=1).min() < 1.01
-assert len(labels) == mesh.n_faces
+assert len(labels) == len(result.labels) == result.mesh.n_faces
 """
 
 
@@ -51,4 +50,7 @@ def test_python_runs_as_written(desk: Path) -> None:
 
 def test_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\((?!https://)([^)]+)\)", README):
-        assert (ROOT / target).exists(), target
+        file, _, heading = target.partition("#")
+        assert (ROOT / file).exists(), target
+        titles = re.findall(r"^#+ (.+)$", (ROOT / file).read_text(encoding="utf-8"), flags=re.M) if heading else ()
+        assert not heading or heading in {title.lower().replace(" ", "-") for title in titles}, target
