@@ -1,25 +1,32 @@
-"""What `make attack` ends with: a table of all that was tried, how often, and what became of it."""
+"""What `make attack` ends with: a table of all that was tried, how often, and what became of it.
+
+It is also written to build/attack/table.txt after every test, so that a stopped run leaves what has ended so far;
+HODGEFORMER_ATTACK_REPORT names another file.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attack.mutate import CHANGES
+from attack.mutate import CHANGES, KEPT
 
 TABLE = "HODGEFORMER_ATTACK_TABLE"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Processes that share the work inherit the place."""
+    """Processes that share the work inherit the place of the rows; only the one that started them reports."""
     if config.option.markexpr == "attack" and TABLE not in os.environ:
         os.environ[TABLE] = str(Path(tempfile.mkdtemp(prefix="attack-")) / "table")
+        config.pluginmanager.register(Report(config), "attack-report")
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, after which the table is printed
 
 
 @pytest.hookimpl(trylast=True)
@@ -30,26 +37,45 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = items[::2] + items[1::2]
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Also where tests failed or were interrupted, which is then said in the table."""
-    table = Path(os.environ.get(TABLE, os.devnull))
-    if not table.is_file():
-        return
-    rows = [line.split("\t") for line in table.read_text(encoding="utf-8").splitlines()]
+class Report:
+    def __init__(self, config: pytest.Config) -> None:
+        self._plugins = config.pluginmanager
+        self._path = Path(os.environ.get("HODGEFORMER_ATTACK_REPORT", KEPT / "table.txt"))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "teardown":
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text("".join(f"{line}\n" for line in self._lines()), encoding="utf-8")
+
+    def pytest_terminal_summary(self) -> None:
+        """Also where tests failed or were interrupted, which is then said in the table."""
+        terminal = self._plugins.getplugin("terminalreporter")
+        terminal.write_sep("=", "what was tried, how often, and what became of it")
+        for line in self._lines():
+            terminal.write_line(line)
+
+    def _lines(self) -> Iterator[str]:
+        stats, table = self._plugins.getplugin("terminalreporter").stats, Path(os.environ[TABLE])
+        rows = table.read_text(encoding="utf-8").splitlines() if table.is_file() else []
+        yield from _table([*(row.split("\t") for row in rows), *_deliberate_errors(stats)])
+        ended = {word: len(stats.get(word, [])) for word in ("passed", "skipped", "failed", "error")}
+        yield f"{sum(ended.values())} tests ended: {', '.join(f'{n} {word}' for word, n in ended.items())}"
+        for word in ("failed", "error"):
+            yield from (f"{word.upper()}: {report.nodeid}" for report in stats.get(word, []))
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     tried: Counter[str] = Counter()
     became: dict[str, list[str]] = {}
-    for what, n, outcome in [*rows, *_deliberate_errors(terminalreporter.stats)]:
+    for what, n, outcome in rows:
         tried[what] += int(n)
         became.setdefault(what, []).append(outcome)
     width = max(map(len, tried), default=0)
-    terminalreporter.write_sep("=", "what was tried, how often, and what became of it")
     for what in sorted(tried, key=lambda what: (what.startswith(CHANGES), what)):
         number = f"{tried[what]:,}" if tried[what] else ""
-        terminalreporter.write_line(f"{what:<{width}}  {number:>7}  {_summed(became[what])}")
-    terminalreporter.write_line(f"{'all':<{width}}  {tried.total():>7,}")
-    for word in ("failed", "error"):
-        for report in terminalreporter.stats.get(word, []):
-            terminalreporter.write_line(f"{word.upper()}: {report.nodeid}")
+        yield f"{what:<{width}}  {number:>7}  {_summed(became[what])}"
+    yield f"{'all':<{width}}  {tried.total():>7,}"
 
 
 def _deliberate_errors(stats: dict[str, list[Any]]) -> Iterator[tuple[str, str, str]]:

@@ -24,6 +24,7 @@ import torch
 from attack.kills import in_child
 from hodgeformer.data.folder import write_folder
 from hodgeformer.predict.checkpoint import load_checkpoint
+from hodgeformer.training import report
 from hodgeformer.training.run import train
 from hodgeformer.training.run_folder import RunFolder
 from tiny_sets import TINY, parts, shapes
@@ -45,8 +46,10 @@ def main() -> None:
     wanted, seed, root = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     torch.set_num_threads(1)
     rng = random.Random(seed)
+    report._PICTURE_WIDTH = 200  # at full size, pictures would take most of the time
     whole, seconds = {}, {}
-    for name, dataset in (("parts", parts()), ("shapes", shapes())):
+    # Without validation meshes a run ends with rehearsals, which are killed too.
+    for name, dataset in (("parts", parts()), ("shapes", shapes(n_val=1))):
         write_folder(dataset, root / name)
         train(root / name, root / f"first-{name}", overrides=SETTINGS)  # compiles, which no child has to
         began = time.monotonic()

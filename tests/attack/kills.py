@@ -13,8 +13,13 @@ from typing import Any
 from attack.mutate import SEED
 
 
+_PARENT = os.getppid()
+
+
 def in_child(act: Callable[[], object]) -> int:
     """The number of a process that is forked from this one, does this in silence, and ends."""
+    if os.getppid() != _PARENT:
+        raise SystemExit("the test that started this script was stopped")
     child = os.fork()
     if child == 0:
         code = 1

@@ -20,7 +20,7 @@ from random import Random
 from attack.attempts import Attempts
 
 ALL, FEW = int(os.environ.get("HODGEFORMER_ATTACK_FILES", "100000")), 320
-PART = ALL // 20  # so that several processes can share the work
+PART = ALL // 5  # so that several processes can share the work; each part starts a process that compiles
 SEED = int(os.environ.get("HODGEFORMER_ATTACK_SEED", "0"))
 KEPT = Path(__file__).resolve().parents[2] / "build" / "attack"
 _FINE = ("accepted", "refused")

@@ -22,7 +22,7 @@ def installed(root: Path) -> Path:
     _, wheel = build_both(root)
     subprocess.run([sys.executable, "-m", "venv", str(root / "venv")], check=True)
     programs = root / "venv" / ("Scripts" if os.name == "nt" else "bin")
-    words = ["install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), f"{wheel}[view]"]
+    words = ["install", "--quiet", "--no-compile", "--constraint", str(ROOT / "constraints.txt"), f"{wheel}[view]"]
     subprocess.run([str(programs / "python"), "-m", "pip", *words], check=True)
     return programs
 

@@ -192,7 +192,7 @@ def held_meshes() -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("n", "part"), [(FEW, 0), *(pytest.param(PART, i, marks=pytest.mark.attack(minutes=0.3)) for i in range(1, 8))]
+    ("n", "part"), [(FEW, 0), *(pytest.param(PART, i, marks=pytest.mark.attack(minutes=1)) for i in range(1, 3))]
 )
 def test_damaged_labels_settings_and_models(n: int, part: int, tmp_path: Path) -> None:
     assert_all_are_answered("attack.test_other_files:use", whole_files(tmp_path), n, tmp_path, part)

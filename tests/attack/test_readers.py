@@ -144,7 +144,7 @@ def scene(glb: bytes, uri: str = "") -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("n", "part"), [(FEW, 0), *(pytest.param(PART, i, marks=pytest.mark.attack(minutes=0.3)) for i in range(1, 13))]
+    ("n", "part"), [(FEW, 0), *(pytest.param(PART, i, marks=pytest.mark.attack(minutes=1)) for i in range(1, 4))]
 )
 def test_damaged_meshes(n: int, part: int, tmp_path: Path) -> None:
     assert_all_are_answered("attack.test_readers:use", whole_files(tmp_path), n, tmp_path, part)

@@ -53,7 +53,7 @@ WORDS = (
     "ball.obj",
     "l.npy",
 )
-SECONDS_OF_LOAD = float(os.environ.get("HODGEFORMER_ATTACK_SECONDS", "300"))
+SECONDS_OF_LOAD = float(os.environ.get("HODGEFORMER_ATTACK_SECONDS", "120"))
 LARGE = 32 * 2**20  # bytes, more than the system keeps for a connection
 
 
@@ -194,7 +194,7 @@ def test_only_who_knows_the_token_comes_in(tmp_path: Path) -> None:
             assert browser.get("/api/session").status_code == 200
 
 
-@pytest.mark.attack(minutes=5)
+@pytest.mark.attack(minutes=2)
 def test_minutes_of_load_leave_memory_and_descriptors_as_they_were(tmp_path: Path) -> None:
     """Two sittings that open, predict, look and save in turn."""
     process, began, marks = psutil.Process(), time.monotonic(), []

@@ -86,6 +86,6 @@ def test_a_few_absurd_settings_train_or_are_refused(folder: Path, tmp_path: Path
     attack(12, folder, tmp_path)
 
 
-@pytest.mark.attack(minutes=4)
+@pytest.mark.attack(minutes=1)
 def test_every_absurd_setting_trains_or_is_refused(folder: Path, tmp_path: Path) -> None:
     attack(None, folder, tmp_path)

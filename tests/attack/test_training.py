@@ -12,7 +12,7 @@ import pytest
 from attack.kills import told_by
 from attack.mutate import tally
 
-PARTS = 4  # so that several processes can share the work
+PARTS = 2  # so that several processes can share the work
 pytestmark = [pytest.mark.attack(minutes=1.5), pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")]
 
 
