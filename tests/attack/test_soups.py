@@ -72,7 +72,7 @@ def test_every_soup_is_predicted(n: int, tmp_path: Path) -> None:
     ("n", "most_faces", "settings", "least"),
     [
         (9, 200, (*TINY, "train.epochs=12"), 0.6),
-        pytest.param(60, 4000, ("train.epochs=20",), 0.8, marks=pytest.mark.attack(minutes=3)),
+        pytest.param(30, 2000, ("train.epochs=20",), 0.8, marks=pytest.mark.attack(minutes=2)),
     ],
 )
 def test_soups_are_learned_from(

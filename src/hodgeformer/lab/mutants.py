@@ -69,7 +69,7 @@ def passes(tests: Sequence[str], source: Path) -> bool:
     """Whether all the tests pass with the copy; anything but a pass or a failure is an error."""
     environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=1800)
     if done.returncode not in (0, 1) or re.search(r"\d+ errors? in ", done.stdout):
         raise RuntimeError(f"{tests} could not be run:\n{done.stdout[-2000:]}{done.stderr[-1000:]}")
     return done.returncode == 0
