@@ -12,7 +12,6 @@ from typing import Any
 
 from attack.mutate import SEED
 
-
 _PARENT = os.getppid()
 
 
