@@ -108,9 +108,9 @@ def viewer() -> None:
             shoot(page, "series.png")
 
 
-def stars(run: str) -> None:
-    """The diagonal stars that the last D block of a run has learned, on a figure: star1 above, star0 below."""
-    checkpoint = hf.Predictor.load(run).checkpoint
+def stars() -> None:
+    """The diagonal stars of the last block of the bundled `human`, on a figure: star1 above, star0 below."""
+    checkpoint = hf.Predictor.load("human").checkpoint
     mesh, _ = figure(np.random.default_rng(5), n_faces=1500, name="figure")
     block = checkpoint.model.blocks.rindex("D") + 1
     found = study_stars(checkpoint, mesh, layer=block)
@@ -127,7 +127,7 @@ def stars(run: str) -> None:
             painted = field_colors(shown(values, found.mesh), "diverging", (-found.bound, found.bound))
             panels.append(render(found.mesh, **look, title=f"t = {TIMES[time - 1]:.2g}", **{kind: painted}))
         rows.append(np.concatenate([np.full_like(first, 255) if rows else first, *panels], axis=1))
-    label = "blue: the learned star is smaller; red: larger; the textbook's from dark (small) to yellow, a log scale"
+    label = "log(learned star / textbook's star); the textbook's stars: dark is small, yellow large, on a log scale"
     key = ColorBar((-found.bound, found.bound), "diverging", label)
     save(stacked([*rows, key_band(key, rows[0].shape[1], 14)]), "stars.png")
 
@@ -220,11 +220,12 @@ def _pixels(picture: bytes) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    from_a_run = {"teaser": teaser, "stars": stars, "eigenfunctions": eigenfunctions}
+    from_a_run = {"teaser": teaser, "eigenfunctions": eigenfunctions}
     if sys.argv[1:]:  # those that need a trained model: pictures.py NAME ARGUMENT...
         from_a_run[sys.argv[1]](*sys.argv[2:])
         sys.exit()
     labels()
     prediction()
+    stars()
     report()
     viewer()
