@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hodgeformer.lab.study.ablation import PlannedRun
-    from hodgeformer.mesh.mesh import Mesh
+    from hodgeformer.mesh.mesh import FloatArray, Mesh
     from hodgeformer.predict.predictor import Predictor
 
 _FIGURES: dict[str, Any] = {"name": "figures", "n_train": 24, "n_test": 8, "n_faces": 1500}
@@ -89,8 +89,12 @@ def robustness(
     about: dict[str, Any] = {"model": model, "data": dataset.name, "split": split, "n_meshes": len(samples)}
     about |= {"n_learned_from": len(learned), **settings, "score": results[0].scores.main_name}
     files = save_rows(out, "robustness", table, about)
-    files.append(save_robustness_picture(results, dataset, out / "robustness.png", up=up))
-    files.append(save_incomplete_picture(results, dataset, out / "incomplete.png", up=up))
+
+    def up_of(mesh: Mesh) -> FloatArray:
+        return predictor.predict(mesh, up=up).up
+
+    files.append(save_robustness_picture(results, dataset, out / "robustness.png", up_of))
+    files.append(save_incomplete_picture(results, dataset, out / "incomplete.png", up_of))
     title = f"{about['score'].replace('_', ' ')} in percent, {len(samples)} meshes of {dataset.name} {split}"
     conclude({**about, "rows": table}, {title: table}, files, as_json=as_json)
 

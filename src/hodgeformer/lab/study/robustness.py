@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,13 @@ from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.errors import DataError
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Values
-from hodgeformer.draw.camera import Up, View
+from hodgeformer.draw.camera import View
 from hodgeformer.draw.lettering import Legend, Picture, key_band, title_band
 from hodgeformer.draw.render import render, save_png, stacked
 from hodgeformer.lab.study.mutations import ORIGINAL, Mutation
 from hodgeformer.mesh.elements import element_centers
-from hodgeformer.mesh.mesh import IntArray, Mesh
+from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.prepare import PrepareConfig
-from hodgeformer.mesh.up import up_from_shape
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.training.evaluate import Answer, Evaluator
 from hodgeformer.training.metrics import Scores
@@ -114,23 +113,25 @@ def nearest_labels(original: Mesh, labels: IntArray, mesh: Mesh, kind: ElementKi
     return result
 
 
-def save_robustness_picture(results: Sequence[Robustness], dataset: DataSet, path: Path, *, up: Up = "auto") -> Path:
+UpOf = Callable[[Mesh], FloatArray]
+"""Which way is up in a mesh. It is asked of whole meshes: the rest of a cut body may have another stable position."""
+
+
+def save_robustness_picture(results: Sequence[Robustness], dataset: DataSet, path: Path, up_of: UpOf) -> Path:
     """The example of every row in a grid, with its accuracy, and a legend of the classes."""
-    if isinstance(up, str) and up == "auto":
-        up = up_from_shape(results[0].example.mesh)  # the rest of a cut body may have another stable position
+    up = up_of(results[0].example.mesh)
     panels = [_panel(result, result.example, dataset, up) for result in results]
     save_png(_grid([panels[i : i + _COLUMNS] for i in range(0, len(panels), _COLUMNS)], dataset), path)
     return path
 
 
-def save_incomplete_picture(results: Sequence[Robustness], dataset: DataSet, path: Path, *, up: Up = "auto") -> Path:
+def save_incomplete_picture(results: Sequence[Robustness], dataset: DataSet, path: Path, up_of: UpOf) -> Path:
     """The mesh that was answered best and the one answered worst, whole and with parts cut away."""
     shown = [result for result in results if result.mutation is ORIGINAL or result.mutation.takes_parts]
     rows = []
     for which in ("well", "badly"):
-        whole = getattr(shown[0], which).mesh
-        upright = up_from_shape(whole) if isinstance(up, str) and up == "auto" else up
-        rows.append([_panel(result, getattr(result, which), dataset, upright) for result in shown])
+        up = up_of(getattr(shown[0], which).mesh)
+        rows.append([_panel(result, getattr(result, which), dataset, up) for result in shown])
     save_png(_grid(rows, dataset), path)
     return path
 
@@ -171,7 +172,7 @@ def _grid(rows: Sequence[Sequence[Picture]], dataset: DataSet) -> Picture:
     return stacked(bands)
 
 
-def _panel(result: Robustness, answer: Answer, dataset: DataSet, up: Up) -> Picture:
+def _panel(result: Robustness, answer: Answer, dataset: DataSet, up: FloatArray) -> Picture:
     lines = [result.mutation.name, f"{100 * answer.accuracy():.1f} %, {answer.mesh.n_faces} faces"]
     bands = [title_band(line, _PANEL, _TEXT) for line in lines]
     colors = answer.face_colors(dataset, answer.predicted)
