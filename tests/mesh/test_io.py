@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 from pathlib import Path
 
@@ -147,7 +148,7 @@ def test_obj_dialects(tmp_path: Path) -> None:
     read = load_mesh(path)
     np.testing.assert_array_equal(read.faces, [[0, 1, 2], [0, 2, 3], [0, 1, 2]])
     np.testing.assert_array_equal(read.vertices, [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]])
-    assert read.notes == ("colors of faces ignored: material file 'gone.mtl' is not in the folder of the mesh",)
+    assert len(read.notes) == 1 and re.search(r"colors of faces ignored: .*'gone\.mtl'", read.notes[0])
 
 
 def test_obj_texture_seams_do_not_split_vertices(tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_obj_with_vertex_colors_old_newlines_and_unknown_lines(tmp_path: Path) -
     text = "v 0 0 0 1 0 0\rv 1 0 0 0 1 0\rv 0 1 0 0 0 0.5\rwhat is this\rf 1 2 3"
     read = load_mesh(write(tmp_path, "m.obj", text))
     np.testing.assert_array_equal(read.attributes["vertex_colors"], [[255, 0, 0], [0, 255, 0], [0, 0, 128]])
-    assert read.notes == ("1 lines with unknown keywords were ignored, the first is line 4",)
+    assert len(read.notes) == 1 and re.search(r"1 .* unknown .* line 4", read.notes[0])
 
 
 def test_polygons_are_cut_and_mapped_back(tmp_path: Path) -> None:

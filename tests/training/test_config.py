@@ -238,11 +238,7 @@ def test_without_certain_labels_there_are_no_mirror_images() -> None:
     dataset = bodies(parts=lambda x, y: np.where(x + y > 0, 0, 1))
     augment, told = mirroring(dataset)
     assert augment.mirror == 0 and augment.swap == ()
-    assert re.fullmatch(
-        r"no mirror images: it is not certain which class 'larm' becomes in them \(in mirrored training meshes it "
-        r"overlaps '[lr]arm' most, by \d\d %\); other such classes: 1",
-        told,
-    )
+    assert re.match(r"no mirror images: .*'larm'.*'[lr]arm' most, by \d\d %.*: 1$", told)
     augment, told = mirroring(replace(dataset, classes=("arm_L", "arm_R", "torso")))
     assert augment.swap == (("arm_L", "arm_R"),), "names are a hint"
 

@@ -234,7 +234,7 @@ def test_every_row_of_the_main_table_is_a_configuration_of_its_own(tmp_path: Pat
     assert RunConfig.parse(human.tables).model == own.model and RunConfig.parse(human.tables).train.lr == own.train.lr
     with pytest.raises(ConfigError, match="no row 'COSEG lamps'"):
         plan_study(study, data={}, seeds=[0], out=tmp_path, rows=["COSEG lamps"])
-    with pytest.raises(ConfigError, match="names no data; .* --data"):
+    with pytest.raises(ConfigError, match=r"names no data; .* --data"):
         plan_study(two_rows(), data={}, seeds=[0], out=tmp_path)
 
 

@@ -240,7 +240,7 @@ def test_a_mesh_cannot_pull_in_other_files(client: TestClient, tmp_path: Path, f
 
 def test_a_mistake_of_ours_is_told_in_a_line_and_the_others_go_on(client: TestClient, files: list[Path]) -> None:
     answer = client.post("/predict", params={"name": "cursed.stl"}, content=files[0].read_bytes())
-    assert told(answer, 500) == "Something went wrong in the server (ZeroDivisionError)."
+    assert "(ZeroDivisionError)" in told(answer, 500)
     assert client.post("/predict", files=form(files[0])).status_code == 200
     counted = client.get("/metrics").text
     assert 'hodgeformer_requests_total{route="/predict",status="500"} 1.0' in counted
