@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -128,6 +130,43 @@ def test_what_nobody_foresaw_in_any_verb_is_one_line(monkeypatch: pytest.MonkeyP
         assert answer.stderr.count("\n") == 1
         assert "unexpected KeyError" in answer.stderr and "--debug" in answer.stderr
         assert len(answer.stderr) < 1600
+
+
+STOPPED_IN_A_CALLBACK = """
+import ctypes, signal, sys, time
+from hodgeformer import cli
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what runs in the background
+
+@ctypes.CFUNCTYPE(None)
+def callback():
+    signal.raise_signal(NUMBER)
+
+@cli.app.command()
+def compile():
+    callback()
+    time.sleep(60)
+
+sys.argv[1:] = ["compile"]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_numba_compiles_is_not_lost(number: signal.Signals) -> None:
+    """Python drops exceptions in callbacks from C, as LLVM makes when a function is compiled."""
+    script = STOPPED_IN_A_CALLBACK.replace("NUMBER", str(int(number)))
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False)
+    assert (found.returncode, found.stderr) == (130, "hodgeformer: interrupted\n")
+
+
+def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An installation for exported models alone has no torch."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "hodgeformer.predict.checkpoint", raising=False)
+    answer = run("predict", "human", tmp_path / "scan.obj")
+    assert answer.exit_code == 2
+    assert answer.stderr == "hodgeformer: this needs the package torch, which is not installed: pip install torch\n"
 
 
 @pytest.mark.parametrize(

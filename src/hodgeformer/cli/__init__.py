@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -29,7 +30,7 @@ from hodgeformer.cli.evaluate import evaluate
 from hodgeformer.cli.export import export
 from hodgeformer.cli.models import info, models
 from hodgeformer.cli.predict import predict
-from hodgeformer.cli.results import one_line
+from hodgeformer.cli.results import is_not_installed, one_line
 from hodgeformer.cli.serve import serve
 from hodgeformer.cli.shard import shard
 from hodgeformer.cli.study import app as study
@@ -37,22 +38,37 @@ from hodgeformer.cli.train import train
 from hodgeformer.cli.view import view
 
 WRONG_USE, UNEXPECTED, INTERRUPTED = 2, 3, 130
+_CALLBACK_SECONDS = 0.05
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """SIGTERM, which job schedulers send, stops like Ctrl-C."""
+    """SIGTERM, which job schedulers send, stops like Ctrl-C; and neither is lost.
+
+    Python drops an exception that is raised in a callback from C. numba calls back whenever it has compiled a function,
+    and a signal that arrives meanwhile is handled there.
+    """
+    show_dropped = sys.unraisablehook
+    # The main thread must wake up if it sleeps.
+    again = partial(signal.pthread_kill, threading.get_ident()) if os.name == "posix" else signal.raise_signal
 
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
+    def dropped(found: Any) -> None:
+        if issubclass(found.exc_type, KeyboardInterrupt):
+            threading.Timer(_CALLBACK_SECONDS, again, [signal.SIGTERM]).start()
+        else:
+            show_dropped(found)
+
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield
         return
-    before = signal.signal(signal.SIGTERM, stop)
+    before, sys.unraisablehook = signal.signal(signal.SIGTERM, stop), dropped
     try:
         yield
     finally:
+        sys.unraisablehook = show_dropped
         signal.signal(signal.SIGTERM, before)
 
 
@@ -78,7 +94,9 @@ class _Commands(TyperGroup):
             if own or ctx.params.get("debug"):
                 raise
             print(f"hodgeformer: {one_line(error)}", file=sys.stderr)
-            expected = isinstance(error, (HodgeFormerError, OSError)) or is_out_of_memory(error)
+            expected = (
+                isinstance(error, (HodgeFormerError, OSError)) or is_out_of_memory(error) or is_not_installed(error)
+            )
             raise typer.Exit(WRONG_USE if expected else UNEXPECTED) from None
         except KeyboardInterrupt:
             print("hodgeformer: interrupted", file=sys.stderr)

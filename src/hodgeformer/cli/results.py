@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeGuard
 
 import typer
 
@@ -78,6 +78,8 @@ def one_line(error: BaseException, path: Path | None = None) -> str:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     elif isinstance(error, FileNotFoundError):  # as stores raise it
         text = f"{error}: there is no such file"
+    elif is_not_installed(error):
+        text = f"this needs the package {error.name}, which is not installed: pip install {error.name}"
     elif is_out_of_memory(error):
         named = "".join(f"{note} " for note in getattr(error, "__notes__", ()))
         text = f"{named}out of memory; work on fewer faces (--faces, prepare.faces), or on a machine with more"
@@ -94,13 +96,18 @@ def one_line(error: BaseException, path: Path | None = None) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 100]} ... ({len(text):,} characters)"
 
 
+def is_not_installed(error: BaseException) -> TypeGuard[ModuleNotFoundError]:
+    """Whether a package is missing, as torch is where only exported models run."""
+    return isinstance(error, ModuleNotFoundError) and not (error.name or "hodgeformer").startswith("hodgeformer")
+
+
 @contextmanager
 def needs_extra(extra: str, reason: str) -> Iterator[None]:
     """Imports that may fail; the error then names the extra of this package to install."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("hodgeformer"):
+        if not is_not_installed(error):
             raise
         raise ConfigError(f"{reason}: pip install 'hodgeformer[{extra}]'") from None
 
