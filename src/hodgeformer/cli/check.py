@@ -54,7 +54,7 @@ def check(
     proposal = _proposal(path, quiet=quiet)
     has_many = is_folder(path)
     is_data = has_many and (path / "dataset.toml").is_file()
-    if not proposal and (is_data or (_is_data_name(path) and not path.exists())):
+    if not proposal and (is_data or (not path.exists() and _is_data_name(path))):
         _check_data(text, allow_remote, quiet=quiet, as_json=as_json)
         return
     found = _inspect(mesh_files(path) if has_many else [path], quiet=quiet)
