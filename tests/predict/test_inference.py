@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+import hodgeformer as hf
 from hodgeformer.base.errors import MeshError
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Values
@@ -47,18 +48,27 @@ def dataset() -> DataSet:
     return DataSet("meshes", "segmentation", "face", {"test": tuple(samples)}, PARTS)
 
 
-@pytest.mark.parametrize("training", [{}, ABOUT_Z])
-def test_evaluation_scores_what_prediction_answers(training: dict[str, object]) -> None:
-    predictor = Predictor(tiny_checkpoint(pose="frame_average", training=training))
-    checkpoint, data = predictor.checkpoint, dataset()
-    turns = random_turns(2, checkpoint.turn_axis)
-    evaluator = Evaluator(data, data.split("test"), checkpoint.prepare, turns=turns)
-    predicted = list(predictor.predict_many(meshes(), tta=3))
+def test_evaluation_scores_what_prediction_answers() -> None:
+    predictor = Predictor(tiny_checkpoint(pose="frame_average"))
+    data = dataset()
+    evaluator = Evaluator(data, data.split("test"), predictor.info.prepare)
+    predicted = list(predictor.predict_many(meshes()))
     for _ in range(2):  # the second time from memory
         scored = list(evaluator.answers(predictor.model))
         assert [answer.mesh.name for answer in scored] == [mesh.name for mesh in meshes()]
         for answer, result in zip(scored, predicted, strict=True):
             np.testing.assert_allclose(answer.output, result.probabilities, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("pose", "options"), [("file", {"tta": 3}), ("upright_z", {"up": "x"}), ("file", {"smooth": 0.9, "faces": 100})]
+)
+def test_scores_take_the_options_of_predictions(pose: PoseName, options: dict[str, Any]) -> None:
+    predictor = Predictor(tiny_checkpoint(pose=pose))
+    labels = [result.labels for result in predictor.predict_many(meshes(), **options)]
+    pairs = list(zip(meshes(), labels, strict=True))
+    assert hf.evaluate(predictor, pairs, **options).main == 1.0
+    assert hf.evaluate(predictor, pairs).main < 1.0
 
 
 def test_turns_are_about_the_axis_of_training() -> None:

@@ -14,11 +14,14 @@ from hodgeformer.cli.results import (
     DeviceOption,
     FacesOption,
     JsonOption,
+    MemoryOption,
     ModelArgument,
     QuietOption,
     SmoothOption,
     TtaOption,
+    UpOption,
     bar,
+    byte_count,
     save_rows,
 )
 
@@ -36,8 +39,10 @@ def evaluate(
     data: Annotated[str, typer.Argument(help="A data-set folder, the name of a data set, or a configuration.")],
     split: Annotated[str, typer.Option("--split", help="The split to score: train, val or test.")] = "test",
     faces: FacesOption = "auto",
-    tta: TtaOption = 1,
+    memory: MemoryOption = None,
     smooth: SmoothOption = None,
+    tta: TtaOption = 1,
+    up: UpOption = "auto",
     calibrate: Annotated[
         bool,
         typer.Option(
@@ -83,10 +88,10 @@ def evaluate(
         save_checkpoint(path, checkpoint)
         predictor = Predictor.load(checkpoint, device)
     with bar("evaluating", quiet=quiet) as progress:
-        options: dict[str, Any] = {"faces": faces, "tta": tta, "smooth": smooth, "device": device}
+        options: dict[str, Any] = {"faces": faces, "memory": byte_count(memory), "smooth": smooth, "tta": tta, "up": up}
         scores = scores_of(predictor, dataset, split=split, report=progress, **options)
     about = {"model": model, "data": dataset.name, "split": split, "rotations": tta, "faces": prepare.faces}
-    about |= {"smooth": smooth}
+    about |= {"smooth": smooth, "up": up}
     about |= {"temperature": predictor.info.temperature, "calibrated_on": split if calibrate else None}
     learned = warn_of_learned([member.info for member in predictor.members], dataset, samples)
     scores = scores.without_copies(learned)

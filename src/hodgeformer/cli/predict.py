@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import closing
@@ -19,12 +18,14 @@ from hodgeformer.cli.results import (
     DeviceOption,
     FacesOption,
     JsonOption,
+    MemoryOption,
     ModelArgument,
     QuietOption,
     SmoothOption,
     TtaOption,
     UpOption,
     bar,
+    byte_count,
     mesh_files,
     one_line,
     print_failed,
@@ -69,13 +70,7 @@ def predict(
         ),
     ] = None,
     faces: FacesOption = "auto",
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            "--memory",
-            help="The memory limit, such as 4GB; by default most of the free memory. Larger meshes are refused.",
-        ),
-    ] = None,
+    memory: MemoryOption = None,
     smooth: SmoothOption = None,
     tta: TtaOption = 1,
     split_parts: Annotated[
@@ -124,11 +119,12 @@ def predict(
         raise ConfigError(f"{out}: this is a file; --out needs a folder")
     cluster = _chosen_cluster(engine, workers, address, [folder, *inputs], on_gpu=device.startswith("cuda"))
     predictor = Predictor.load(model, "cpu" if cluster else device)
+    options = {"faces": faces, "memory": byte_count(memory), "smooth": smooth, "tta": tta, "element": element, "up": up}
     job = Job(
         model=model,
         out=folder,
         suffixes=_suffixes(formats, predictor, split_parts),
-        options={"faces": faces, "memory": _bytes(memory), "smooth": smooth, "tta": tta, "element": element, "up": up},
+        options=options,
         device="cuda" if cluster and cluster.on_gpu else device,  # a worker sees only its own GPU
         split_parts=split_parts,
         with_content=as_json,
@@ -165,17 +161,6 @@ def _chosen_cluster(
     if inside is not None:
         raise ConfigError(f"{inside}: other processes cannot read the memory of this process; use --engine local")
     return Cluster(address, workers, on_gpu)
-
-
-def _bytes(text: str | None) -> int | None:
-    """4GB, 500 MB or 2.5g as a number of bytes."""
-    if text is None:
-        return None
-    found = re.fullmatch(r"([0-9.]+) *([kmgt]?)i?b?", text.strip().lower())
-    try:
-        return int(float(found[1]) * 1024 ** "kmgt".find(found[2] or " ") * 1024) if found else int(text)
-    except ValueError:
-        raise ConfigError(f"--memory {text}: expected a size such as 4GB or 800MB") from None
 
 
 def _resolve_inputs(paths: list[str]) -> dict[Path, PurePath]:

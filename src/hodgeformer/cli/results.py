@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 import traceback
@@ -42,6 +43,12 @@ TtaOption = Annotated[
     int,
     typer.Option(
         "--tta", min=1, help="Average over this many rotations of each mesh in total, including the original."
+    ),
+]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory", help="The memory limit, such as 4GB; by default most of the free memory. Larger meshes are refused."
     ),
 ]
 SmoothOption = Annotated[
@@ -94,6 +101,17 @@ def one_line(error: BaseException, path: Path | None = None) -> str:
         )
     text = text if path is None or str(path) in text else f"{path}: {text}"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 100]} ... ({len(text):,} characters)"
+
+
+def byte_count(text: str | None) -> int | None:
+    """4GB, 500 MB or 2.5g as a number of bytes."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9.]+) *([kmgt]?)i?b?", text.strip().lower())
+    try:
+        return int(float(found[1]) * 1024 ** "kmgt".find(found[2] or " ") * 1024) if found else int(text)
+    except ValueError:
+        raise ConfigError(f"--memory {text}: expected a size such as 4GB or 800MB") from None
 
 
 def is_not_installed(error: BaseException) -> TypeGuard[ModuleNotFoundError]:

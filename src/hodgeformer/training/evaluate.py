@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,13 @@ from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.draw.colormap import Bytes, label_colors
 from hodgeformer.mesh.elements import convert_labels, element_areas
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.pose import random_turns
+from hodgeformer.mesh.pose import UpName
 from hodgeformer.mesh.prepare import Faces, PrepareConfig, to_size
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Forward
 from hodgeformer.predict.inference import Network, Views, answers, make_views
 from hodgeformer.predict.model_info import ModelInfo
-from hodgeformer.predict.options import FaceBudget, PredictOptions
+from hodgeformer.predict.options import FaceBudget
 from hodgeformer.predict.predictor import Models, Predictor
 from hodgeformer.training.distributed import Processes
 from hodgeformer.training.learner import DivergedError, SquaredError
@@ -36,20 +37,16 @@ _CACHED_FACES = 400_000  # about half a gigabyte of prepared meshes
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class Comparison:
     """The answer for one mesh, probabilities or values per element of the file, and the true labels or values.
 
-    `areas` are those of the elements after scaling. `working` is the mesh at the working resolution, `features` are
-    its mean encoder features, `smoothed` gives the output for a strength of smoothing, at temperature 1.
+    `areas` are those of the elements after scaling.
     """
 
     mesh: Mesh
     target: NDArray[Any]
-    output: FloatArray
+    output: NDArray[Any]
     areas: FloatArray | None
-    working: Mesh
-    features: FloatArray
-    smoothed: Callable[[float], FloatArray]
 
     @property
     def predicted(self) -> IntArray:
@@ -71,12 +68,24 @@ class Answer:
         return label_colors(faces, dataset.colors)
 
 
-class Evaluator:
-    """Scores models on samples of a data set. Prepared meshes are kept for the next model, as memory allows.
+@dataclass(frozen=True, eq=False)
+class Answer(Comparison):
+    """With what calibration is fitted to.
 
-    `turns` are rotations to average over besides the pose of the file. `temperature` is that of the probabilities,
-    `smooth` how strongly they follow those of neighbors; `standardized` converts the outputs of a regression during
-    training to values.
+    `working` is the mesh at the working resolution, `features` are its mean encoder features, `smoothed` gives the
+    output for a strength of smoothing, at temperature 1.
+    """
+
+    working: Mesh
+    features: FloatArray
+    smoothed: Callable[[float], FloatArray]
+
+
+class Evaluator:
+    """Scores a model during training and in studies. Prepared meshes are kept for the next model, as memory allows.
+
+    `temperature` is that of the probabilities, `smooth` how strongly they follow those of neighbors; `standardized`
+    converts the outputs of a regression during training to values.
     """
 
     def __init__(
@@ -85,7 +94,6 @@ class Evaluator:
         samples: Sequence[Sample],
         config: PrepareConfig,
         *,
-        turns: Sequence[FloatArray] = (),
         temperature: float = 1.0,
         smooth: float = 0.0,
         standardized: SquaredError | None = None,
@@ -95,38 +103,17 @@ class Evaluator:
         self._processes = processes or Processes()
         self._samples = tuple(self._processes.share(samples))
         self._config = config
-        self._turns, self._temperature, self._smooth = turns, temperature, smooth
+        self._temperature, self._smooth = temperature, smooth
         self._standardized = standardized
         self._cache: dict[str, tuple[NDArray[Any], Views]] = {}
         self._faces_left = _CACHED_FACES
 
     def scores(self, model: HodgeFormer) -> Scores:
         """The scores over the samples of all processes."""
-        return self.scored(self.answers(model))
-
-    def scored(self, answers: Iterable[Answer]) -> Scores:
-        """The scores of the answers of all processes."""
-        element = self._dataset.element
-        if self._dataset.task == "regression":
-            parts = self._processes.collect([(answer.output, answer.target.astype(np.float64)) for answer in answers])
-            pairs = [pair for part in parts for pair in part]
-            predicted, true = (np.concatenate(side) for side in zip(*pairs, strict=True))
-            return regression_scores(predicted=predicted, true=true, element=element)
-        tally = Tally(len(self._dataset.classes))
-        for answer in answers:
-            tally.add(
-                answer.mesh.name,
-                predicted=answer.predicted,
-                true=answer.target,
-                areas=answer.areas,
-                confidence=answer.output.max(axis=1),
-            )
-        tallies = self._processes.collect(tally)
-        return scores_of(tallies[0].merge(tallies[1:]), element=element, classes=self._dataset.classes)
+        return scores_over(self.answers(model), self._dataset, self._processes)
 
     def answers(self, model: HodgeFormer | Network) -> Iterator[Answer]:
         """The answer for every sample of this process, in order."""
-        kind = self._dataset.kind
         values = None if self._standardized is None else self._standardized.values
         budget = FaceBudget(model.config, self._config)
         meshes = (self._views(sample, budget) for sample in self._samples)
@@ -136,8 +123,7 @@ class Evaluator:
             views, mesh = answer.views, answer.views.mesh
             if not np.isfinite(answer.output).all():
                 raise DivergedError(f"the answer for '{mesh.name}' is not finite")
-            sized = mesh.with_vertices(to_size(mesh.vertices, mesh.faces, self._config.size))
-            areas = None if kind is None else element_areas(sized, kind)
+            areas = _areas(mesh, self._dataset, self._config)
             yield Answer(mesh, answer.owner, answer.output, areas, views.working_mesh, answer.features, answer.smoothed)
 
     def _views(self, sample: Sample, budget: FaceBudget) -> tuple[NDArray[Any], Views]:
@@ -145,11 +131,38 @@ class Evaluator:
         if sample.name in self._cache:
             return self._cache[sample.name]
         mesh, target = self._dataset.load(sample)
-        views = make_views(mesh, self._config, turns=self._turns, room=budget, model=budget.model)
+        views = make_views(mesh, self._config, room=budget, model=budget.model)
         if views.n_faces <= self._faces_left:
             self._cache[sample.name] = target, views
             self._faces_left -= views.n_faces
         return target, views
+
+
+def scores_over(answers: Iterable[Comparison], dataset: DataSet, processes: Processes | None = None) -> Scores:
+    """The scores over the answers of all processes."""
+    processes = processes or Processes()
+    if dataset.task == "regression":
+        parts = processes.collect([(answer.output, answer.target.astype(np.float64)) for answer in answers])
+        pairs = [pair for part in parts for pair in part]
+        predicted, true = (np.concatenate(side) for side in zip(*pairs, strict=True))
+        return regression_scores(predicted=predicted, true=true, element=dataset.element)
+    tally = Tally(len(dataset.classes))
+    for answer in answers:
+        tally.add(
+            answer.mesh.name,
+            predicted=answer.predicted,
+            true=answer.target,
+            areas=answer.areas,
+            confidence=answer.output.max(axis=1),
+        )
+    tallies = processes.collect(tally)
+    return scores_of(tallies[0].merge(tallies[1:]), element=dataset.element, classes=dataset.classes)
+
+
+def _areas(mesh: Mesh, dataset: DataSet, config: PrepareConfig) -> FloatArray | None:
+    if dataset.kind is None:
+        return None
+    return element_areas(mesh.with_vertices(to_size(mesh.vertices, mesh.faces, config.size)), dataset.kind)
 
 
 def evaluate(
@@ -157,48 +170,44 @@ def evaluate(
     data: DataConfig | DataSet | str | Path | Pairs,
     *,
     split: str = "test",
-    faces: Faces | str = "auto",
-    tta: int = 1,
+    faces: Faces = "auto",
+    memory: int | None = None,
     smooth: float | bool | None = None,
+    tta: int = 1,
+    up: UpName = "auto",
     device: str = "auto",
     report: Callable[[int, int], None] | None = None,
 ) -> Scores:
     """Score a model or an ensemble on a split of a data set, or on pairs (mesh, labels).
 
-    Scores count the elements of the original files, whatever resolution the model works at; `faces`, `tta` and `smooth`
-    are as in prediction. `report` is called with the number of meshes done and the total.
+    The answers are those of `Predictor.predict` with the same options, for the elements of the original files, whatever
+    resolution the model works at. `report` is called with the number of meshes done and the total.
     """
     predictor = Predictor.load(model, device)
-    first, members = predictor.info, predictor.members
-    options = PredictOptions.parse({"tta": tta, "smooth": smooth})
     if isinstance(data, DataSet):
         opened = data
     elif isinstance(data, DataConfig | str | Path | Mapping):
         opened = open_dataset(data)
     else:
-        opened = open_dataset(data, split={split: 1.0}, classes=first.classes)
-    dataset = fitting(opened, first)
-    samples = dataset.split(split)
-    evaluators = [
-        Evaluator(
-            dataset,
-            samples,
-            member.info.at(faces),
-            turns=random_turns(options.tta - 1, member.info.turn_axis, seed=options.seed),
-            temperature=member.info.temperature,
-            smooth=options.strength(member.info),
-        )
-        for member in members
-    ]
-    streams = [evaluator.answers(member.network) for evaluator, member in zip(evaluators, members, strict=True)]
+        opened = open_dataset(data, split={split: 1.0}, classes=predictor.names)
+    dataset = fitting(opened, predictor.info)
+    samples, targets = dataset.split(split), deque[NDArray[Any]]()
 
-    def averaged() -> Iterator[Answer]:
-        for done, together in enumerate(zip(*streams, strict=True), 1):
-            yield replace(together[0], output=np.mean([answer.output for answer in together], axis=0))
+    def meshes() -> Iterator[Mesh]:
+        for sample in samples:
+            mesh, target = dataset.load(sample)
+            targets.append(target)
+            yield mesh
+
+    def compared() -> Iterator[Comparison]:
+        results = predictor.predict_many(meshes(), faces=faces, memory=memory, smooth=smooth, tta=tta, up=up)
+        for done, result in enumerate(results, 1):
+            areas = _areas(result.mesh, dataset, predictor.info.prepare)
+            yield Comparison(result.mesh, targets.popleft(), result.outputs, areas)
             if report is not None:
                 report(done, len(samples))
 
-    return evaluators[0].scored(averaged())
+    return scores_over(compared(), dataset)
 
 
 def learned_from(checkpoint: ModelInfo, dataset: DataSet, samples: Sequence[Sample]) -> list[str]:

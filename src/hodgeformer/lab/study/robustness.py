@@ -23,7 +23,7 @@ from hodgeformer.mesh.elements import element_centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
-from hodgeformer.training.evaluate import Answer, Evaluator
+from hodgeformer.training.evaluate import Answer, Evaluator, scores_over
 from hodgeformer.training.metrics import Scores
 
 _COLUMNS = 6
@@ -83,12 +83,11 @@ def robustness(
         mutated = [mutated_sample(dataset, sample, mutation, seed) for sample in samples]
         changed = dataset.with_splits({"test": [sample for sample, _ in mutated]})
         own_labels = {sample.name: labels for sample, labels in mutated}
-        evaluator = Evaluator(changed, changed.split("test"), prepare, smooth=smooth)
-        found = list(evaluator.answers(model))
+        found = list(Evaluator(changed, changed.split("test"), prepare, smooth=smooth).answers(model))
         if shown is None:
             accuracies = [answer.accuracy() for answer in found]
             shown = int(np.nanargmax(accuracies)), int(np.nanargmin(accuracies))
-        yield _scored(evaluator.scored(found), mutation, found, own_labels, shown)
+        yield _scored(scores_over(found, changed), mutation, found, own_labels, shown)
 
 
 def mutated_sample(
