@@ -22,7 +22,7 @@ suite: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
 attack: setup
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m attack -n 2 --dist worksteal tests/attack tests
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m attack -n 2 --dist worksteal --durations 25 tests/attack tests
 
 # Every version is the oldest that pyproject.toml allows; the newest ones are in constraints.txt and in every other run.
 oldest:

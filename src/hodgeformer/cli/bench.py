@@ -14,10 +14,11 @@ from hodgeformer.cli.results import print_rows
 
 def bench(
     part: Annotated[
-        Literal["verbs", "predict", "training", "stars", "all"],
+        Literal["verbs", "predict", "serving", "training", "stars", "all"],
         typer.Argument(
-            help="verbs: whole commands. predict: the waiting time of a user, step by step. training: a step compared "
-            "with its matrix products. stars: a step with learned stars compared with fixed ones."
+            help="verbs: whole commands. predict: the waiting time of a user, step by step. serving: answers over HTTP "
+            "to one and to eight clients. training: a step compared with its matrix products. stars: a step with "
+            "learned stars compared with fixed ones."
         ),
     ] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
@@ -36,11 +37,12 @@ def bench(
     from rich.console import Console
 
     from hodgeformer.base.machine import keep_freed_memory
-    from hodgeformer.lab.bench import training, waiting
+    from hodgeformer.lab.bench import serving, training, waiting
 
     measures: dict[str, tuple[Callable[[bool], list[dict[str, Any]]], str]] = {
         "verbs": (waiting.verb_costs, "Whole commands on a mesh of Human size: seconds"),
         "predict": (waiting.waiting_costs, "predict human scan.ply at full resolution: seconds, step by step"),
+        "serving": (serving.serving_costs, "serve human: answers per second, and milliseconds that a client waits"),
         "training": (
             training.step_costs,
             "A training step and its dense matrix products alone, or an epoch of a recipe",

@@ -21,13 +21,14 @@ def test_meshes_are_closed_and_of_the_size_they_say() -> None:
     assert abs(human_sized_mesh().n_vertices - 752) <= 4
 
 
-@pytest.mark.parametrize("part", ["verbs", "predict", "training"])
+@pytest.mark.parametrize("part", ["verbs", "predict", "serving", "training"])
 def test_the_verb_prints_only_json_when_asked(part: str) -> None:
     result = CliRunner().invoke(app, ["bench", part, "--quick", "--json"])
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)[part]
     assert rows
-    assert all(value > 0 for row in rows for key, value in row.items() if key.endswith(("_s", "seconds", "total")))
+    measured = ("_s", "seconds", "total", "per_second", "ms")
+    assert all(value > 0 for row in rows for key, value in row.items() if key.endswith(measured))
 
 
 def test_the_verb_prints_a_table() -> None:
