@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGES = (ROOT / "RESULTS.md", ROOT / "docs" / "recipes.md")
 _TABLE = re.compile(r"(<!-- (?P<file>results/[\w./-]+\.csv): (?P<columns>.+?) -->\n)(?P<table>(?:\|.*\n)*)")
 _PAIRED = re.compile(r"(<!-- paired: (?P<files>results/[\w./*-]+\.csv) -->\n)(?P<table>(?:\|.*\n)*)")
+_WORD = re.compile("[a-z]{3}")  # in a column of text, which is aligned to the left
 _FIGURES = ("mean", "std", "seeds")
 
 
@@ -69,7 +70,7 @@ def _paired(files: list[Path]) -> str:
 
 
 def _markdown(titles: list[str], lines: list[list[str]]) -> str:
-    marks = ["---" if i == 0 else "---:" for i in range(len(titles))]
+    marks = ["---" if i == 0 or any(_WORD.search(line[i]) for line in lines) else "---:" for i in range(len(titles))]
     return "".join(f"| {' | '.join(line)} |\n" for line in [titles, marks, *lines])
 
 
