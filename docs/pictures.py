@@ -50,7 +50,7 @@ def teaser(*pairs: str) -> None:
         result = hf.Predictor.load(model).predict(mesh)
         look: dict[str, Any] = {"views": [View(25.0)], "width": 210, "up": result.up}
         panels += [render(result.mesh, **look, edges=0.35), result.render(**look, title="", key=None)]
-    save(np.concatenate(_level([_trimmed(panel) for panel in panels]), axis=1), "teaser.png")
+    save(np.concatenate(_level([_trimmed(panel, _inked(panel)) for panel in panels]), axis=1), "teaser.png")
 
 
 def labels() -> None:
@@ -126,10 +126,12 @@ def stars() -> None:
         for time, values in zip(found.times, factors.T, strict=True):
             painted = field_colors(shown(values, found.mesh), "diverging", (-found.bound, found.bound))
             panels.append(render(found.mesh, **look, title=f"t = {TIMES[time - 1]:.2g}", **{kind: painted}))
-        rows.append(np.concatenate([np.full_like(first, 255) if rows else first, *panels], axis=1))
+        rows.append([np.full_like(first, 255) if rows else first, *panels])
+    inked = _inked(np.concatenate([panel for row in rows for panel in row]))
+    bands = [np.concatenate([_trimmed(panel, inked, margin=8) for panel in row], axis=1) for row in rows]
     label = "log(learned star / textbook's star); the textbook's stars: dark is small, yellow large, on a log scale"
     key = ColorBar((-found.bound, found.bound), "diverging", label)
-    save(stacked([*rows, key_band(key, rows[0].shape[1], 14)]), "stars.png")
+    save(stacked([*bands, key_band(key, bands[0].shape[1], 14)]), "stars.png")
 
 
 def eigenfunctions(run: str, *meshes: str, layer: int = 6, head: int = 1, picks: int = 3, functions: int = 5) -> None:
@@ -163,10 +165,15 @@ def _level(panels: list[np.ndarray]) -> list[np.ndarray]:
     return [np.pad(p, ((tallest - len(p), 0), (0, 0), (0, 0)), constant_values=255) for p in panels]
 
 
-def _trimmed(panel: np.ndarray, margin: int = 12) -> np.ndarray:
-    """With a narrow white margin at both sides, so that what is shown is large where the row is fitted to a page."""
-    inked = np.flatnonzero((panel < 255).any(axis=(0, 2)))
-    return np.pad(panel[:, inked[0] : inked[-1] + 1], ((0, 0), (margin, margin), (0, 0)), constant_values=255)
+def _inked(panel: np.ndarray) -> slice:
+    """The columns of a panel that are not white."""
+    columns = np.flatnonzero((panel < 255).any(axis=(0, 2)))
+    return slice(columns[0], columns[-1] + 1)
+
+
+def _trimmed(panel: np.ndarray, inked: slice, margin: int = 12) -> np.ndarray:
+    """With narrow white margins at its sides, so that the shapes are large where the row is fitted to a page."""
+    return np.pad(panel[:, inked], ((0, 0), (margin, margin), (0, 0)), constant_values=255)
 
 
 def _far_apart(points: np.ndarray, n: int) -> list[int]:
