@@ -7,15 +7,17 @@ elimination subtracts nothing and cannot break down, whatever the soup.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.base.compiled import njit
-from hodgeformer.mesh.geometry import around_vertices, face_vector
+from hodgeformer.mesh.geometry import around_vertices
 from hodgeformer.mesh.mesh import FloatArray, IntArray
-from hodgeformer.mesh.topology import neighbor_lists, sparse_matrix
+from hodgeformer.mesh.topology import inverse_permutation, neighbor_lists, sorted_by, sparse_matrix
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 TIMES = np.geomspace(3e-4, 1.0, 8)
 """Times of the heat steps in units of the whole area: from the ring around a vertex to the whole body."""
@@ -23,6 +25,7 @@ N_TIMES = len(TIMES)
 SMALLEST_MASS = 1e-4  # of the mean: a vertex without area keeps its values
 STEEPEST = 100.0  # the largest cotangent, where a face has no area
 TINY = 1e-300
+_GROUND = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +46,7 @@ class Laplacian:
         double_areas, masses, _ = around_vertices(vertices, faces)
         area = double_areas.sum() / 2
         masses = np.maximum(masses / area if area > 0 else 0 * masses, SMALLEST_MASS / len(vertices))
-        weights = np.zeros(len(edges))
-        _add_cotangents(vertices, faces, face_edges, weights)
+        weights = np.bincount(face_edges.T.ravel(), _cotangents(vertices, faces, double_areas).ravel(), len(edges))
         return cls(masses, np.maximum(weights, 0.0), *neighbor_lists(edges, len(vertices)))
 
 
@@ -67,116 +69,52 @@ class Elimination:
 
     @classmethod
     def of(cls, laplacian: Laplacian) -> Elimination:
-        order = sparse_order(laplacian.offsets, laplacian.neighbors)
-        position = np.empty(len(order), dtype=np.int32)
-        position[order] = np.arange(len(order), dtype=np.int32)
-        graph = (order, position, laplacian.offsets, laplacian.neighbors)
-        parent, marks = np.full(len(order), -1), np.full((2, len(order)), -1)
-        counts, row_counts = np.zeros((2, len(order) + 1), dtype=np.int64)  # each after a zero
-        _tree(*graph, parent, marks[0], counts, row_counts)
-        offsets, row_offsets = np.cumsum(counts), np.cumsum(row_counts)
-        rows, columns, places = (np.empty(offsets[-1], dtype=np.int32) for _ in range(3))
-        path, stack = np.empty((2, len(order)), dtype=np.int64)
-        _fill(*graph, parent, offsets[:-1].copy(), row_offsets, rows, columns, places, marks[1], path, stack)
-        return cls(order, position, offsets, rows, row_offsets, columns, places)
+        order, offsets, rows = _eliminated(laplacian.offsets, laplacian.neighbors)
+        n = len(order)
+        position = inverse_permutation(order).astype(np.int32)
+        row_offsets, places = sorted_by(rows, n)
+        columns = np.repeat(np.arange(n, dtype=np.int32), np.diff(offsets))[places]
+        return cls(order, position, offsets, rows, row_offsets, columns, places.astype(np.int32))
 
 
-def sparse_order(offsets: IntArray, neighbors: NDArray[np.int32]) -> IntArray:
-    """Minimum degree, by SuperLU: few entries appear in L that the mesh does not have. Hubs go last.
+def _eliminated(offsets: IntArray, neighbors: NDArray[np.int32]) -> tuple[IntArray, IntArray, NDArray[np.int32]]:
+    """An order, and the offsets and rows of the columns of L in it, by SuperLU.
 
-    SuperLU does not give the order alone, so it eliminates the graph, whose values do not matter, once more.
+    Minimum degree: few entries appear in L that the mesh does not have. Hubs go last, because with them the search
+    takes a time that grows with the square of their degree.
     """
-    from scipy.sparse.linalg import splu
-
     degree = np.diff(offsets)
-    is_hub = degree > 16 + 10 * np.sqrt(len(degree))  # among them the search takes a time that grows with the square
-    rest, hubs = np.flatnonzero(~is_hub), np.flatnonzero(is_hub)
-    if not rest.size:
-        return hubs
     n = len(degree)
     links = sparse_matrix((np.ones(len(neighbors)), neighbors, offsets), shape=(n, n))
-    diagonal = sparse_matrix((degree + 1.0, np.arange(n), np.arange(n + 1)), shape=(n, n))
-    matrix = (diagonal - links)[rest][:, rest] if hubs.size else diagonal - links
+    # Nearly singular, so that no entry decays to zero along a chain of vertices, however long.
+    diagonal = sparse_matrix((degree + _GROUND, np.arange(n), np.arange(n + 1)), shape=(n, n))
+    matrix = diagonal - links
+    is_hub = degree > 16 + 10 * np.sqrt(n)
+    if not is_hub.any():
+        return _factored(matrix, "MMD_AT_PLUS_A")
+    rest, hubs = np.flatnonzero(~is_hub), np.flatnonzero(is_hub)
+    if rest.size:
+        rest = rest[_factored(matrix[rest][:, rest], "MMD_AT_PLUS_A")[0]]
+    order = np.concatenate([rest, hubs])
+    return order, *_factored(matrix[order][:, order], "NATURAL")[1:]
+
+
+def _factored(matrix: csr_array, method: str) -> tuple[IntArray, IntArray, NDArray[np.int32]]:
+    from scipy.sparse.linalg import splu
+
     symmetric: dict[str, Any] = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
-    column = splu(matrix.tocsc(), permc_spec="MMD_AT_PLUS_A", **symmetric).perm_c
-    return np.concatenate([rest[np.argsort(column)], hubs])
+    factor = splu(matrix.tocsc(), permc_spec=method, **symmetric)
+    lower = factor.L
+    lower.sort_indices()
+    offsets = lower.indptr.astype(np.int64) - np.arange(len(lower.indptr))  # without the diagonal, which comes first
+    below = np.ones(lower.nnz, np.bool_)
+    below[lower.indptr[:-1]] = False
+    return np.argsort(factor.perm_c), offsets, lower.indices[below].astype(np.int32, copy=False)
 
 
-@njit(cache=True, nogil=True)
-def _add_cotangents(vertices: FloatArray, faces: IntArray, face_edges: IntArray, weights: FloatArray) -> None:
-    """Half the sum of the cotangents of the angles that face each edge."""
-    for f in range(len(faces)):
-        x, y, z = face_vector(vertices, faces[f])
-        sine = np.sqrt(x * x + y * y + z * z)
-        for side in range(3):
-            corner, cosine = faces[f, (side + 2) % 3], 0.0
-            for axis in range(3):
-                at = vertices[corner, axis]
-                cosine += (vertices[faces[f, side], axis] - at) * (vertices[faces[f, (side + 1) % 3], axis] - at)
-            weights[face_edges[f, side]] += 0.5 * cosine / max(sine, abs(cosine) / STEEPEST, TINY)
-
-
-@njit(cache=True, nogil=True)
-def _tree(
-    order: IntArray,
-    position: NDArray[np.int32],
-    offsets: IntArray,
-    neighbors: NDArray[np.int32],
-    parent: IntArray,
-    mark: IntArray,
-    counts: IntArray,
-    row_counts: IntArray,
-) -> None:
-    """The elimination tree (the first row below the diagonal of each column), and the lengths of columns and rows."""
-    for i in range(len(order)):
-        mark[i] = i
-        for t in range(offsets[order[i]], offsets[order[i] + 1]):
-            k = np.int64(position[neighbors[t]])
-            while k < i and mark[k] != i:
-                if parent[k] < 0:
-                    parent[k] = i
-                counts[k + 1] += 1
-                row_counts[i + 1] += 1
-                mark[k] = i
-                k = parent[k]
-
-
-@njit(cache=True, nogil=True)
-def _fill(
-    order: IntArray,
-    position: NDArray[np.int32],
-    offsets: IntArray,
-    neighbors: NDArray[np.int32],
-    parent: IntArray,
-    filled: IntArray,
-    row_starts: IntArray,
-    rows: NDArray[np.int32],
-    columns: NDArray[np.int32],
-    places: NDArray[np.int32],
-    mark: IntArray,
-    path: IntArray,
-    stack: IntArray,
-) -> None:
-    """The entries row by row: those of row i lie on the paths of the tree that end at i."""
-    n = len(order)
-    for i in range(n):
-        mark[i] = i
-        top = n
-        for t in range(offsets[order[i]], offsets[order[i] + 1]):
-            k = np.int64(position[neighbors[t]])
-            if k > i:
-                continue
-            length = 0
-            while mark[k] != i:
-                path[length] = k
-                length += 1
-                mark[k] = i
-                k = parent[k]
-            while length > 0:
-                length -= 1
-                top -= 1
-                stack[top] = path[length]
-        for place in range(top, n):
-            k, q = stack[place], row_starts[i] + place - top
-            rows[filled[k]], columns[q], places[q] = i, k, filled[k]
-            filled[k] += 1
+def _cotangents(vertices: FloatArray, faces: IntArray, sines: FloatArray) -> FloatArray:
+    """(3, n_f) half the cotangents of the angles that face the sides (0, 1), (1, 2), (2, 0)."""
+    corners = vertices.take(faces.T, axis=0)
+    sides = corners.take([1, 2, 0], axis=0) - corners
+    cosines = -np.einsum("sfi,sfi->sf", sides.take([1, 2, 0], axis=0), sides.take([2, 0, 1], axis=0))
+    return np.asarray(0.5 * cosines / np.maximum(np.maximum(sines, np.abs(cosines) / STEEPEST), TINY))
