@@ -162,7 +162,8 @@ class _Normalized(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, ...]:
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
         scale = torch.empty(len(x), x.shape[1] * x.shape[2], dtype=x.dtype)
-        run_rows(_normalize, len(x), x.contiguous(), out, scale, numbers=x.numel(), fastmath=_SUMS)
+        rows = x.reshape(-1, x.shape[3]), out.view(-1, x.shape[3]), scale.view(-1)
+        run_rows(_normalize, scale.numel(), *rows, numbers=x.numel(), fastmath=_SUMS)
         ctx.save_for_backward(out, scale)
         return out.unbind(1)
 
@@ -178,11 +179,10 @@ class _Normalized(torch.autograd.Function):
 
 
 def _normalize(first, last, x, out, scale):  # type: ignore[no-untyped-def]
-    """out = (x - mean) factor over the last axis, with factor = 1 / deviation to scale."""
-    d, n_rows, number = x.shape[3], scale.shape[1], x.dtype.type
-    rows, normal, factors = x.reshape(-1, d), out.reshape(-1, d), scale.reshape(-1)
-    for i in range(first * n_rows, last * n_rows):
-        row, to, total, squares = rows[i], normal[i], number(0), number(0)
+    """out = (x - mean) factor over each row, with factor = 1 / deviation to scale."""
+    d, number = x.shape[1], x.dtype.type
+    for i in range(first, last):
+        row, to, total, squares = x[i], out[i], number(0), number(0)
         for c in range(d):
             total += row[c]
         mean = total / number(d)
@@ -192,7 +192,7 @@ def _normalize(first, last, x, out, scale):  # type: ignore[no-untyped-def]
         factor = number(1) / np.sqrt(squares / number(d) + number(EPSILON))
         for c in range(d):
             to[c] = (row[c] - mean) * factor
-        factors[i] = factor
+        scale[i] = factor
 
 
 def _differentiate(first, last, begin, grad, out, scale, result):  # type: ignore[no-untyped-def]
