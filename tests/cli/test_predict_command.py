@@ -193,7 +193,7 @@ TWICE = """
 import contextlib, io, sys
 import numpy as np
 from hodgeformer.cli import main
-from hodgeformer.mesh.geometry import centroid
+from hodgeformer.mesh.topology import sorted_by
 
 def said(*options):
     sys.argv[1:] = [*words, *options]
@@ -203,7 +203,7 @@ def said(*options):
 
 words = sys.argv[1:]
 before = [said("--quiet"), said()]
-centroid(np.eye(3), np.array([[0, 1, 2]]))
+sorted_by(np.array([0]), 1)
 print(before, said())
 """
 

@@ -6,7 +6,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from hodgeformer.mesh import features
 from hodgeformer.mesh.features import N_DISTANCES, RADII, SPREAD, TYPICAL, EdgeGraph, distance_features
-from hodgeformer.mesh.geometry import to_unit_sphere
+from hodgeformer.mesh.geometry import around_vertices, to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from meshes import all_kinds, icosphere, open_grid, two_components
@@ -21,7 +21,7 @@ def graph_of(mesh: Mesh) -> EdgeGraph:
 
 
 def features_of(mesh: Mesh) -> np.ndarray:
-    return distance_features(mesh.vertices, sides(mesh), mesh.faces)
+    return distance_features(mesh.vertices, sides(mesh), around_vertices(mesh.vertices, mesh.faces)[1])
 
 
 def dense_distances(mesh: Mesh) -> np.ndarray:

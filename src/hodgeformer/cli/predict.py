@@ -110,7 +110,7 @@ def predict(
     meshes. 2: wrong use, or all files failed. 130: stopped by Ctrl-C or SIGTERM; finished results are kept.
     """
     from hodgeformer.base.compiled import is_cached
-    from hodgeformer.mesh.geometry import face_vector
+    from hodgeformer.mesh.topology import fill_places
     from hodgeformer.predict.many import Job, done_before
     from hodgeformer.predict.predictor import Predictor
 
@@ -133,7 +133,7 @@ def predict(
     # A user who names a single mesh wants its answer.
     done = _Done({} if again or len(tasks) == 1 else done_before(tasks))
     left = [task for task in tasks if task.path not in done.before]
-    if left and cluster is None and not quiet and not is_cached(face_vector):  # every prediction needs it
+    if left and cluster is None and not quiet and not is_cached(fill_places):  # every prediction needs it
         print("compiling for this processor, once: about 7 s", file=sys.stderr)
     _predict_all(job, predictor, cluster, left, done, quiet=quiet)
     if len(paths) == 1 and len(inputs) == 1 and done.errors and not is_folder(place(paths[0])):

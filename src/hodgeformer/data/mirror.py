@@ -15,7 +15,7 @@ import numpy as np
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.data.dataset import CountedMesh, DataSet
 from hodgeformer.mesh.elements import element_areas, element_centers
-from hodgeformer.mesh.geometry import centroid, face_vectors, norms
+from hodgeformer.mesh.geometry import area_shares, face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import principal_axes
 
@@ -149,7 +149,7 @@ def _met(mesh: Mesh, labels: IntArray, *, kind: ElementKind, n_classes: int) -> 
     if areas[-1] == 0:
         return met
     places = np.searchsorted(areas, (np.arange(_PLACES) + 0.5) * areas[-1] / _PLACES)
-    _, center = centroid(mesh.vertices, mesh.faces)
+    center = area_shares(mesh.vertices, mesh.faces)[2]
     points = (element_centers(mesh, kind) - center) @ principal_axes(mesh.vertices, mesh.faces)
     tree = cKDTree(points)
     across = [tree.query(points[places] * plane) for plane in 1 - 2 * np.eye(3)]

@@ -36,6 +36,7 @@ SPREAD = np.array([0.2, 0.4, 0.02, 0.05, 0.1, 0.13])
 a network would learn slowly beside coordinates of size one."""
 
 _WORTH_THREADS = 10_000  # vertices
+_AT_ONCE = 4096  # of them, whose distances fit into the cache
 
 _WIDTHS = {
     "coords": PerElement(3, 12, 9),
@@ -108,7 +109,7 @@ def input_features(
     """
     faces, (tails, heads) = topology.faces, topology.edges.T
     double_areas, vertex_areas, normals = around_vertices(vertices, faces)
-    within = distance_features(vertices, topology.edges, faces) if "distances" in groups else np.empty((0, 0))
+    within = distance_features(vertices, topology.edges, vertex_areas) if "distances" in groups else np.empty((0, 0))
 
     def columns(kind: ElementKind) -> dict[str, FloatArray]:
         if kind == "v":
@@ -180,7 +181,7 @@ class EdgeGraph:
         return points, distances
 
 
-def distance_features(vertices: FloatArray, edges: IntArray, faces: IntArray) -> FloatArray:
+def distance_features(vertices: FloatArray, edges: IntArray, vertex_areas: FloatArray) -> FloatArray:
     """Features of each vertex from its distances to the rest of the surface, (n_v, N_DISTANCES).
 
     Mean and maximum of the distances, in units of the root of the area, and how much of the surface is near: the mean
@@ -192,41 +193,33 @@ def distance_features(vertices: FloatArray, edges: IntArray, faces: IntArray) ->
     used = np.diff(graph.offsets) > 0
     start = int(np.argmax(np.where(used, norms(vertices), -1.0)))
     _, distances = graph.spread_points(start, min(N_POINTS, int(used.sum())))
-    double_areas, vertex_areas, _ = around_vertices(vertices, faces)
-    area = double_areas.sum() / 2
-    shares = vertex_areas / (area or 1.0)
-    size, summary = np.sqrt(area if area > LEAST_AREA else 1.0), np.zeros((len(vertices), N_DISTANCES))
+    area = vertex_areas.sum()
+    distances /= np.sqrt(area if area > LEAST_AREA else 1.0)
     # The share of the surface that is nearest to each point.
-    weights = np.asarray(np.bincount(distances.argmin(axis=0), shares, len(distances)), np.float64)
-    radii = np.array(RADII)
+    weights = np.bincount(distances.argmin(axis=0), vertex_areas / (area or 1.0), len(distances))
+    summary = np.empty((len(vertices), N_DISTANCES))
 
     def summarize(first: int, last: int) -> None:
-        reached = np.zeros(last - first)
-        _summarize(distances[:, first:last], size, weights, radii, reached, summary[first:last])
+        for start in range(first, last, _AT_ONCE):
+            here = slice(start, min(start + _AT_ONCE, last))
+            summary[here] = _summary(distances[:, here], weights[:, None]).T
 
     for_row_ranges(summarize, len(vertices), n_threads=_n_threads(len(vertices)))
     return np.asarray((summary - TYPICAL) / SPREAD, np.float64)
 
 
+def _summary(distances: FloatArray, weights: FloatArray) -> FloatArray:
+    """(N_DISTANCES, n): mean and maximum of the distances that are finite, and the mean nearness for every radius."""
+    finite = np.isfinite(distances)
+    found = np.where(finite, distances, 0.0)
+    reached = (weights * finite).sum(axis=0)
+    mean = (weights * found).sum(axis=0) / np.where(reached > 0, reached, 1.0)
+    near = [(weights * np.exp(-((distances / radius) ** 2))).sum(axis=0) for radius in RADII]
+    return np.stack([mean, found.max(axis=0), *near])
+
+
 def _n_threads(n_vertices: int) -> int:
     return thread_count() if n_vertices > _WORTH_THREADS else 1
-
-
-@njit(cache=True, nogil=True)
-def _summarize(
-    distances: FloatArray, unit: float, weights: FloatArray, radii: FloatArray, reached: FloatArray, out: FloatArray
-) -> None:
-    for i in range(len(weights)):
-        for j in range(len(out)):
-            d, weight = distances[i, j] / unit, weights[i]
-            if d < np.inf:
-                reached[j] += weight
-                out[j, 0] += weight * d
-                out[j, 1] = max(out[j, 1], d)
-                for r in range(len(radii)):
-                    out[j, 2 + r] += weight * np.exp(-((d / radii[r]) ** 2))
-    for j in range(len(out)):
-        out[j, 0] /= reached[j] if reached[j] > 0 else 1.0
 
 
 @njit(cache=True, nogil=True)

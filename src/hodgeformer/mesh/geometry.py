@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.base.compiled import njit, writable
+from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.topology import MeshComplex, is_used
@@ -20,7 +20,7 @@ _FARTHEST_UNUSED = 4.0  # in sizes of the surface
 
 def face_vectors(vertices: FloatArray, faces: IntArray) -> FloatArray:
     """Normal times twice the area of each face, (n_f, 3)."""
-    a, b, c = (vertices[faces[:, i]] for i in range(3))
+    a, b, c = vertices.take(faces.T, axis=0)  # half the time of indexing
     return cross(b - a, c - a)
 
 
@@ -51,67 +51,27 @@ def vertex_sums(face_values: FloatArray, faces: IntArray, n_vertices: int) -> Fl
     return np.stack(columns, axis=1)
 
 
-@njit(cache=True, nogil=True)
-def face_vector(vertices: FloatArray, corners: IntArray) -> tuple[float, float, float]:
-    """Normal times twice the area of one face, for compiled loops."""
-    i, j, k = corners[0], corners[1], corners[2]
-    a0, a1, a2 = vertices[j, 0] - vertices[i, 0], vertices[j, 1] - vertices[i, 1], vertices[j, 2] - vertices[i, 2]
-    b0, b1, b2 = vertices[k, 0] - vertices[i, 0], vertices[k, 1] - vertices[i, 1], vertices[k, 2] - vertices[i, 2]
-    return a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0
-
-
 def around_vertices(vertices: FloatArray, faces: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Twice the area of each face; for each vertex a third of the area of its faces, and its unit normal."""
-    found = np.empty(len(faces)), np.zeros(len(vertices)), np.zeros((len(vertices), 3))
-    _around_vertices(vertices, faces, *found)
-    return found
+    vectors = face_vectors(vertices, faces)
+    double_areas = norms(vectors)
+    sums = vertex_sums(np.column_stack([double_areas / 6, vectors]), faces, len(vertices))
+    return double_areas, sums[:, 0], unit(sums[:, 1:])
 
 
-@njit(cache=True, nogil=True)
-def _around_vertices(
-    vertices: FloatArray, faces: IntArray, double_areas: FloatArray, areas: FloatArray, normals: FloatArray
-) -> None:
-    for f in range(len(faces)):
-        x, y, z = face_vector(vertices, faces[f])
-        double_areas[f] = np.sqrt(x * x + y * y + z * z)
-        for corner in faces[f]:
-            areas[corner] += double_areas[f] / 6
-            normals[corner, 0] += x
-            normals[corner, 1] += y
-            normals[corner, 2] += z
-    for v in range(len(vertices)):
-        x, y, z = normals[v, 0], normals[v, 1], normals[v, 2]
-        length = np.sqrt(x * x + y * y + z * z)
-        if length > 0:
-            normals[v, 0], normals[v, 1], normals[v, 2] = x / length, y / length, z / length
+def area_shares(vertices: FloatArray, faces: IntArray) -> tuple[float, FloatArray, FloatArray]:
+    """The area of a surface, the share of each face in it, and its center; without area, all faces count equally.
 
-
-def centroid(vertices: FloatArray, faces: IntArray) -> tuple[float, FloatArray]:
-    """The area of the surface and its center; without area, all faces count equally."""
-    center, plain = np.zeros(3), np.zeros(3)
-    area = _add_centers(vertices, writable(faces), center, plain)
-    return area / 2, center / area if area > 0 else plain / len(faces)
-
-
-@njit(cache=True, nogil=True)
-def _add_centers(vertices: FloatArray, faces: IntArray, center: FloatArray, plain: FloatArray) -> float:
-    """Twice the area; the sums of the centers of faces, weighted by it and not."""
-    area = 0.0
-    for f in range(len(faces)):
-        x, y, z = face_vector(vertices, faces[f])
-        weight = np.sqrt(x * x + y * y + z * z)
-        area += weight
-        i, j, k = faces[f, 0], faces[f, 1], faces[f, 2]
-        for axis in range(3):
-            middle = (vertices[i, axis] + vertices[j, axis] + vertices[k, axis]) / 3
-            center[axis] += weight * middle
-            plain[axis] += middle
-    return area
+    Sums are einsum's: those of BLAS depend on the number of threads.
+    """
+    double_areas = norms(face_vectors(vertices, faces))
+    total = float(double_areas.sum())
+    shares = double_areas / total if total > 0 else np.full(len(faces), 1 / len(faces))
+    return total / 2, shares, np.einsum("f,fi->i", shares, face_centers(vertices, faces))
 
 
 def face_centers(vertices: FloatArray, faces: IntArray) -> FloatArray:
-    corners = vertices[faces]
-    return (corners[:, 0] + corners[:, 1] + corners[:, 2]) / 3
+    return np.asarray(vertices.take(faces.T, axis=0).sum(axis=0) / 3)
 
 
 def edge_centers(vertices: FloatArray, edges: IntArray) -> FloatArray:
@@ -165,7 +125,7 @@ def to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:
     # Prevents overflow and underflow below.
     shifted /= extent
     np.clip(shifted, -_FARTHEST_UNUSED, _FARTHEST_UNUSED, out=shifted)
-    shifted -= centroid(shifted, faces)[1]
+    shifted -= area_shares(shifted, faces)[2]
     x, y, z = shifted[used].T
     shifted /= np.sqrt((x * x + y * y + z * z).max())
     return shifted
@@ -176,7 +136,7 @@ def to_disk_area(vertices: FloatArray, faces: IntArray) -> FloatArray:
 
     When a body stretches its arms, its enclosing sphere grows but its area does not, so parts keep their size.
     """
-    area = centroid(vertices, faces)[0]
+    area = norms(face_vectors(vertices, faces)).sum() / 2
     return np.asarray(vertices * np.sqrt(np.pi / area) if area > LEAST_AREA else vertices)
 
 

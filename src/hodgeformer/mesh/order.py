@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.base.compiled import njit, writable
 from hodgeformer.mesh.geometry import face_centers, face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import (
@@ -18,10 +17,19 @@ from hodgeformer.mesh.topology import (
     component_numbers,
     edges_by_first_appearance,
     inverse_permutation,
+    is_used,
     sorted_by,
 )
 
 _BITS = 21  # three axes fill 63 bits
+_GAPS = (
+    (32, 0x1F00000000FFFF),
+    (16, 0x1F0000FF0000FF),
+    (8, 0x100F00F00F00F00F),
+    (4, 0x10C30C30C30C30C3),
+    (2, 0x1249249249249249),
+)
+"""The steps that insert two zero bits after each of 21 bits."""
 _MAX_SPLITS = 64
 _HOLLOW = 1e-3  # volume over area ** 1.5; below this a piece encloses nothing
 
@@ -53,43 +61,17 @@ def canonical_order(vertices: FloatArray, faces: IntArray) -> IntArray:
 
 def morton_codes(vertices: FloatArray, faces: IntArray) -> NDArray[np.uint64]:
     """Position along the space-filling curve in the bounding box of all used vertices."""
-    codes = np.zeros(len(vertices), np.uint64)
-    _fill_codes(writable(vertices), faces, codes, np.full(3, np.inf), np.full(3, -np.inf))
-    return codes
-
-
-@njit(cache=True, nogil=True)
-def _fill_codes(
-    vertices: FloatArray, faces: IntArray, codes: NDArray[np.uint64], low: FloatArray, high: FloatArray
-) -> None:
-    for f in range(len(faces)):
-        for corner in range(3):
-            for axis in range(3):
-                at = vertices[faces[f, corner], axis]
-                low[axis] = min(low[axis], at)
-                high[axis] = max(high[axis], at)
-    extent = max(high[0] - low[0], high[1] - low[1], high[2] - low[2])
-    for v in range(len(vertices)):
-        for axis in range(3):
-            scaled = (vertices[v, axis] - low[axis]) / (extent if extent > 0 else 1.0)
-            # The grid is shifted by an irregular amount, so that planes of symmetry do not coincide with cell borders,
-            # where rounding would decide on which side a vertex is.
-            cell = min(max((0.0618034 + 0.9 * scaled) * (1 << _BITS), 0.0), (1 << _BITS) - 1.0)
-            codes[v] |= _spread(np.uint64(cell)) << np.uint64(axis)
-
-
-@njit(cache=True, nogil=True)
-def _spread(bits: np.uint64) -> np.uint64:
-    """Insert two zero bits after each of 21 bits."""
-    for shift, mask in (
-        (32, 0x1F00000000FFFF),
-        (16, 0x1F0000FF0000FF),
-        (8, 0x100F00F00F00F00F),
-        (4, 0x10C30C30C30C30C3),
-        (2, 0x1249249249249249),
-    ):
-        bits = (bits | (bits << np.uint64(shift))) & np.uint64(mask)
-    return bits
+    used = vertices[is_used(faces, len(vertices))].T.copy()  # along rows, reductions are several times as fast
+    low = used.min(axis=1)
+    extent = (used.max(axis=1) - low).max()
+    # The grid is shifted by an irregular amount, so that planes of symmetry do not coincide with cell borders, where
+    # rounding would decide on which side a vertex is.
+    places = (0.0618034 + 0.9 * ((vertices - low) / (extent if extent > 0 else 1.0))) * (1 << _BITS)
+    cells = np.clip(places, 0, (1 << _BITS) - 1).astype(np.uint64)
+    for shift, mask in _GAPS:
+        cells = (cells | (cells << np.uint64(shift))) & np.uint64(mask)
+    x, y, z = cells.T
+    return np.asarray(x | (y << np.uint64(1)) | (z << np.uint64(2)))
 
 
 def _order_coincident(rank: IntArray, faces: IntArray) -> IntArray:

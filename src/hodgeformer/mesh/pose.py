@@ -6,9 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from hodgeformer.base.compiled import njit
 from hodgeformer.base.errors import MeshError
-from hodgeformer.mesh.geometry import centroid, face_vector
+from hodgeformer.mesh.geometry import area_shares, face_centers, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 PoseName = Literal["file", "frame", "frame_average", "upright_x", "upright_y", "upright_z"]
@@ -64,12 +63,10 @@ def upright_axes(vertices: FloatArray, faces: IntArray, up: FloatArray) -> Float
 
     As in `principal_axes`, that points to the side on which the surface extends farther.
     """
-    area, center = centroid(vertices, faces)
+    shares, middles, moment = _moments(vertices, faces)
     across = np.eye(3)[:, up == 0]
-    moment = _moment(vertices, faces, area, center)
-    moment = across.T @ (moment + np.tril(moment, -1).T) @ across
-    widest = across @ np.linalg.eigh(moment)[1][:, -1]
-    if _skew(vertices, faces, area, center, widest[:, None])[0] < 0:
+    widest = across @ np.linalg.eigh(across.T @ moment @ across)[1][:, -1]
+    if _skew(shares, middles, widest[:, None])[0] < 0:
         widest = -widest
     return np.stack([widest, up, np.cross(widest, up)], axis=1)
 
@@ -90,68 +87,30 @@ def principal_axes(vertices: FloatArray, faces: IntArray, frame: int = 0) -> Flo
     Moments are integrals over the surface, so the frame does not depend on how finely parts are meshed. In frame 0
     the first two axes point to the side on which the surface extends farther (positive third moment).
     """
-    area, center = centroid(vertices, faces)
-    _, axes = np.linalg.eigh(_moment(vertices, faces, area, center))
-    widest = axes[:, :0:-1].copy()
-    skew = _skew(vertices, faces, area, center, widest)
+    shares, middles, moment = _moments(vertices, faces)
+    widest = np.linalg.eigh(moment)[1][:, :0:-1].copy()
+    skew = _skew(shares, middles, widest)
     (x, y, z), (u, v, w) = (widest * np.where(skew < 0, -1.0, 1.0) * _SIGNS[frame]).T.tolist()
     return np.array([[x, u, y * w - z * v], [y, v, z * u - x * w], [z, w, x * v - y * u]])
 
 
-@njit(cache=True, nogil=True)
-def _weight(vertices: FloatArray, corners: IntArray, area: float) -> float:
-    """The share of a face in the area; without area, all faces count equally."""
-    x, y, z = face_vector(vertices, corners)
-    return np.sqrt(x * x + y * y + z * z) / (2 * area) if area > 0 else 1.0
-
-
-def _skew(vertices: FloatArray, faces: IntArray, area: float, center: FloatArray, axes: FloatArray) -> FloatArray:
-    """The third moment of the centers of faces along each axis."""
-    skew = np.zeros(axes.shape[1])
-    _add_skews(vertices, faces, area, center, axes, skew)
-    return skew
-
-
-@njit(cache=True, nogil=True)
-def _add_skews(
-    vertices: FloatArray, faces: IntArray, area: float, center: FloatArray, axes: FloatArray, skew: FloatArray
-) -> None:
-    for f in range(len(faces)):
-        weight = _weight(vertices, faces[f], area)
-        for axis in range(axes.shape[1]):
-            along = 0.0
-            for i in range(3):
-                a, b, c = vertices[faces[f, 0], i], vertices[faces[f, 1], i], vertices[faces[f, 2], i]
-                along += ((a + b + c) / 3 - center[i]) * axes[i, axis]
-            skew[axis] += weight * along * along * along
-
-
-def _moment(vertices: FloatArray, faces: IntArray, area: float, center: FloatArray) -> FloatArray:
-    """The second moments of the surface about its center, lower half.
+def _moments(vertices: FloatArray, faces: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """About the center of the surface: the shares of faces in its area, their centers, and its second moments.
 
     Over a triangle, the integral of x xᵀ is area / 12 (sum of corner xᵢ xᵢᵀ + s sᵀ), s the sum of its corners.
     """
-    moment = np.zeros((3, 3))
-    _add_moments(vertices, faces, area, center, np.empty((4, 3)), moment)
-    return moment
+    shares, center = area_shares(vertices, faces)[1:]
+    middles, shifted = face_centers(vertices, faces) - center, vertices - center
+    of_vertices = vertex_sums(shares[:, None], faces, len(vertices))
+    corners = np.einsum("vi,vj->ij", of_vertices * shifted, shifted)
+    sums = np.einsum("fi,fj->ij", 9 * shares[:, None] * middles, middles)
+    return shares, middles, corners + sums
 
 
-@njit(cache=True, nogil=True)
-def _add_moments(
-    vertices: FloatArray, faces: IntArray, area: float, center: FloatArray, points: FloatArray, moment: FloatArray
-) -> None:
-    """Adds those of each triangle; `points` are its corners and their sum."""
-    for f in range(len(faces)):
-        weight = _weight(vertices, faces[f], area)
-        for axis in range(3):
-            points[3, axis] = 0.0
-            for corner in range(3):
-                points[corner, axis] = vertices[faces[f, corner], axis] - center[axis]
-                points[3, axis] += points[corner, axis]
-        for i in range(3):
-            for j in range(i + 1):
-                for point in range(4):
-                    moment[i, j] += weight * points[point, i] * points[point, j]
+def _skew(shares: FloatArray, middles: FloatArray, axes: FloatArray) -> FloatArray:
+    """The third moment of the centers of faces along each axis."""
+    along = middles @ axes
+    return np.asarray(np.einsum("f,fi->i", shares, along * along * along))
 
 
 def random_rotation(rng: np.random.Generator) -> FloatArray:
@@ -183,6 +142,5 @@ def random_turns(n: int, axis: FloatArray | None, *, seed: int = 0) -> tuple[Flo
 
 def roundness(vertices: FloatArray, faces: IntArray) -> float:
     """The smallest over the largest extent, as roots of the second moments; about 1 for a cube or a ball."""
-    area, center = centroid(vertices, faces)
-    least, *_, most = np.linalg.eigvalsh(_moment(vertices, faces, area, center))
+    least, *_, most = np.linalg.eigvalsh(_moments(vertices, faces)[2])
     return float(np.sqrt(max(least, 0.0) / most)) if most > 0 else 1.0

@@ -44,7 +44,7 @@ class MeshComplex:
                 f"face {repeats[0]} repeats a vertex ({faces[repeats[0]].tolist()}), which a complex does not allow; "
                 f"remove such faces first ({repeats.size} of {len(faces)})"
             )
-        edges, face_edges, face_signs = _sides(np.ascontiguousarray(faces), n_vertices)
+        edges, face_edges, face_signs = _sides(faces, n_vertices)
         return cls(PerElement(n_vertices, len(edges), len(faces)), faces, edges, face_edges, face_signs)
 
     @classmethod
@@ -159,7 +159,7 @@ def edges_by_first_appearance(face_edges: IntArray, n_edges: int) -> IntArray:
 
 def unique_edges(faces: IntArray, n_vertices: int) -> IntArray:
     """(n_e, 2) the edges of faces, sorted; a face may repeat a vertex, and then has an edge of length zero."""
-    return _sides(np.ascontiguousarray(faces), n_vertices)[0]
+    return _sides(faces, n_vertices)[0]
 
 
 def neighbor_lists(edges: IntArray, n_vertices: int) -> tuple[IntArray, NDArray[np.int32], NDArray[np.int32]]:
@@ -185,12 +185,12 @@ def sorted_by(keys: IntArray | NDArray[np.int32], n_keys: int) -> tuple[IntArray
     keys = np.array(keys, np.int64)  # a copy, so that it compiles once: not again for int32 or what is read only
     offsets, places = np.zeros(n_keys + 1, np.int64), np.empty(len(keys), np.int64)
     np.cumsum(np.bincount(keys, minlength=n_keys), out=offsets[1:])
-    _sort(keys, offsets[:-1].copy(), places)
+    fill_places(keys, offsets[:-1].copy(), places)
     return offsets, places
 
 
 @njit(cache=True, nogil=True)
-def _sort(keys: IntArray, free: IntArray, places: IntArray) -> None:
+def fill_places(keys: IntArray, free: IntArray, places: IntArray) -> None:
     for place in range(len(keys)):
         key = keys[place]
         places[free[key]] = place
@@ -199,33 +199,14 @@ def _sort(keys: IntArray, free: IntArray, places: IntArray) -> None:
 
 def _sides(faces: IntArray, n_vertices: int) -> tuple[IntArray, IntArray, NDArray[np.int8]]:
     """Sorted edges (tail, head), those of the sides of each face, and their signs; by two counting sorts."""
-    ends, signs = np.empty((2, faces.size), np.int64), np.empty(faces.shape, np.int8)
-    _orient(faces, ends, signs)
-    by_head = sorted_by(ends[1], n_vertices)[1]
-    places = by_head[sorted_by(ends[0][by_head], n_vertices)[1]]
-    edges, face_edges = np.empty((faces.size, 2), np.int64), np.empty(faces.shape, np.int64)
-    return edges[: _number(ends, places, edges, face_edges)].copy(), face_edges, signs
-
-
-@njit(cache=True, nogil=True)
-def _orient(faces: IntArray, ends: IntArray, signs: NDArray[np.int8]) -> None:
-    for f in range(len(faces)):
-        for side in range(3):
-            start, end = faces[f, side], faces[f, (side + 1) % 3]
-            ends[0, 3 * f + side] = min(start, end)
-            ends[1, 3 * f + side] = max(start, end)
-            signs[f, side] = 1 if start < end else -1
-
-
-@njit(cache=True, nogil=True)
-def _number(ends: IntArray, places: IntArray, edges: IntArray, face_edges: IntArray) -> int:
-    n_edges = 0
-    for i in range(len(places)):
-        place = places[i]
-        tail, head = ends[0, place], ends[1, place]
-        if n_edges == 0 or edges[n_edges - 1, 0] != tail or edges[n_edges - 1, 1] != head:
-            edges[n_edges, 0] = tail
-            edges[n_edges, 1] = head
-            n_edges += 1
-        face_edges[place // 3, place % 3] = n_edges - 1
-    return n_edges
+    start, end = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
+    low, high = np.minimum(start, end), np.maximum(start, end)
+    by_head = sorted_by(high, n_vertices)[1]
+    places = by_head[sorted_by(low[by_head], n_vertices)[1]]
+    tails, heads = low[places], high[places]
+    is_first = np.ones(len(places), np.bool_)
+    is_first[1:] = (tails[1:] != tails[:-1]) | (heads[1:] != heads[:-1])
+    face_edges = np.empty(faces.shape, np.int64)
+    face_edges.ravel()[places] = np.cumsum(is_first) - 1
+    signs = np.where(start < end, 1, -1).astype(np.int8).reshape(faces.shape)
+    return np.stack([tails[is_first], heads[is_first]], axis=1), face_edges, signs
