@@ -16,7 +16,7 @@ from hodgeformer.base.compiled import njit
 from hodgeformer.mesh.geometry import face_vectors, norms
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.quadrics import minimum, vertex_quadrics
-from hodgeformer.mesh.topology import MeshComplex, component_numbers
+from hodgeformer.mesh.topology import MeshComplex, component_numbers, sorted_by
 
 Int32Array = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
@@ -109,15 +109,14 @@ class Surface(NamedTuple):
         self.alive[np.flatnonzero(self.alive)[out[piece]]] = False
 
 
-@njit(cache=True, nogil=True)
 def _corner_lists(faces: IntArray, n_vertices: int) -> tuple[Int32Array, Int32Array]:
+    """The first corner of each vertex, and the one that follows each corner, in ascending order."""
+    offsets, corners = sorted_by(faces.ravel(), n_vertices)
+    following, has_corners = np.full(faces.size, -1, dtype=np.int32), np.diff(offsets) > 0
+    following[corners[:-1]] = corners[1:]
+    following[corners[offsets[1:][has_corners] - 1]] = -1
     first = np.full(n_vertices, -1, dtype=np.int32)
-    following = np.empty(faces.size, dtype=np.int32)
-    for f in range(len(faces) - 1, -1, -1):
-        for i in range(3):
-            v = faces[f, i]
-            following[3 * f + i] = first[v]
-            first[v] = 3 * f + i
+    first[has_corners] = corners[offsets[:-1][has_corners]]
     return first, following
 
 

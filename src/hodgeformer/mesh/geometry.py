@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.topology import MeshComplex, is_used
+from hodgeformer.mesh.topology import MeshComplex, is_used, sorted_by
 
 LEAST_SINE = 1e-6  # of the angle of a face at its first corner: below it has no normal
 LEAST_AREA = 1e-12  # of a surface in the unit sphere: with less it is a line, and cannot be scaled by its area
@@ -43,11 +41,10 @@ def unit(vectors: FloatArray) -> FloatArray:
     return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
 
 
-def vertex_sums(face_values: FloatArray, faces: IntArray, n_vertices: int) -> FloatArray:
-    """For each vertex the sum of the values (n_f, c) of its faces."""
-    columns = [
-        np.bincount(faces.ravel(), weights=np.repeat(column, 3), minlength=n_vertices) for column in face_values.T
-    ]
+def vertex_sums(values: FloatArray, members: IntArray, n_vertices: int) -> FloatArray:
+    """For each vertex the sum of the values (n, c) of the faces or edges of which it is a member."""
+    k = members.shape[1]
+    columns = [np.bincount(members.ravel(), np.repeat(column, k), n_vertices) for column in values.T]
     return np.stack(columns, axis=1)
 
 
@@ -146,74 +143,31 @@ def edge_quads(vertices: FloatArray, topology: MeshComplex, double_areas: FloatA
     Left is the corner opposite the edge in the face that traverses it from tail to head. Of three or more faces the two
     largest count. A missing vertex is the other one mirrored in the edge.
     """
-    return _quads(vertices, topology.edges, topology.faces, topology.face_edges, topology.face_signs, double_areas)
+    opposite = _opposite_corners(topology, double_areas)
+    points = vertices.take(np.concatenate([topology.edges.T, np.maximum(opposite, 0)]), axis=0)
+    for side in (0, 1):
+        missing = np.flatnonzero(opposite[side] < 0)
+        tail, head, *corners = points[:, missing]
+        points[2 + side, missing] = _mirrored(corners[1 - side], tail, head)
+    pairs = [norms(points[i] - points[j]) for i in range(4) for j in range(i + 1, 4)]
+    return points.swapaxes(0, 1), np.stack(pairs, axis=1)
 
 
-@njit(cache=True, nogil=True)
-def _quads(
-    vertices: FloatArray,
-    edges: IntArray,
-    faces: IntArray,
-    face_edges: IntArray,
-    face_signs: NDArray[np.int8],
-    double_areas: FloatArray,
-) -> tuple[FloatArray, FloatArray]:
-    opposite = _opposite_corners(faces, face_edges, face_signs, double_areas, len(edges))
-    points, distances = np.empty((len(edges), 4, 3)), np.empty((len(edges), 6))
-    for e in range(len(edges)):
-        quad = points[e]
-        for side in range(2):
-            for axis in range(3):
-                quad[side, axis] = vertices[edges[e, side], axis]
-                quad[2 + side, axis] = vertices[opposite[e, side], axis]
-        for side in range(2):
-            if opposite[e, side] < 0:
-                _mirror(quad[3 - side], quad[0], quad[1], quad[2 + side])
-        pair = 0
-        for i in range(4):
-            for j in range(i + 1, 4):
-                x, y, z = quad[i, 0] - quad[j, 0], quad[i, 1] - quad[j, 1], quad[i, 2] - quad[j, 2]
-                distances[e, pair] = np.sqrt(x * x + y * y + z * z)
-                pair += 1
-    return points, distances
+def _mirrored(points: FloatArray, tails: FloatArray, heads: FloatArray) -> FloatArray:
+    """Points mirrored in the lines through tails and heads."""
+    along = heads - tails
+    squares, products = np.einsum("ij,ij->i", along, along), np.einsum("ij,ij->i", along, points - tails)
+    shares = products / np.where(squares > 0, squares, 1.0)
+    return np.asarray(2 * (tails + shares[:, None] * along) - points)
 
 
-@njit(cache=True, nogil=True)
-def _mirror(point: FloatArray, tail: FloatArray, head: FloatArray, out: FloatArray) -> None:
-    """The point mirrored in the line through tail and head."""
-    length, along = 0.0, 0.0
-    for axis in range(3):
-        length += (head[axis] - tail[axis]) ** 2
-        along += (head[axis] - tail[axis]) * (point[axis] - tail[axis])
-    share = along / length if length > 0 else 0.0
-    for axis in range(3):
-        out[axis] = 2 * (tail[axis] + share * (head[axis] - tail[axis])) - point[axis]
-
-
-@njit(cache=True, nogil=True)
-def _opposite_corners(
-    faces: IntArray, face_edges: IntArray, face_signs: NDArray[np.int8], double_areas: FloatArray, n_edges: int
-) -> IntArray:
-    """Corner numbers left and right of each edge, (n_e, 2), -1 where there is none."""
-    best = np.full((n_edges, 2), -1)  # the two largest faces at each edge, largest first
-    for f in range(len(faces)):
-        for side in range(3):
-            e = face_edges[f, side]
-            if best[e, 0] < 0 or double_areas[f] > double_areas[best[e, 0]]:
-                best[e, 1] = best[e, 0]
-                best[e, 0] = f
-            elif best[e, 1] < 0 or double_areas[f] > double_areas[best[e, 1]]:
-                best[e, 1] = f
-    sides = np.full((n_edges, 2), -1)
-    for e in range(n_edges):
-        for rank in range(2):
-            f = best[e, rank]
-            if f < 0:
-                continue
-            for side in range(3):
-                if face_edges[f, side] == e:
-                    place = 0 if face_signs[f, side] > 0 else 1
-                    if sides[e, place] >= 0:  # both faces traverse the edge the same way: the larger keeps its side
-                        place = 1 - place
-                    sides[e, place] = faces[f, (side + 2) % 3]
-    return sides
+def _opposite_corners(topology: MeshComplex, double_areas: FloatArray) -> IntArray:
+    """(2, n_e) corners left and right of each edge, -1 where there is none."""
+    largest_first = np.argsort(-double_areas, kind="stable")
+    sides = (3 * largest_first[:, None] + np.arange(3)).ravel()
+    offsets, places = sorted_by(topology.face_edges.ravel()[sides], topology.n.e)
+    first, second = (sides[places[np.minimum(offsets[:-1] + rank, len(places) - 1)]] for rank in (0, 1))
+    corners = np.roll(topology.faces, 1, axis=1).ravel()
+    # If both faces traverse the edge the same way, the larger keeps its side.
+    is_left, other = topology.face_signs.ravel()[first] > 0, np.where(np.diff(offsets) > 1, corners[second], -1)
+    return np.stack([np.where(is_left, corners[first], other), np.where(is_left, other, corners[first])])

@@ -146,7 +146,7 @@ def _search(
     """Breadth-first search from i; the first `n_local` of `queue`, or fewer, are its neighborhood."""
     queue[0] = i
     seen[i] = i
-    ring, end = 0, 1
+    ring, end = np.int64(0), np.int64(1)  # for plain numbers the selection would be compiled once more
     while end < n_local and ring < end:
         start, ring = ring, end
         for at in range(start, ring):

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
-from hodgeformer.mesh.geometry import cross, face_vectors, norms, unit
-from hodgeformer.mesh.mesh import FloatArray, IntArray
+from hodgeformer.mesh.geometry import cross, face_vectors, norms, unit, vertex_sums
+from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.topology import MeshComplex
 
 _RIM_WEIGHT = 1.0  # of the planes perpendicular to the surface at boundary edges
@@ -26,8 +26,7 @@ def vertex_quadrics(
     area = norms(normal) / 2
     normal = unit(normal)
     offset = -np.einsum("ij,ij->i", normal, points[topology.faces[:, 0]])
-    quadrics = np.zeros((len(points), 10))
-    _add_planes(quadrics, topology.faces, normal, offset, area / 3)
+    quadrics = vertex_sums(_of_planes(normal, offset, area / 3), topology.faces, len(points))
     ends = topology.edges[is_rim]
     if len(ends):
         of_edge = np.empty(topology.n.e, dtype=np.int64)
@@ -35,34 +34,21 @@ def vertex_quadrics(
         along = points[ends[:, 1]] - points[ends[:, 0]]
         wall = unit(cross(along, normal[of_edge[is_rim]]))
         offset = -np.einsum("ij,ij->i", wall, points[ends[:, 0]])
-        _add_planes(quadrics, ends, wall, offset, _RIM_WEIGHT / 2 * norms(along) ** 2)
+        planes = _of_planes(wall, offset, _RIM_WEIGHT / 2 * norms(along) ** 2)
+        quadrics += vertex_sums(planes, ends, len(points))
     # In proportion to the planes, so that the minimum is well conditioned; not zero even without area.
-    planes = quadrics[:, [0, 3, 5]].sum(axis=1)
-    weight = evenness * (planes + max(1e-6 * planes.sum() / topology.n.f, 1e-15))
+    size = quadrics[:, [0, 3, 5]].sum(axis=1)
+    weight = evenness * (size + max(1e-6 * size.sum() / topology.n.f, 1e-15))
     quadrics[:, [0, 3, 5]] += weight[:, None]
     quadrics[:, 6:9] -= weight[:, None] * points
     quadrics[:, 9] += weight * np.einsum("ij,ij->i", points, points)
     return quadrics
 
 
-@njit(cache=True, nogil=True)
-def _add_planes(
-    quadrics: FloatArray, members: IntArray, normals: FloatArray, offsets: FloatArray, weights: FloatArray
-) -> None:
-    for i in range(len(members)):
-        x, y, z, d, w = normals[i, 0], normals[i, 1], normals[i, 2], offsets[i], weights[i]
-        for v in members[i]:
-            q = quadrics[v]
-            q[0] += w * x * x
-            q[1] += w * x * y
-            q[2] += w * x * z
-            q[3] += w * y * y
-            q[4] += w * y * z
-            q[5] += w * z * z
-            q[6] += w * d * x
-            q[7] += w * d * y
-            q[8] += w * d * z
-            q[9] += w * d * d
+def _of_planes(normals: FloatArray, offsets: FloatArray, weights: FloatArray) -> FloatArray:
+    """The quadrics (n, 10) of weighted planes."""
+    plane = np.column_stack([normals, offsets])
+    return weights[:, None] * plane[:, [0, 0, 0, 1, 1, 2, 3, 3, 3, 3]] * plane[:, [0, 1, 2, 1, 2, 2, 0, 1, 2, 3]]
 
 
 @njit(cache=True, nogil=True)
