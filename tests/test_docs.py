@@ -140,7 +140,9 @@ def test_predicting_in_python_as_the_page_says(page: str, desk: Path, monkeypatc
     mesh = load_mesh(desk / "scan.stl")
     save_mesh(mesh, desk / "scan.glb")
     (desk / "predictions").mkdir(exist_ok=True)
-    np.savetxt(desk / "predictions" / "scan.txt", np.arange(mesh.n_faces) % 2, fmt="%d")
+    labels = np.arange(mesh.n_faces) % 2
+    save_mesh(mesh, desk / "predictions" / "scan.ply", face_labels=labels)
+    np.savetxt(desk / "predictions" / "scan.txt", labels, fmt="%d")
     run_here("\n".join(blocks(f"docs/{page}.md", "python")), desk, monkeypatch)
 
 

@@ -146,4 +146,4 @@ def test_doctor_reports(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_training_starts_from_one_model(shelf: Path, tmp_path: Path) -> None:
     answer = run("train", tmp_path, "--out", tmp_path / "run", "--from", "body,body")
     assert answer.exit_code == 2
-    assert "an ensemble of 2 models; name one of them" in answer.stderr
+    assert "not an ensemble of 2; name one of them" in answer.stderr

@@ -462,7 +462,7 @@ def test_every_verb_takes_exported_models(
 def test_what_needs_one_checkpoint_says_so(models: str, exported: tuple[Path, Predictor], tmp_path: Path) -> None:
     for words in (["export"], ["study", "operators"], ["evaluate", "--calibrate"]):
         for model, reason in (
-            (exported[0], "an exported model; use the checkpoint"),
+            (exported[0], "use the checkpoint that the model was exported from"),
             (models, "2 models; name one of them"),
         ):
             words_after = [tmp_path] if words[0] != "export" else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,36 @@ def test_meshio_opens_results_on_vertices(result: Result, tmp_path: Path) -> Non
     read = meshio.read(tmp_path / "out.ply")
     np.testing.assert_array_equal(read.cells_dict["triangle"], result.mesh.faces)
     np.testing.assert_array_equal(read.point_data["label"], on_vertices.labels)
+
+
+def test_meshio_gets_labels_of_faces(result: Result, tmp_path: Path) -> None:
+    """As docs/predicting.md does: meshio reads a binary PLY wrongly if its faces have properties."""
+    meshio = pytest.importorskip("meshio")
+    result.save(tmp_path / "scan.ply")
+    with pytest.raises(ValueError, match="multiple of element size"):
+        meshio.read(tmp_path / "scan.ply")
+    mesh = load_mesh(tmp_path / "scan.ply")
+    labels = {"label": [mesh.attributes["face_labels"]]}
+    meshio.Mesh(mesh.vertices, {"triangle": mesh.faces}, cell_data=labels).write(tmp_path / "scan.vtu")
+    read = meshio.read(tmp_path / "scan.vtu")
+    np.testing.assert_array_equal(read.cells_dict["triangle"], result.mesh.faces)
+    np.testing.assert_array_equal(read.cell_data["label"][0], result.labels)
+
+
+def test_columns_do_not_keep_a_ply_from_opening(result: Result, tmp_path: Path) -> None:
+    """meshio refuses a file with an element `edge`."""
+    meshio, trimesh = pytest.importorskip("meshio"), pytest.importorskip("trimesh")
+    n = result.mesh.topology.n
+    columns = {"height": np.arange(n.v, dtype=np.float32), "quality": np.arange(n.f), "length": np.arange(n.e)}
+    scan = replace(result, mesh=result.mesh.with_columns(columns))
+    scan.save(tmp_path / "face.ply")
+    opened = trimesh.load(tmp_path / "face.ply", process=False)
+    np.testing.assert_array_equal(opened.faces, result.mesh.faces)
+    np.testing.assert_array_equal(opened.visual.vertex_colors[:, :3], result.on("vertex").element_colors)
+    assert load_mesh(tmp_path / "face.ply").columns.keys() == {"height", "quality"}
+    vertices_only = replace(scan.on("vertex"), mesh=result.mesh.with_columns({"height": columns["height"]}))
+    vertices_only.save(tmp_path / "vertex.ply")
+    np.testing.assert_array_equal(meshio.read(tmp_path / "vertex.ply").point_data["height"], columns["height"])
 
 
 def textured(mesh: Mesh, path: Path) -> None:

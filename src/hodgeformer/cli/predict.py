@@ -254,7 +254,8 @@ def _report(done: _Done, job: Job, tasks: list[Task], context: typer.Context) ->
     print_failed(done.errors, context)
     if not job.with_content:
         n_files = sum(len(predicted.written) for predicted in now.values())
-        parts = [f"{len(now)} of {len(now) + len(done.errors)} meshes done"] if len(done.before) < len(tasks) else []
+        n_asked = len(tasks) - len(done.before)
+        parts = [f"{len(now)} of {n_asked} meshes done"] if n_asked else []
         if n_files:
             parts.append(f"{n_files} files in {job.out}")
         if done.before:

@@ -214,4 +214,4 @@ def _show_folds(found: CrossValidation, *, as_json: bool) -> None:
         print_event("result", model=str(found.folder), models=models, table=found.table)
         return
     print_rows(found.table, f"{len(found.outcomes)} folds, each scored by a model not trained on it", digits=4)
-    print(f"table: {found.folder / 'folds.csv'}\nmodel: {found.folder} (an ensemble of all {len(found.outcomes)})")
+    print(f"table: {found.folder / 'folds.csv'}\nmodel: {found.folder} (all {len(found.outcomes)} models, averaged)")

@@ -108,26 +108,26 @@ class Predictor:
     @property
     def checkpoint(self) -> Checkpoint:
         """The settings and weights of a single model in PyTorch."""
-        return self._single("get the checkpoint of")
+        return self._single()
 
     @property
     def model(self) -> HodgeFormer:
         """The network of a single model in PyTorch."""
-        self._single("get the network of")
+        self._single()
         return cast("Forward", self.members[0].network).model
 
-    def _single(self, purpose: str) -> Checkpoint:
+    def _single(self) -> Checkpoint:
         if len(self.members) > 1:
-            raise ConfigError(f"cannot {purpose} an ensemble of {len(self.members)} models; name one of them")
+            raise ConfigError(f"this needs a single model, not an ensemble of {len(self.members)}; name one of them")
         if (found := self.members[0].checkpoint) is None:
-            raise ConfigError(f"cannot {purpose} an exported model; use the checkpoint it was exported from")
+            raise ConfigError("this needs a model in PyTorch; use the checkpoint that the model was exported from")
         return found
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
         """Write the model into a folder, which every command accepts, and which can be uploaded to a model hub."""
         from hodgeformer.predict.checkpoint import save_checkpoint
 
-        checkpoint, folder = self._single("save"), Path(folder)
+        checkpoint, folder = self._single(), Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -143,7 +143,7 @@ class Predictor:
         Columns are the features of all kinds that the model updates, side by side, as its last layer reads them. Like
         answers, they are means over all views, transferred back from the working resolution.
         """
-        self._single("get features of")
+        self._single()
         from hodgeformer.predict.checkpoint import FeatureForward
 
         network = FeatureForward(self.model, element=element)
