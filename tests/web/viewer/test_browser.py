@@ -246,6 +246,13 @@ def test_fingers_paint_turn_and_pinch(browser: Any, address: str, ball: Path) ->
     page.wait_for_timeout(300)
     assert (tab.shot() != before).mean() > 0.005
     assert share.inner_text() == painted
+    page.touchscreen.tap(x, y)  # shows the probabilities of a face
+    picture, tools, panel, face = (
+        page.locator(part).bounding_box() for part in ("#stage > canvas", "#tools", "#panel", "#inspector")
+    )
+    assert picture["y"] + picture["height"] <= tools["y"]  # nothing lies on the mesh
+    assert face["height"] < 0.6 * panel["height"]  # nor on all classes
+    assert page.is_visible("#help")
     assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
     tab.close()
 

@@ -15,7 +15,7 @@ import { connectSettings } from "./toolbar";
 import { Workbench } from "./workbench";
 
 const UPS: [string, string][] = [
-  ["auto", "found from the mesh"],
+  ["auto", "automatic"],
   ...["y", "z", "x", "-y", "-z", "-x"].map((axis): [string, string] => [axis, axis]),
 ];
 const bench = new Workbench(byId("stage"));
@@ -83,7 +83,7 @@ function resolutions(asked: string): [string, string][] {
   if (Number(asked)) numbers.add(Number(asked));
   const sorted = [...numbers].sort((a, b) => a - b);
   const counts = sorted.map((n): [string, string] => [String(n), `${n.toLocaleString("en")} faces`]);
-  return [["auto", "as the model was trained"], ...counts, ["original", "all faces of the file"]];
+  return [["auto", "as in training"], ...counts, ["original", "all faces of the file"]];
 }
 
 function connectTools(): void {

@@ -39,7 +39,7 @@ export class Opening {
   async openFile(file: File): Promise<void> {
     if (file.size > this.session.max_bytes) {
       const most = Math.round(this.session.max_bytes / 2 ** 20);
-      throw new Error(`${file.name} is larger than ${most} MB, the most this viewer takes; simplify the mesh first.`);
+      throw new Error(`${file.name} is larger than ${most} MB, the limit of this viewer; simplify the mesh first.`);
     }
     await this.open(`reading ${file.name}`, () => server.open(file));
   }
@@ -164,7 +164,7 @@ export class Opening {
 
   private async companion(file: File): Promise<void> {
     const { bench } = this;
-    if (!bench.scene) throw new Error(`${file.name} holds labels; open its mesh first.`);
+    if (!bench.scene) throw new Error(`${file.name} contains labels; open its mesh first.`);
     if (suffix(file) === ".json") return this.takeClasses(file);
     const { arrays } = await this.withMesh((id) => server.readLabels(id, file));
     bench.takeLabels(arrays.labels as Int32Array);

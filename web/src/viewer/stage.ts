@@ -26,7 +26,7 @@ export class Stage {
     this.renderer.setPixelRatio(Math.min(2, window.devicePixelRatio));
     this.canvas = this.renderer.domElement;
     this.canvas.tabIndex = 0;
-    this.canvas.setAttribute("aria-label", "3D view. Arrow keys turn, plus and minus zoom, Enter acts at the center.");
+    this.canvas.setAttribute("aria-label", "3D view. Arrow keys rotate, plus and minus zoom, Enter uses the tool at the center.");
     box.prepend(this.canvas);
     this.controls = new OrbitControls(this.camera, this.canvas);
     this.controls.enableDamping = true;
@@ -187,8 +187,10 @@ export class Stage {
   }
 
   private resize(): void {
-    const { clientWidth: width, clientHeight: height } = this.box;
-    if (!width || !height) return;
+    const { clientWidth: width, clientHeight } = this.box;
+    // In a narrow window the tools are below the picture, and not on it.
+    const height = clientHeight - parseFloat(getComputedStyle(this.box).paddingBottom);
+    if (!width || height <= 0) return;
     const was = this.camera.aspect;
     this.camera.aspect = width / height;
     this.camera.updateProjectionMatrix();
