@@ -16,9 +16,8 @@ from hodgeformer.web.server.metrics import Metrics
 
 
 def make_line(**limits: Any) -> tuple[Line, Metrics]:
-    metrics = Metrics()
-    given = {"workers": 1, "places": 1, "seconds": 30.0} | limits
-    return Line(**given, waiting=metrics.waiting, working=metrics.working), metrics
+    line = Line(**{"workers": 1, "places": 1, "seconds": 30.0} | limits)
+    return line, Metrics(line)
 
 
 def number(metrics: Metrics, name: str) -> float:

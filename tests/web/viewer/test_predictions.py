@@ -18,6 +18,7 @@ from clock import PATIENCE
 from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.predict.predictor import Predictor
+from hodgeformer.web.viewer import models
 from hodgeformer.web.viewer.app import Viewer, create_app
 from hodgeformer.web.viewer.messages import decode, described
 from hodgeformer.web.viewer.models import ModelList, offered_models
@@ -94,6 +95,30 @@ def test_a_replaced_prediction_that_fails_late_leaves_the_newer_one(out: Path) -
             thread.join(20)
     assert opened.progress.stage == "done"
     assert opened.progress.error is None
+
+
+def test_too_many_questions_are_sent_away_and_a_closed_viewer_works_no_more(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "MAX_WAITING", 1)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(mesh: Mesh) -> None:
+        begun.set()
+        go_on.wait(20)
+
+    viewer = make_viewer(out, SidedModel(before=wait))
+    with TestClient(create_app(viewer), base_url=BASE) as client:
+        meshes = [viewer.meshes.add(icosphere(1)) for _ in range(4)]
+        statuses = [client.post(f"/api/meshes/{m.id}/predict", params={"model": "sided"}).status_code for m in meshes]
+        assert statuses == [202, 202, 202, 503]  # two work, one waits
+        assert begun.wait(20)
+    go_on.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("predict"):
+            thread.join(20)
+    assert meshes[2].progress.stage == "waiting"  # it never began
+    assert {opened.progress.stage for opened in meshes[:2]} == {"preparing the mesh"}  # stopped where they report
 
 
 def test_an_answer_that_a_later_question_replaced_is_not_offered(out: Path) -> None:

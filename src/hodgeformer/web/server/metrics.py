@@ -8,6 +8,8 @@ from time import perf_counter
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hodgeformer.web.server.line import Line
+
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 OTHER = "other"
 """The label of all unknown routes: clients must not create labels."""
@@ -16,7 +18,7 @@ OTHER = "other"
 class Metrics:
     """Counters and gauges of one server, and the memory, processor time and files of its process."""
 
-    def __init__(self) -> None:
+    def __init__(self, line: Line) -> None:
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.requests = Counter(
@@ -30,8 +32,10 @@ class Metrics:
             registry=registry,
         )
         self.open = Gauge("hodgeformer_in_flight", "Requests that are being answered.", registry=registry)
-        self.waiting = Gauge("hodgeformer_queue_length", "Requests that wait for the model.", registry=registry)
-        self.working = Gauge("hodgeformer_working", "Requests that the model works on.", registry=registry)
+        waiting = Gauge("hodgeformer_queue_length", "Requests that wait for the model.", registry=registry)
+        working = Gauge("hodgeformer_working", "Requests that the model works on.", registry=registry)
+        waiting.set_function(lambda: line.n_waiting)
+        working.set_function(lambda: line.n_working)
         self.meshes = Counter("hodgeformer_meshes", "Meshes that were predicted.", registry=registry)
         self.faces = Counter("hodgeformer_faces", "Faces of the meshes that were predicted.", registry=registry)
 

@@ -56,16 +56,10 @@ class Service:
     """A model and one method for each route."""
 
     def __init__(self, predictor: Predictor, limits: Limits) -> None:
-        self._predictor, self.metrics = predictor, Metrics()
-        longest = limits.upload_seconds
+        self._predictor, longest = predictor, limits.upload_seconds
         self._uploads = Uploads(max_bytes=limits.max_bytes, patience=min(PATIENCE, longest), longest=longest)
-        self.line = Line(
-            workers=limits.workers,
-            places=limits.queue,
-            seconds=limits.answer_seconds,
-            waiting=self.metrics.waiting,
-            working=self.metrics.working,
-        )
+        self.line = Line(workers=limits.workers, places=limits.queue, seconds=limits.answer_seconds)
+        self.metrics = Metrics(self.line)
 
     async def describe(self, request: Request) -> Response:
         return PlainTextResponse(DESCRIPTION)

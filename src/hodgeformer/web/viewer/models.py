@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -16,6 +16,7 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.predictor import Models, Predictor
 from hodgeformer.predict.pretrained import bundled_models
 from hodgeformer.web.server.intake import Refusal
+from hodgeformer.web.server.line import Line, Report
 from hodgeformer.web.viewer.open_meshes import OpenMesh, OpenMeshes, Prediction, PredictionProgress
 
 MAX_LOADED = 3
@@ -96,28 +97,26 @@ class ModelList:
 
 
 class Predictions:
-    """Runs models on open meshes in threads, a few at once. A new request for a mesh replaces the earlier one."""
+    """Runs models on open meshes in the background. A new request for a mesh replaces the earlier one."""
 
     def __init__(self, models: ModelList, meshes: OpenMeshes) -> None:
         self._models, self._meshes = models, meshes
-        self._pool = ThreadPoolExecutor(MAX_AT_ONCE, thread_name_prefix="predict")
+        self._line = Line(workers=MAX_AT_ONCE, places=MAX_WAITING)
         self._lock = threading.Lock()
-        self._pending = 0
 
     def start(self, opened: OpenMesh, model: str, faces: Faces = "auto") -> None:
         self._models.check_name(model)
+        self._line.enter()
         with self._lock:
-            if self._pending >= MAX_WAITING:
-                raise Refusal(503, f"{self._pending} predictions are waiting already; try again in a minute.")
-            self._pending += 1
             opened.run = run = opened.run + 1
             opened.progress = PredictionProgress("waiting")
-        self._pool.submit(self._run, opened, model, faces, run)
+        begun = self._line.submit(partial(self._run, opened, model, faces, run))
+        begun.add_done_callback(lambda _: self._line.leave())
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._line.close()
 
-    def _run(self, opened: OpenMesh, model: str, faces: Faces, run: int) -> None:
+    def _run(self, opened: OpenMesh, model: str, faces: Faces, run: int, go_on: Report) -> None:
         def report(
             stage: str, fraction: float | None = None, error: str | None = None, found: Prediction | None = None
         ) -> None:
@@ -126,13 +125,17 @@ class Predictions:
                     opened.prediction = found or opened.prediction
                     opened.progress = PredictionProgress(stage, fraction, error)
 
+        def predicting(share: float) -> None:
+            go_on(share)
+            report("predicting", share)
+
         try:
             if opened.run != run or not self._meshes.holds(opened):
                 return
             report("loading the model")
             predictor = self._models.predictor(model)
             report("preparing the mesh")
-            result = predictor.predict(opened.mesh, faces=faces, report=lambda share: report("predicting", share))
+            result = predictor.predict(opened.mesh, faces=faces, report=predicting)
             if result.task == "regression":
                 raise ConfigError(f"'{model}' predicts values, not classes; use `hodgeformer predict` for it")
             shown = result if result.element in ("face", "mesh") else result.on("face")
@@ -144,6 +147,3 @@ class Predictions:
         except Exception as error:
             report("failed", error=f"The prediction stopped: {type(error).__name__}: {error}")
             raise
-        finally:
-            with self._lock:
-                self._pending -= 1
