@@ -53,7 +53,7 @@ results: setup
 	$(BIN)/python -m hodgeformer.lab.result_tables
 
 map: setup
-	$(BIN)/python docs/house.py
+	$(BIN)/python docs/code_map.py
 
 dist: setup
 	$(BIN)/pip $(INSTALL) --constraint constraints.txt build

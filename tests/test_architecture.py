@@ -1,4 +1,4 @@
-"""The map of the project, guarded: imports point one way, mesh/ knows no torch, only cli/ prints."""
+"""The rules of docs/architecture.md: imports point one way, mesh/ does not import torch, only cli/ prints."""
 
 from __future__ import annotations
 
@@ -9,51 +9,51 @@ import sys
 from pathlib import Path
 
 import pytest
-from house import (
-    DOORS,
+from code_map import (
+    ENTRY_POINTS,
     FILES,
     PAGE,
     SOURCE,
     cycle,
-    drawn_rooms,
+    drawn_packages,
     imports,
     module_graph,
-    room,
+    package_of,
     with_drawing,
 )
 
 
 def levels() -> dict[str, int]:
-    """The row of each room in the table of docs/architecture.md."""
+    """The row of each package in the table of docs/architecture.md."""
     rows = re.findall(r"^\| (\d+) \| (`[^|]+`) \|", PAGE.read_text(encoding="utf-8"), re.M)
-    return {name: int(number) for number, rooms in rows for name in re.findall(r"`(\w+)`", rooms)}
+    return {name: int(number) for number, packages in rows for name in re.findall(r"`(\w+)`", packages)}
 
 
 LEVEL = levels()
 
 
-def test_every_room_has_a_row() -> None:
-    assert set(LEVEL) == {room(path) for path in FILES} - {*DOORS, "models"}
+def test_every_package_has_a_row() -> None:
+    assert set(LEVEL) == {package_of(path) for path in FILES} - {*ENTRY_POINTS, "models"}
     loose = [path.name for path in SOURCE.glob("*.py")]
     assert sorted(loose) == ["__init__.py", "__main__.py"], "the root holds the public names and nothing else"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_imports_point_one_way(path: Path) -> None:
-    here = room(path)
-    if here in DOORS:
+    here = package_of(path)
+    if here in ENTRY_POINTS:
         return
     for name in imports(path):
         parts = name.split(".")
         if parts[0] != "hodgeformer":
             continue
-        assert len(parts) > 1 or here == "cli", f"{path} imports the package as a whole, and so every room"
+        assert len(parts) > 1 or here == "cli", f"{path} imports the package as a whole"
         there = parts[1] if len(parts) > 1 else here
-        assert there in LEVEL, f"{path} imports {name}, which has no place on the map"
-        assert there == here or LEVEL[there] < LEVEL[here], f"{path} imports {name} against the arrows"
+        assert there in LEVEL, f"{path} imports {name}, which has no row in docs/architecture.md"
+        assert there == here or LEVEL[there] < LEVEL[here], f"{path} imports {name}, not in a row above"
 
 
-def test_no_module_is_part_of_a_ring() -> None:
+def test_no_modules_import_each_other() -> None:
     graph = {name: others - {"hodgeformer"} for name, others in module_graph().items() if name != "hodgeformer"}
     assert not cycle(graph)
 
@@ -61,24 +61,24 @@ def test_no_module_is_part_of_a_ring() -> None:
 @pytest.mark.parametrize(
     "path", [p for p in FILES if p.name != "__init__.py"], ids=lambda p: str(p.relative_to(SOURCE))
 )
-def test_no_file_only_forwards(path: Path) -> None:
-    """Every file has something of its own to say."""
+def test_no_file_only_reexports(path: Path) -> None:
+    """Every file defines something."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
     said = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
-    assert len(said) > 1, f"{path} holds nothing but imports"
+    assert len(said) > 1, f"{path} contains nothing but imports"
 
 
-def test_the_page_draws_the_rooms_as_they_are() -> None:
+def test_the_page_draws_the_packages_as_they_are() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert with_drawing(page, "rooms", drawn_rooms()) == page, "docs/architecture.md is behind: make map"
+    assert with_drawing(page, "packages", drawn_packages()) == page, "run `make map`"
 
 
 @pytest.mark.parametrize("path", sorted((SOURCE / "mesh").rglob("*.py")), ids=lambda p: p.name)
-def test_mesh_knows_no_torch(path: Path) -> None:
+def test_mesh_does_not_import_torch(path: Path) -> None:
     assert not any(name.split(".")[0] == "torch" for name in imports(path))
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if room(p) != "cli"], ids=lambda p: str(p.relative_to(SOURCE)))
+@pytest.mark.parametrize("path", [p for p in FILES if package_of(p) != "cli"], ids=lambda p: str(p.relative_to(SOURCE)))
 def test_only_the_command_line_prints(path: Path) -> None:
     calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
     assert not any(isinstance(call.func, ast.Name) and call.func.id == "print" for call in calls)

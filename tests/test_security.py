@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from house import FILES, SOURCE
+from code_map import FILES, SOURCE
 
 from clock import PATIENCE
 from command import options

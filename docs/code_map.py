@@ -1,4 +1,4 @@
-"""The house as it is: which file imports which, which room uses which, and the way of one act through the files.
+"""The code as it is: which file imports which, which package uses which, and the files that a command passes through.
 
 `make map` writes the drawings of docs/architecture.md anew.
 """
@@ -24,10 +24,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "hodgeformer"
 FILES = tuple(sorted(SOURCE.rglob("*.py")))
 PAGE = ROOT / "docs" / "architecture.md"
-DOORS = ("__init__", "__main__")  # the public names and `python -m`: they look at everything and nothing looks at them
+ENTRY_POINTS = ("__init__", "__main__")  # the public names and `python -m`; nothing imports them
 
 
-def room(path: Path) -> str:
+def package_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
@@ -57,7 +57,7 @@ def _imports(path: Path) -> Iterator[str]:
             yield from (f"{home}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
             name = node.args[0]
-            # A name put together at run time still begins with text that tells its room.
+            # A name put together at run time still begins with the name of its package.
             text = name.values[0] if isinstance(name, ast.JoinedStr) else name
             if isinstance(text, ast.Constant) and isinstance(text.value, str):
                 yield text.value.rstrip(".")
@@ -69,26 +69,26 @@ def module_graph() -> dict[str, set[str]]:
     return {name: (modules.keys() & imports(path)) - {name} for name, path in modules.items()}
 
 
-def room_graph() -> dict[str, set[str]]:
+def package_graph() -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for path in FILES:
-        if (here := room(path)) not in DOORS:
+        if (here := package_of(path)) not in ENTRY_POINTS:
             there = {name.split(".")[1] for name in imports(path) if name.startswith("hodgeformer.")}
             graph.setdefault(here, set()).update(there - {here, "__version__"})
     return graph
 
 
 def cycle(graph: Mapping[str, set[str]]) -> list[str]:
-    """Some modules that import each other in a ring, or none."""
+    """Some modules that import each other in a circle, or none."""
     done: set[str] = set()
 
-    def visit(name: str, way: list[str]) -> list[str]:
-        if name in way:
-            return [*way[way.index(name) :], name]
+    def visit(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return [*path[path.index(name) :], name]
         if name in done:
             return []
         for other in sorted(graph.get(name, ())):
-            if found := visit(other, [*way, name]):
+            if found := visit(other, [*path, name]):
                 return found
         done.add(name)
         return []
@@ -96,9 +96,9 @@ def cycle(graph: Mapping[str, set[str]]) -> list[str]:
     return next((found for name in sorted(graph) if (found := visit(name, []))), [])
 
 
-def drawn_rooms() -> str:
-    """The rooms as a Mermaid graph. An arrow that follows from others is left out."""
-    graph = room_graph()
+def drawn_packages() -> str:
+    """The packages as a Mermaid graph. An arrow that follows from others is left out."""
+    graph = package_graph()
 
     def reached(name: str) -> set[str]:
         return set().union(*({other} | reached(other) for other in graph[name]))
@@ -139,17 +139,17 @@ def files_entered(act: Callable[[], object]) -> list[str]:
     return list(entered)
 
 
-def room_changes(files: list[str]) -> int:
+def package_changes(files: list[str]) -> int:
     return sum(a.split("/")[0] != b.split("/")[0] for a, b in pairwise(files))
 
 
 def drawn_walk(files: list[str]) -> str:
-    """The files of a walk, a line for each stay in a room."""
+    """The files of a walk, a line for each stay in a package."""
     lines = []
     for name, stay in groupby(files, key=lambda file: file.split("/")[0].removesuffix(".py")):
         inside = [file.partition("/")[2].removesuffix(".py") for file in stay]
         lines.append(f"- **{name}**" + (": " + ", ".join(f"`{file}`" for file in inside) if inside != [""] else ""))
-    return f"{len(files)} files, {room_changes(files)} changes of room.\n\n" + "\n".join(lines)
+    return f"{len(files)} files, {package_changes(files)} changes of package.\n\n" + "\n".join(lines)
 
 
 def with_drawing(page: str, name: str, drawing: str) -> str:
@@ -201,7 +201,7 @@ WALKS: dict[str, Callable[[], AbstractContextManager[Callable[[], object]]]] = {
 }
 
 if __name__ == "__main__":
-    text = with_drawing(PAGE.read_text(encoding="utf-8"), "rooms", drawn_rooms())
+    text = with_drawing(PAGE.read_text(encoding="utf-8"), "packages", drawn_packages())
     for name, walk in WALKS.items():
         with walk() as act:
             act()  # compiles what is not compiled yet
