@@ -57,7 +57,8 @@ def test_every_setting_has_a_sentence_and_a_default(reference: ModuleType) -> No
 def test_files_that_pages_name_are_there() -> None:
     pages = [*DOCS.glob("*.md"), *DOCS.glob("decisions/*.md"), *ROOT.glob("*.md")]
     roots = (ROOT, ROOT / "src" / "hodgeformer", ROOT / "tests")
-    named = [(page.name, name) for page in pages for name in re.findall(r"`([a-z_]+/[a-z_0-9/]+\.py)`", page.read_text())]
+    file = re.compile(r"`([a-z_]+/[a-z_0-9/]+\.py)`")
+    named = [(page.name, name) for page in pages for name in file.findall(page.read_text())]
     assert len(named) > 20
     assert [both for both in named if not any((root / both[1]).is_file() for root in roots)] == []
 
