@@ -53,6 +53,21 @@ def teaser(*pairs: str) -> None:
     save(np.concatenate(_level([_trimmed(panel, _inked(panel)) for panel in panels]), axis=1), "teaser.png")
 
 
+def parts(name: str, *pairs: str) -> None:
+    """The first meshes of test parts, predicted above and labeled below: RUN=DATA=NUMBER,NUMBER for each data set."""
+    columns = []
+    for pair in pairs:
+        run, data, numbers = pair.split("=")
+        predictor, dataset = hf.Predictor.load(run), hf.open_dataset(data)
+        for number in numbers.split(","):
+            mesh, truth = dataset.load(dataset.split("test")[int(number)])
+            result = predictor.predict(mesh)
+            look: dict[str, Any] = {"views": [View(25.0)], "width": 280, "up": result.up, "title": ""}
+            colors = label_colors(result.labels, dataset.colors), label_colors(truth, dataset.colors)
+            columns.append(np.concatenate([render(mesh, **look, face_colors=each) for each in colors]))
+    save(np.concatenate(_level([_trimmed(column, _inked(column)) for column in columns]), axis=1), name)
+
+
 def labels() -> None:
     """A mesh of the synthetic data set with its labels, from two sides."""
     mesh, parts = figure(np.random.default_rng(5), n_faces=1500, name="labels of a figure, one per face")
@@ -227,7 +242,7 @@ def _pixels(picture: bytes) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    from_a_run = {"teaser": teaser, "eigenfunctions": eigenfunctions}
+    from_a_run = {"teaser": teaser, "parts": parts, "eigenfunctions": eigenfunctions}
     if sys.argv[1:]:  # those that need a trained model: pictures.py NAME ARGUMENT...
         from_a_run[sys.argv[1]](*sys.argv[2:])
         sys.exit()

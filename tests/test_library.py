@@ -20,11 +20,11 @@ def test_every_public_name_is_listed_and_every_listed_name_is_public() -> None:
     assert listed == {*hf.__all__, *(f"kernels.{name}" for name in hf.kernels.__all__)}
 
 
-def test_the_names_of_ops_are_functions_and_not_files() -> None:
+def test_the_names_of_kernels_are_functions_and_not_files() -> None:
     assert all(callable(getattr(hf.kernels, name)) for name in hf.kernels.__all__)
 
 
-def test_the_example_of_ops_says_what_it_computes() -> None:
+def test_the_example_of_kernels_shows_what_it_computes() -> None:
     found = doctest.testmod(hf.kernels)
     assert (found.failed, found.attempted > 5) == (0, True)
 
