@@ -73,6 +73,14 @@ def test_names_of_the_glossary_are_in_the_code() -> None:
     assert sorted(name for name in names - {"HHTHHT"} if not re.search(rf"\b{name}\b", code)) == []
 
 
+def test_classes_that_pages_name_are_in_the_code() -> None:
+    code = "\n".join(path.read_text() for path in (ROOT / "src" / "hodgeformer").rglob("*.py"))
+    pages = [ROOT / "CONTRIBUTING.md", *(DOCS / f"{name}.md" for name in ("architecture", "library", "method"))]
+    names = {name for page in pages for name in re.findall(r"`(?:hf\.)?([A-Z][a-z]+[A-Z]\w+)[`(\[]", page.read_text())}
+    assert len(names) > 10
+    assert sorted(name for name in names if not re.search(rf"\b{name}\b", code)) == []
+
+
 def test_drawings_are_those_of_their_script() -> None:
     spec = importlib.util.spec_from_file_location("drawings", DOCS / "drawings.py")
     assert spec is not None and spec.loader is not None
