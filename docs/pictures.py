@@ -149,24 +149,22 @@ def stars() -> None:
     save(stacked([*bands, key_band(key, bands[0].shape[1], 14)]), "stars.png")
 
 
-def eigenfunctions(run: str, *meshes: str, layer: int = 6, head: int = 1, picks: int = 3, functions: int = 5) -> None:
-    """The paper's figure S7 for a run: attention of a layer around picked vertices, and eigenfunctions on the first."""
+def eigenfunctions(run: str, *meshes: str, head: int = 1, picks: int = 3, functions: int = 5) -> None:
+    """The paper's figure S7: attention of the last H block around picked vertices, and eigenfunctions on the first."""
     predictor = hf.Predictor.load(run)
     network, config = predictor.model, predictor.info.prepare
     look: dict[str, Any] = {"views": [View(25.0)], "width": 210, "up": "y"}
     panels, below = [], []
     for path in meshes:
         mesh = hf.load_mesh(path)
-        for number, picked in enumerate(_far_apart(mesh.vertices, picks)):
+        for picked in _far_apart(mesh.vertices, picks):
             n_functions = functions if not below else 1
-            found = study_operators(
-                network, mesh, config, layer=layer, head=head, kind="v", picked=picked, n_functions=n_functions
-            )
+            found = study_operators(network, mesh, config, head=head, kind="v", picked=picked, n_functions=n_functions)
             weights = np.nan_to_num(found.attention["L_v.star0_inv"])
-            title = "" if number else mesh.name
+            title = f"attention of vertex {picked}"
             # The square root shows the weak neighbors beside the strong ones.
             painted = field_colors(np.sqrt(weights))
-            panels.append(render(mesh, **look, title=title or " ", vertex_colors=painted))
+            panels.append(render(mesh, **look, title=title, vertex_colors=painted))
             if not below:
                 for i, values in enumerate(found.eigen["v"].functions.real.T[:functions]):
                     painted = field_colors(values, "diverging")
