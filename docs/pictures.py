@@ -166,8 +166,10 @@ def eigenfunctions(run: str, *meshes: str, head: int = 1, picks: int = 3, functi
             painted = field_colors(np.sqrt(weights))
             panels.append(render(mesh, **look, title=title, vertex_colors=painted))
             if not below:
-                for i, values in enumerate(found.eigen["v"].functions.real.T[:functions]):
-                    painted = field_colors(values, "diverging")
+                eigen = found.eigen["v"]
+                for i, (value, values) in enumerate(zip(eigen.values, eigen.functions.T[:functions], strict=False)):
+                    # The operator is not symmetric: a complex pair has two fields, its real and its imaginary part.
+                    painted = field_colors(values.imag if value.imag < 0 else values.real, "diverging")
                     below.append(render(mesh, **look, title=f"eigenfunction {i + 1}", vertex_colors=painted))
     rows = [np.concatenate(row, axis=1) for row in (_level(panels), _level(below))]
     save(stacked(rows), "eigenfunctions.png")
