@@ -175,10 +175,10 @@ def test_a_form_that_is_cut_off_is_refused_as_a_whole(client: TestClient, files:
     assert client.post("/batch", content=content, headers=sent).status_code == 200
     for cut in (second - 10, second + 3):
         answer = client.post("/batch", content=content[:cut], headers=sent)
-        assert "cut off after 1 complete files" in told(answer, 400), cut
+        assert "cut off after 1 complete file;" in told(answer, 400), cut
     for cut in (content.index(b"\r\n\r\n", second) + 4, second + 400, len(content) - 8):
         answer = client.post("/batch", content=content[:cut], headers=sent)
-        assert "cut off in 'grid.obj' after 1 complete files" in told(answer, 400), cut
+        assert "cut off in 'grid.obj' after 1 complete file;" in told(answer, 400), cut
 
 
 @pytest.mark.parametrize("name", ["\u6f22" * 100 + ".stl", "\U00020000" * 100 + ".stl", "a" * 300 + ".stl"])

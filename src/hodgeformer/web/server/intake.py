@@ -115,7 +115,8 @@ class Uploads:
             if not parser.ended:
                 file, complete = parser._current_part.file, [part for _, part in parser.items]
                 where = "" if file is None or file in complete else f" in '{safe_file_name(file.filename or 'mesh')}'"
-                raise MultiPartException(f"it is cut off{where} after {len(complete)} complete files; send it again.")
+                count = f"{len(complete)} complete file{'s' * (len(complete) != 1)}"
+                raise MultiPartException(f"it is cut off{where} after {count}; send it again.")
 
         parser = Whole(request.headers, chunks(), max_files=MAX_FILES, max_fields=0)
         try:

@@ -79,11 +79,8 @@ class PatientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._made = self.loop.time()
-        self._last: tuple[Any, int, int] = (
-            None,
-            0,
-            0,
-        )  # at the last check: request, bytes unread, checks of that answer
+        # At the last check: request, bytes unread, checks of that answer.
+        self._last: tuple[Any, int, int] = (None, 0, 0)
         self._timer = self.loop.call_later(HEADER_PATIENCE, self._check)
         if len(self.connections) > most_connections():
             others: Any = self.connections

@@ -99,9 +99,8 @@ def _by_own_names(found: Mapping[str, Path]) -> dict[str, Path]:
     """The files by names that fit a data set; names that would be equal are numbered."""
     clean = {name: safe_file_name(name.replace("/", "_")) for name in found}
     free, taken, own = set(clean.values()), set(clean.values()), dict[str, str]()
-    for name in sorted(
-        found, key=lambda name: clean[name] != name
-    ):  # names that already fit come first and are not changed
+    # Names that already fit come first and are not changed.
+    for name in sorted(found, key=lambda name: clean[name] != name):
         own[name] = next(one for one in numbered(clean[name]) if one not in taken or one in free & {clean[name]})
         free.discard(own[name])
         taken.add(own[name])
