@@ -214,6 +214,18 @@ def test_keyboard_alone_is_enough(tab: Tab, ball: Path) -> None:
     assert page.is_visible("#help-dialog")
 
 
+def test_the_name_at_the_pointer_goes_when_something_else_is_below_it(tab: Tab, ball: Path) -> None:
+    page = tab.page
+    tab.open(ball)
+    x, y = tab.center
+    for act in (lambda: page.keyboard.press("ArrowLeft"), lambda: tab.open(ball)):
+        page.mouse.move(5, 5)
+        page.mouse.move(x, y)
+        page.wait_for_selector("#tip", state="visible")
+        act()
+        page.wait_for_selector("#tip", state="hidden")
+
+
 def test_fingers_paint_turn_and_pinch(browser: Any, address: str, ball: Path) -> None:
     look = {"viewport": {"width": 390, "height": 780}, "has_touch": True, "is_mobile": True, "color_scheme": "dark"}
     tab = Tab(browser, address, **look)

@@ -2,7 +2,7 @@
 
 import { GRAY, type RGB } from "../shared/colors";
 import { complain } from "./notices";
-import { inspect } from "./inspector";
+import { inspect, showTip } from "./inspector";
 import { Labels, UNLABELED } from "./labels";
 import { Answers, drawLayers, drawQuestions, drawScale, type LayerItem, type Question } from "./layer-panel";
 import * as layers from "./layers";
@@ -47,6 +47,7 @@ export class Workbench {
   constructor(box: HTMLElement) {
     this.stage = new Stage(box);
     this.pointer = new Pointer(box, this.stage, this.painting);
+    this.stage.controls.addEventListener("change", () => showTip(null)); // the pointer is on another face now
     this.painting.take("look");
   }
 
@@ -62,6 +63,7 @@ export class Workbench {
     if (!this.keepsClasses || !this.classes.length) this.resetClasses();
     this.layer = "labels";
     this.stage.show(surface);
+    showTip(null);
     this.painting.begin(this.keepsClasses);
     if (labels) this.nameClasses(labels);
     this.refresh();
