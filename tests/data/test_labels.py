@@ -190,7 +190,7 @@ def test_every_spelling_says_the_same(strip: Mesh, tmp_path: Path, name: str) ->
     [
         ("head\n1 2\nupper arm\n2 3 4\n", "the number of every element once"),
         ("head\n1 2\nupper arm\n3 999999999999\n", "the number of every element once"),
-        ("head\n1 2\nupper arm\n3 x\n", "value 3 is not a number: 'x'"),
+        ("head\n1 2\nupper arm\n3 x\n", "part 'upper arm': value 1 is not a number: 'x'"),
         ("head\n1 2\nupper_arm\n3 4\n", "unknown class 'upper_arm'; did you mean 'upper arm'"),
     ],
 )

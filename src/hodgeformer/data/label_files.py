@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,16 +17,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.containers import KIND_OF, ElementKind
 from hodgeformer.base.errors import DataError, MeshError
-from hodgeformer.data.numbers import (
-    first_line,
-    in_blocks,
-    is_number,
-    lines_of,
-    parsed,
-    rows_of_numbers,
-    table_rows,
-    words_of,
-)
+from hodgeformer.data.numbers import first_line, is_number, lines_of, numbers, rows_of_numbers, table_rows, words_of
 from hodgeformer.mesh.elements import UNLABELED
 from hodgeformer.mesh.formats.obj import face_names
 from hodgeformer.mesh.io import load_mesh, open_source
@@ -33,7 +25,7 @@ from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh
 
 COUNTED: dict[str, ElementKind] = {".eseg": "e", ".fseg": "f"}
 """The elements of a label file, by its suffix."""
-_LARGEST = 1 << 53  # beyond it, floating-point numbers skip integers
+_LARGEST = 1 << 53  # from it on, floating-point numbers skip integers
 _LONGEST_ROW = 1 << 16  # characters: no row of a table, but a list of labels
 _LONGEST_NAME = 1000  # in an array of names, each needs as much memory as the longest
 _MOST_UNPACKED, _TIMES_PACKED = 64 << 20, 20  # the unpacked size of an .npz file: bytes, plus times its own size
@@ -129,7 +121,7 @@ def stored_in(mesh: Mesh, what: str, kind: ElementKind) -> RawLabels | None:
 def whole(values: NDArray[Any], where: str) -> IntArray:
     """Numbers as int64; an error if they are not integers, or too large to be exact."""
     with np.errstate(invalid="ignore"):
-        bad = np.flatnonzero(~(np.isfinite(values) & (values == np.round(values)) & (abs(values) <= _LARGEST)))
+        bad = np.flatnonzero(~(np.isfinite(values) & (values == np.round(values)) & (abs(values) < _LARGEST)))
     if bad.size:
         raise DataError(f"{where}: label {values[bad[0]]} at element {bad[0]} is not an integer, or too large")
     return values.astype(np.int64)
@@ -147,20 +139,19 @@ def read_text(path: Path) -> str:
 def _text(path: Path) -> RawLabels:
     """Numbers separated by spaces, commas or line breaks; names, one per line; parts; or points with their labels."""
     text = read_text(path)
-    first = next(words_of(first_line(text)), [])
-    if first and not any(map(is_number, first)):
+    first = first_line(text)
+    n_columns = len(words_of(first)) if len(first) < _LONGEST_ROW else 0
+    if n_columns and not any(map(is_number, words_of(first))):
         lines = lines_of(text)
         return _parts(lines, path) or _column(lines, path)
-    numbers = parsed(words_of(text), path)
-    n_columns = len(first)
-    is_table = numbers.dtype.kind == "f" and n_columns in _POINT_COLUMNS
-    if is_table and len(numbers) == n_columns * sum(bool(line.strip()) for line in text.splitlines()):
-        rows = numbers.reshape(-1, n_columns)
+    values = numbers(text, str(path))
+    if n_columns in _POINT_COLUMNS and len(values) == n_columns * sum(bool(line.strip()) for line in io.StringIO(text)):
+        rows = values.reshape(-1, n_columns)
         if not np.isfinite(rows).all():
             raise DataError(f"{path}: points and their labels must be finite numbers")
         if not (rows[:, :3] == np.round(rows[:, :3])).all():
             return RawLabels(whole(rows[:, -1], str(path)), points=rows[:, :3])
-    return RawLabels(whole(numbers, str(path)))
+    return RawLabels(whole(values, str(path)))
 
 
 def _csv(path: Path) -> RawLabels:
@@ -189,7 +180,7 @@ def _csv(path: Path) -> RawLabels:
     numbered = next((i for i, name in enumerate(head) if i != at and (n_columns == 2 or _element(name))), None)
     if numbered is None:
         return RawLabels(labels)
-    index = whole(parsed(in_blocks(column(numbered)), path), str(path))
+    index = whole(numbers(" ".join(column(numbered)), str(path)), str(path))
     return RawLabels(labels[_order(index, f"{path}: the column '{head[numbered]:.40}'")], _element(head[numbered]))
 
 
@@ -211,17 +202,9 @@ def _parts(lines: Sequence[str], path: Path) -> RawLabels | None:
         return None
     if not all(is_number(row.split(maxsplit=1)[0]) for row in rows):
         return None
-    lengths = [0] * len(rows)
-
-    def words() -> Iterator[list[str]]:
-        for i, row in enumerate(rows):
-            for block in words_of(row):
-                lengths[i] += len(block)
-                yield block
-
-    index = whole(parsed(words(), path), str(path))
-    places = np.repeat(np.arange(len(rows)), lengths)
-    return RawLabels(places[_order(index, f"{path}: the parts")], "f", tuple(names))
+    faces = [whole(numbers(row, f"{path}: part '{name}'"), str(path)) for name, row in zip(names, rows, strict=True)]
+    places = np.repeat(np.arange(len(faces)), list(map(len, faces)))
+    return RawLabels(places[_order(np.concatenate(faces), f"{path}: the parts")], "f", tuple(names))
 
 
 def _column(lines: Sequence[str], path: Path) -> RawLabels:
@@ -345,7 +328,7 @@ def _check_file(path: Path) -> None:
 def _labels(given: Sequence[Any], path: Path) -> NDArray[Any]:
     """Integers, or names if any of the labels is not a number."""
     if all(is_number(_word(label)) for label in given):
-        return whole(parsed(in_blocks(map(_word, given)), path), str(path))
+        return whole(np.fromiter(map(float, map(_word, given)), np.float64, len(given)), str(path))
     words = [_word(label) for label in given]
     long = next((i for i, word in enumerate(words) if len(word) > _LONGEST_NAME), None)
     if long is not None:

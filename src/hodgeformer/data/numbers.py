@@ -1,4 +1,4 @@
-"""Numbers and tables in text, converted a block at a time: words need twenty times the memory of their text."""
+"""Numbers and tables in text, without a Python object for each of them."""
 
 from __future__ import annotations
 
@@ -6,98 +6,57 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hodgeformer.base.errors import DataError
+from hodgeformer.mesh.mesh import FloatArray
 
-_BLOCK = 1 << 18  # characters, or words
-_BETWEEN_LINES, _BETWEEN_WORDS = re.compile(r"\n"), re.compile(r"[\s,]")
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf(inity)?)", re.ASCII | re.IGNORECASE)
 
 
 def is_number(word: str) -> bool:
+    return _NUMBER.fullmatch(word) is not None
+
+
+def numbers(text: str, where: str) -> FloatArray:
+    """All numbers of a text, between spaces, commas or line breaks."""
+    plain = text.replace(",", " ").strip()
     try:
-        float(word)
-    except ValueError:
-        return False
-    return True
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)  # the error of NumPy before 2.3
+            return np.fromstring(plain, sep=" ")
+    except (ValueError, DeprecationWarning):
+        words = enumerate(found[0] for found in re.finditer(r"\S+", plain))
+        at, word = next((at, word) for at, word in words if not is_number(word))
+        raise DataError(f"{where}: value {at} is not a number: {word[:40]!r}") from None
 
 
-def rows_of_numbers(text: str, path: Path) -> NDArray[Any]:
+def rows_of_numbers(text: str, path: Path) -> FloatArray:
     """One row per line; the header of a table is skipped."""
-    if path.suffix.lower() == ".csv" and not any(map(is_number, next(words_of(first_line(text)), []))):
+    if path.suffix.lower() == ".csv" and not any(map(is_number, words_of(first_line(text)))):
         text = text.lstrip().partition("\n")[2]
-    widths: set[int] = set()
-
-    def words() -> Iterator[list[str]]:
-        for block in _blocks(text, _BETWEEN_LINES):
-            rows = [line.replace(",", " ").split() for line in block.splitlines() if line.strip()]
-            widths.update(map(len, rows))
-            if len(widths) > 1:
-                raise DataError(f"{path}: every line must have the same number of values")
-            yield [word for row in rows for word in row]
-
-    values = parsed(words(), path)
-    return values.reshape(-1, *widths) if widths else values.reshape(0, 0)
+    widths = {len(words_of(line)) for line in io.StringIO(text) if line.strip()}
+    if len(widths) > 1:
+        raise DataError(f"{path}: every line must have the same number of values")
+    return numbers(text, str(path)).reshape(-1, *widths) if widths else np.zeros((0, 0))
 
 
 def first_line(text: str) -> str:
     return text.lstrip().partition("\n")[0]
 
 
-def words_of(text: str) -> Iterator[list[str]]:
-    """Words between spaces, commas or line breaks, many at a time."""
-    return (block.replace(",", " ").split() for block in _blocks(text, _BETWEEN_WORDS))
+def words_of(line: str) -> list[str]:
+    """The words between spaces or commas."""
+    return line.replace(",", " ").split()
 
 
 def lines_of(text: str) -> list[str]:
     """Lines that are not empty, those that are equal in one place."""
-    lines = (line.strip() for block in _blocks(text, _BETWEEN_LINES) for line in block.splitlines())
-    return [sys.intern(line) for line in lines if line]
-
-
-def _blocks(text: str, between: re.Pattern[str]) -> Iterator[str]:
-    """The text in parts that end where the pattern is."""
-    begin = 0
-    while begin < len(text):
-        found = between.search(text, begin + _BLOCK)
-        end = found.start() if found else len(text)
-        yield text[begin:end]
-        begin = end
-
-
-def in_blocks(words: Iterable[str]) -> Iterator[list[str]]:
-    words = iter(words)
-    while block := list(islice(words, _BLOCK)):
-        yield block
-
-
-def parsed(blocks: Iterable[Sequence[str]], path: Path) -> NDArray[Any]:
-    """Integers, or floating-point numbers if any of the words is not an integer."""
-    parts, n = [np.zeros(0, dtype=np.int64)], 0
-    for words in blocks:
-        parts.append(_converted(words, n, path))
-        n += len(words)
-    return np.concatenate(parts)
-
-
-def _converted(words: Sequence[str], first: int, path: Path) -> NDArray[Any]:
-    try:
-        return np.array(words, dtype=np.int64)
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return np.array(words, dtype=np.float64)
-    except ValueError:
-        for at, word in enumerate(words, first):
-            if not is_number(word):
-                raise DataError(f"{path}: value {at} is not a number: {word[:40]!r}") from None
-        raise
+    return [sys.intern(stripped) for line in io.StringIO(text, newline=None) if (stripped := line.strip())]
 
 
 def table_rows(text: str, path: Path) -> Iterator[list[str]]:
