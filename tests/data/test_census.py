@@ -66,6 +66,13 @@ def test_every_bad_mesh_is_named_and_skipped_only_on_demand(figure_folder: Path)
     assert take_census(usable).ok
 
 
+def test_training_meshes_that_cannot_be_used_are_no_missing_split(figure_folder: Path) -> None:
+    for labels in (figure_folder / "labels").glob("figure_train*"):
+        labels.unlink()
+    census = take_census(open_folder(figure_folder))
+    assert len(census.problems) == 5 and census.warnings == ()
+
+
 def test_a_split_with_nothing_left_is_an_error_even_when_skipping(figure_folder: Path) -> None:
     for path in (figure_folder / "labels").glob("figure_val_*"):
         path.write_text("nonsense")

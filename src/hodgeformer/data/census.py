@@ -141,9 +141,9 @@ class Census:
             listed = ", ".join(f"{mesh.name} ({mesh.n_stray:,})" for mesh in stray[:9])
             more = f" and {len(stray) - 9} other meshes" if len(stray) > 9 else ""
             found.append(f"elements with a color of no class get the class of the nearest color: {listed}{more}")
-        if not self.training:
+        if "train" not in self.dataset.splits:
             found.append("there is no training split; this data set can only be used for evaluation")
-        elif self.untrained:
+        elif self.training and self.untrained:
             found.append(self.untrained)
         return tuple(found)
 
