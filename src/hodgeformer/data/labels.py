@@ -29,7 +29,7 @@ from hodgeformer.mesh.elements import UNLABELED, convert_labels, element_centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 
 NO_NAME = ("", "-1", "none", "unlabelled", "unlabeled")
-_SAME_COLOR = 8  # of 255: tolerance for compression and rounding
+SAME_COLOR = 8  # of 255: tolerance for compression and rounding
 _FEW = 0.05  # of the elements of a mesh may have a color between those of the classes
 _FAR = 0.1  # of the radius of a mesh: points at this distance belong to another mesh
 
@@ -124,7 +124,7 @@ class Codes:
         found, places = np.unique(colors.astype(np.int64), axis=0, return_inverse=True)
         apart = found[:, None] - palette
         nearest = (apart**2).sum(axis=2).argmin(axis=1)
-        stray = np.abs(apart[np.arange(len(found)), nearest]).max(axis=1) > _SAME_COLOR
+        stray = np.abs(apart[np.arange(len(found)), nearest]).max(axis=1) > SAME_COLOR
         labels = np.where(nearest == len(self.colors), UNLABELED, nearest)
         return labels[places.reshape(-1)], stray[places.reshape(-1)]
 

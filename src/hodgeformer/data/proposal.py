@@ -17,7 +17,7 @@ from hodgeformer.data.dataset import SPLITS
 from hodgeformer.data.folder import OBJ_KEYWORDS, find_meshes, folder_class, label_targets, open_folder
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, read_spec
 from hodgeformer.data.label_files import RawLabels, label_files, read_labels, read_obj_names, stored_in
-from hodgeformer.data.labels import NO_NAME, FileAttribute, LabelFile
+from hodgeformer.data.labels import NO_NAME, SAME_COLOR, FileAttribute, LabelFile
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import Mesh
 
@@ -164,5 +164,9 @@ def _occurring(raw: RawLabels) -> dict[Any, int]:
 
 
 def _is_shade(color: tuple[int, int, int], found: Counter[Any]) -> bool:
-    near = (other for other in found if max(abs(a - b) for a, b in zip(color, other, strict=True)) <= _SHADE)
-    return any(found[other] >= _TIMES * found[color] for other in near)
+    """Whether a color is a more frequent one as another program writes it, or a rare mixture of colors."""
+    for other, count in found.items():
+        apart = max(abs(a - b) for a, b in zip(color, other, strict=True))
+        if (apart <= SAME_COLOR and count > found[color]) or (apart <= _SHADE and count >= _TIMES * found[color]):
+            return True
+    return False
