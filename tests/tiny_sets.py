@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from hodgeformer.base.containers import KIND_OF, Element
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Values, WholeMesh
-from hodgeformer.mesh.elements import element_centers
 from hodgeformer.mesh.geometry import face_centers
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import random_rotation
@@ -48,22 +44,8 @@ def parts(n_train: int = 6, n_val: int = 0, n_test: int = 2) -> DataSet:
     return DataSet("eggs", "segmentation", "face", splits, ("bottom", "middle", "top"))
 
 
-def arms(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.where(x > 0.6, 0, np.where(x < -0.6, 1, 2))
-
-
-def bodies(
-    n: int = 6,
-    *,
-    n_bent: int = 0,
-    turned: bool = True,
-    element: Element = "face",
-    parts: Callable[[np.ndarray, np.ndarray], np.ndarray] = arms,
-) -> DataSet:
-    """Segmentation: broad shoulders, a flat back and a belly; `parts` by place, x to the left, y up.
-
-    In `n_bent` of them one arm is raised; each is turned at random unless `turned` is false.
-    """
+def bodies(n: int = 6) -> DataSet:
+    """Segmentation: broad shoulders, a flat back and a belly, each turned at random."""
     samples = []
     for i in range(n):
         rng = np.random.default_rng(i)
@@ -71,13 +53,11 @@ def bodies(
         x, y, z = sphere.vertices.T / np.linalg.norm(sphere.vertices, axis=1)
         upright = np.stack([x * (1.2 + 0.5 * y), 1.8 * y, np.where(z > 0, 0.8, 0.3) * z], axis=1)
         upright *= rng.uniform(0.9, 1.1, 3)
-        places = element_centers(sphere.with_vertices(upright), KIND_OF[element])
-        labels = parts(places[:, 0], places[:, 1])
-        if i < n_bent:
-            upright[:, 1] += 1.5 * np.maximum(upright[:, 0], 0) ** 2
-        mesh = sphere.with_vertices(upright @ random_rotation(rng) if turned else upright)
+        across = face_centers(upright, sphere.faces)[:, 0]
+        labels = np.where(across > 0.6, 0, np.where(across < -0.6, 1, 2))
+        mesh = sphere.with_vertices(upright @ random_rotation(rng))
         samples.append(Sample(mesh.name, mesh, Values(labels.astype(np.int64))))
-    return DataSet("bodies", "segmentation", element, {"train": tuple(samples)}, ("larm", "rarm", "torso"))
+    return DataSet("bodies", "segmentation", "face", {"train": tuple(samples)}, ("larm", "rarm", "torso"))
 
 
 def shapes(n_train: int = 4, n_test: int = 2, n_val: int = 0) -> DataSet:

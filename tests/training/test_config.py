@@ -11,7 +11,6 @@ import pytest
 
 from hodgeformer.base.containers import KIND_OF, Element, PerElement
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.census import Census, take_census
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Values
@@ -25,7 +24,7 @@ from hodgeformer.training.run_folder import RunFolder
 from hodgeformer.training.setup import Setup, set_up
 from meshes import icosphere
 from tiny_models import tiny_checkpoint
-from tiny_sets import bodies, parts, shapes
+from tiny_sets import parts, shapes
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.toml"))
 
@@ -212,60 +211,6 @@ def test_the_time_chooses_model_and_length(monkeypatch: pytest.MonkeyPatch) -> N
         (told,) = (reason for reason in reasons(full, scans(n, 13_776)) if "minutes" in reason)
         minutes = int(re.search(r"about (\d+) minutes", told)[1])
         assert minutes <= 15, told
-
-
-def mirroring(dataset: DataSet, **said: object) -> tuple[AugmentConfig, str]:
-    """What is planned for mirror images, and what is said about them."""
-    census = take_census(dataset)
-    full = planned(OPEN.replace(augment=AugmentConfig(**said)), census)
-    (told,) = (reason for reason in reasons(full, census) if "mirror" in reason)
-    return full.augment, told
-
-
-def test_mirror_images_exchange_left_and_right_by_place() -> None:
-    augment, told = mirroring(bodies())
-    assert augment.mirror == 0.5 and augment.swap == (("larm", "rarm"),)
-    assert "exchange larm and rarm" in told
-
-
-def test_mirror_images_keep_labels_that_are_on_both_sides() -> None:
-    augment, told = mirroring(bodies(parts=lambda x, y: np.where(abs(x) > 0.6, 0, 2)))
-    assert augment.mirror == 0.5 and augment.swap == ()
-    assert "keep their labels" in told and "exchange" not in told
-
-
-def test_without_certain_labels_there_are_no_mirror_images() -> None:
-    dataset = bodies(parts=lambda x, y: np.where(x + y > 0, 0, 1))
-    augment, told = mirroring(dataset)
-    assert augment.mirror == 0 and augment.swap == ()
-    assert re.match(r"no mirror images: .*'larm'.*'[lr]arm' most, by \d\d %.*: 1$", told)
-    augment, told = mirroring(replace(dataset, classes=("arm_L", "arm_R", "torso")))
-    assert augment.swap == (("arm_L", "arm_R"),), "names are a hint"
-
-
-def test_what_is_said_of_mirror_images_wins() -> None:
-    dataset = bodies()
-    augment, told = mirroring(dataset, mirror=0.25)
-    assert (augment.mirror, augment.swap) == (0.25, (("larm", "rarm"),)), "the exchange was left open"
-    augment, told = mirroring(dataset, mirror=0.25, swap=())
-    assert (augment.mirror, augment.swap) == (0.25, ()) and told.endswith("not as mirrored training meshes show")
-    augment, told = mirroring(bodies(parts=lambda x, y: np.where(x + y > 0, 0, 1)), mirror=0.25)
-    assert augment.mirror == 0.25 and told.endswith("set augment.mirror=0 or augment.swap")
-    assert planned(OPEN.replace(augment={"mirror": 0}), take_census(dataset)).augment.mirror == 0
-
-
-def test_whole_shapes_are_mirrored_by_the_names_of_their_classes() -> None:
-    augment = planned(OPEN, take_census(replace(shapes(), classes=("left shoe", "right shoe")))).augment
-    assert augment.mirror == 0.5 and augment.swap == (("left shoe", "right shoe"),)
-    assert planned(OPEN, take_census(replace(shapes(), classes=("left shoe", "hat")))).augment.mirror == 0
-
-
-def test_shapes_that_are_never_their_own_mirror_image_are_not_mirrored() -> None:
-    census = take_census(bodies())
-    twisted = replace(census, meshes=tuple(replace(mesh, asymmetry=0.1) for mesh in census.meshes))
-    full = planned(OPEN, twisted)
-    assert full.augment.mirror == 0
-    assert any("no mirror images: hardly any" in reason for reason in reasons(full, twisted))
 
 
 def test_fine_tuning_is_slower_and_shorter() -> None:

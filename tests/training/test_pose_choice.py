@@ -13,8 +13,8 @@ from hodgeformer.data.labels import WholeMesh
 from hodgeformer.mesh.pose import rotation_about, upright
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.training.listener import Listener
-from hodgeformer.training.pose_choice import in_pose, mirrored_axis, possible_poses
-from hodgeformer.training.run import run, train
+from hodgeformer.training.pose_choice import possible_poses
+from hodgeformer.training.run import train
 from meshes import icosphere
 from tiny_sets import TINY, bodies, parts
 
@@ -60,24 +60,6 @@ def test_a_turn_about_up_changes_nothing_and_a_file_that_lies_can_say_so(
 
 def test_bodies_in_any_pose_keep_their_principal_axes() -> None:
     assert possible_poses(take_census(bodies())) == ("frame_average",)
-
-
-def test_mirror_images_reverse_the_axis_across_which_the_files_are_symmetric(tmp_path: Path) -> None:
-    upright = bodies(turned=False)
-    assert mirrored_axis(take_census(upright)) == "x"
-    assert mirrored_axis(take_census(bodies())) is None
-
-    setup = run(upright, tmp_path / "run", lambda setup: setup, trial=True)
-    assert setup.config.augment.mirror == 0.5 and setup.config.augment.swap == (("larm", "rarm"),)
-    for pose, across, expected in (
-        ("file", "z", (0.5, "z")),
-        ("file", None, (0.0, "x")),  # a mirror image would face another way
-        ("upright_z", "z", (0.5, "y")),  # y is up in this pose
-        ("upright_z", "x", (0.5, "x")),
-        ("frame_average", "z", (0.5, "x")),  # averaged over the signs of all axes
-    ):
-        augment = in_pose(setup, pose, across).config.augment
-        assert (augment.mirror, augment.mirror_axis) == expected
 
 
 def test_balls_have_no_principal_axes() -> None:

@@ -16,9 +16,8 @@ from hodgeformer.base.errors import DataError, HodgeFormerError
 from hodgeformer.data.dataset import CountedMesh, DataSet, Sample
 from hodgeformer.data.labels import n_stray_colors
 from hodgeformer.data.measured import column_counts, measured_columns, shape_hash, unfit
-from hodgeformer.data.mirror import Mirrored, mirrored_by_name, mirrored_by_place, mirrored_overlaps, symmetry
 from hodgeformer.mesh.elements import element_areas, radius, unit_edge_lengths
-from hodgeformer.mesh.geometry import in_range, to_unit_sphere
+from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.simplify import simplify
 
@@ -67,14 +66,6 @@ class Census:
         """The sum of the labels of the training meshes."""
         total: NDArray[Any] = np.sum([mesh.labels for mesh in self.training], axis=0)
         return total
-
-    @cached_property
-    def mirrored(self) -> Mirrored:
-        """How mirror images exchange classes. Reads a few training meshes again, once."""
-        dataset = self.dataset
-        if dataset.task != "segmentation":
-            return mirrored_by_name(dataset.classes)
-        return mirrored_by_place(mirrored_overlaps(dataset, self.training), dataset.classes)
 
     def shares_at(self, n_faces: int) -> NDArray[np.float64]:
         """(2, classes): the share of each class among the elements of a few training meshes, and after simplification.
@@ -303,7 +294,6 @@ def _counted(dataset: DataSet, sample: Sample, split: str, mesh: Mesh, target: N
         shares=_shares(dataset, target, mesh),
         radius=radius(mesh),
         edge_lengths=np.quantile(lengths, QUANTILES),
-        asymmetry=symmetry(in_range(mesh).vertices, mesh.faces)[0],
         shape=shape_hash(mesh),
         columns=measured_columns(mesh),
         n_stray=n_stray_colors(sample.target, mesh),

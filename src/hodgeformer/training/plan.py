@@ -28,9 +28,7 @@ _PART_FACES, _WHOLE_FACES, _MOST_FACES = 2000, 1500, 10_000
 _FACES_OF_A_PART = 25
 _KEPT = 0.5  # of the share of a class, at the working resolution
 _RESOLUTIONS = 1.3
-SYMMETRIC = 0.08  # shapes up to this asymmetry are nearly their own mirror image
-_MIRROR = 0.5
-_LISTED = 4  # pairs of classes to list
+_LISTED = 4  # classes
 
 PART_SIZES = (("DHDD", 96), ("DHD", 64), ("DHD", 48))
 SIZES = (("HHHT", 64), ("HT", 48))
@@ -76,7 +74,7 @@ def planned(config: RunConfig, census: Census, start: Checkpoint | None = None) 
         usual["n_neighbors"] = _NEIGHBORS
     prepare = scaled(PrepareConfig(faces=faces, **{**usual, **given}), [mesh.columns for mesh in census.training])
     config = config.replace(prepare=prepare, model=model)
-    config = config.replace(augment=_augment(config, census))
+    config = config.replace(augment=_augment(config))
     return config.replace(train=_train(config, census, vertices, tuning=start is not None))
 
 
@@ -107,8 +105,6 @@ def reasons(config: RunConfig, census: Census) -> tuple[str, ...]:
         found.append(f"besides its shape, the model reads these columns of a mesh: {', '.join(prepare.own_columns)}")
     if about := _about_pose(prepare.pose):
         found.append(about)
-    if config.augment.mirror or prepare.pose != "file":
-        found += _about_mirror_images(config.augment, census)
     if dataset.task == "segmentation" and prepare.most_faces is not None:
         found += _about_thin_classes(census, prepare.most_faces)
     return tuple(found)
@@ -189,56 +185,12 @@ def _measured(vertices: float) -> Table:
     return {"size": "area", "features": GROUPS} if vertices <= _QUICK else {}
 
 
-def _augment(config: RunConfig, census: Census) -> AugmentConfig:
+def _augment(config: RunConfig) -> AugmentConfig:
     """Aligned meshes need only small rotations."""
     table: Table = {} if config.prepare.most_faces is None else {"resolution": _RESOLUTIONS}
     if config.prepare.pose != "file":
         table |= {"rotation": "none", "tilt": 12.0}
-    if config.prepare.pose != "file" or config.augment.mirror:
-        table |= _mirroring(config.augment, census)
     return config.augment.filled(**table)
-
-
-def _mirroring(given: AugmentConfig, census: Census) -> Table:
-    """Use mirror images if they are shapes of the same kind and their labels are certain."""
-    decided = {name: getattr(given, name) for name in given.model_fields_set}
-    if decided.get("mirror") == 0 or not _symmetric(census):
-        return {}
-    if "swap" in decided:
-        return {"mirror": _MIRROR}
-    mirrored = census.mirrored
-    return {"swap": mirrored.pairs, "mirror": _MIRROR} if given.mirror or not mirrored.unclear else {}
-
-
-def _about_mirror_images(augment: AugmentConfig, census: Census) -> list[str]:
-    """How mirror images change labels, or why there are none; nothing if they were turned off."""
-    if not _symmetric(census):
-        few = "hardly any mesh is mirror-symmetric, so a mirror image may be a different kind of shape"
-        return [f"training uses mirror images as set, but {few}" if augment.mirror else f"no mirror images: {few}"]
-    mirrored = census.mirrored
-    if mirrored.unclear and set(augment.swap) <= set(mirrored.pairs):
-        (name, why), others = next(iter(mirrored.unclear.items())), len(mirrored.unclear) - 1
-        more = f"; other such classes: {others}" if others else ""
-        doubt = f"it is not certain which class '{name}' becomes in them ({why}){more}"
-        remedy = "training uses mirror images as set, but {}; set augment.mirror=0 or augment.swap"
-        return [remedy.format(doubt) if augment.mirror else f"no mirror images: {doubt}"]
-    if not augment.mirror:
-        return []
-    if set(augment.swap) != set(mirrored.pairs):
-        shown = "as set, but not as mirrored training meshes show" if mirrored.measured else "as set"
-    else:
-        shown = "as mirrored training meshes show" if mirrored.measured else "by their names"
-    if not augment.swap:
-        kept = f", which keep their labels, {shown}" if mirrored.measured else ""
-        return [f"training also uses mirror images{kept}"]
-    listed = ", ".join(f"{first} and {second}" for first, second in augment.swap[:_LISTED])
-    more = f", and {len(augment.swap) - _LISTED} more pairs" if len(augment.swap) > _LISTED else ""
-    return [f"training also uses mirror images; they exchange {listed}{more}, {shown}"]
-
-
-def _symmetric(census: Census) -> bool:
-    """Whether some shapes are nearly their own mirror images; those of molecules, which are chiral, never are."""
-    return float(np.quantile([mesh.asymmetry for mesh in census.training], 0.1)) <= SYMMETRIC
 
 
 def _model(config: RunConfig, census: Census, vertices: float) -> Table:

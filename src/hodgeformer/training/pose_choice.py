@@ -13,7 +13,6 @@ import numpy as np
 
 from hodgeformer.data.census import Census
 from hodgeformer.data.dataset import Sample
-from hodgeformer.data.mirror import symmetry
 from hodgeformer.data.splits import in_folds
 from hodgeformer.mesh.elements import convert_labels
 from hodgeformer.mesh.geometry import in_range
@@ -23,7 +22,6 @@ from hodgeformer.mesh.up import mean_heights, part_centers
 from hodgeformer.predict.checkpoint import load_checkpoint
 from hodgeformer.training.listener import PartOf
 from hodgeformer.training.loop import Stopped, learn
-from hodgeformer.training.plan import SYMMETRIC
 from hodgeformer.training.setup import Setup
 
 _SAMPLED = 24  # meshes
@@ -42,13 +40,12 @@ def with_pose(setup: Setup) -> Setup:
     n_sources = len({sample.source for sample in setup.dataset.split("train")})
     if len(poses) < 2 or n_sources < 2:
         return setup
-    across = mirrored_axis(setup.census) if setup.config.augment.mirror else None
     left_out = in_folds(setup.dataset.split("train"), min(_LEFT_OUT, n_sources), setup.config.train.seed)[0]
     scores = {}
     for number, pose in enumerate(poses):
         length = _LENGTH if setup.config.train.epochs is None else max(_LENGTH, _LEAST / setup.config.train.epochs)
         listener = PartOf(setup.listener, "trying poses", number, len(poses))
-        trial = in_pose(setup, pose, across).rehearsal(number + 1, left_out, min(1.0, length), listener)
+        trial = in_pose(setup, pose).rehearsal(number + 1, left_out, min(1.0, length), listener)
         if setup.processes.is_first:
             trial.folder.root.mkdir()
         try:
@@ -65,7 +62,7 @@ def with_pose(setup: Setup) -> Setup:
     chosen = best if scores[best] > scores[usual] + _GAIN + _DOUBT / len(left_out) else usual
     found = ", ".join(f"{_TITLES.get(pose, 'upright')} {100 * score:.1f} %" for pose, score in scores.items())
     setup.listener.planned(f"short trials of the pose: {found}")
-    return in_pose(setup, chosen, across)
+    return in_pose(setup, chosen)
 
 
 _TITLES = {"frame_average": "principal axes", "file": "as in the file"}
@@ -95,30 +92,14 @@ def possible_poses(census: Census) -> tuple[PoseName, ...]:
     return tuple(poses)
 
 
-def mirrored_axis(census: Census) -> str | None:
-    """The axis of the files that mirror images may reverse: across it, nearly all symmetric meshes are symmetric."""
-    symmetric = {mesh.name for mesh in census.training if mesh.asymmetry <= SYMMETRIC}
-    meshes = [in_range(census.dataset.load(sample)[0]) for sample in _sampled(census) if sample.name in symmetric]
-    if len(meshes) < 2:
-        return None
-    along = np.abs([symmetry(mesh.vertices, mesh.faces)[1] for mesh in meshes]) > _ALONG
-    axis = int(along.sum(axis=0).argmax())
-    return "xyz"[axis] if along[:, axis].mean() >= _NEARLY_ALL else None
-
-
 def _sampled(census: Census) -> list[Sample]:
     samples = census.dataset.split("train")
     return [samples[i] for i in np.unique(np.linspace(0, len(samples) - 1, _SAMPLED).round().astype(int))]
 
 
-def in_pose(setup: Setup, pose: PoseName, across: str | None) -> Setup:
-    """The setup in a pose, where a mirror image faces the same way and has the same side up."""
-    augment = setup.config.augment
-    if pose == "file":
-        augment = augment.replace(mirror_axis=across) if across else augment.replace(mirror=0.0)
-    elif across and pose == f"upright_{across}":
-        augment = augment.replace(mirror_axis="y")  # which is up in this pose
-    return replace(setup, config=setup.config.replace(prepare=setup.config.prepare.replace(pose=pose), augment=augment))
+def in_pose(setup: Setup, pose: PoseName) -> Setup:
+    prepare = setup.config.prepare.replace(pose=pose)
+    return replace(setup, config=setup.config.replace(prepare=prepare))
 
 
 def _shared_axes(centers: FloatArray, shares: FloatArray) -> str:
