@@ -282,6 +282,12 @@ def test_a_tenth_validates_where_enough_train(tmp_path: Path) -> None:
     at = names.index(held[0])
     assert held == names[at : at + 3], "neighbors by name, which are often nearly copies"
     assert len(dataset.split("train")) == 27
+    (tmp_path / "dataset.toml").write_text('groups = "^walk_[0-9]"\n' + spec)
+    assert set(open_folder(tmp_path).splits) == {"train"}, "the three of a tenth are some of ten of one source"
+    pairs = ", ".join(f'{name} = "{i // 2}"' for i, name in enumerate(names))
+    (tmp_path / "dataset.toml").write_text(f"groups = {{ {pairs} }}\n" + spec)
+    sides = [{sample.source for sample in members} for members in open_folder(tmp_path).splits.values()]
+    assert not set.intersection(*sides) and sum(map(len, sides)) == 15
     (tmp_path / "dataset.toml").write_text(spec + "val = 0\n")
     assert set(open_folder(tmp_path).splits) == {"train"}
 

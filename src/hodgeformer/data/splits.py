@@ -5,6 +5,7 @@ Random splits depend on the seed, but not on the order of the samples.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -51,17 +52,22 @@ def with_validation(splits: Splits, rules: SplitRules) -> Splits:
     """By default, use a tenth of the training meshes for validation and calibration if there are enough.
 
     Classes are balanced; without classes, meshes with neighboring names are used: they are often from one source, such
-    as the frames of one motion, and dividing them would make scores too optimistic. `val = 0` disables this.
+    as the frames of one motion, and dividing them would make scores too optimistic. A source that is known is never
+    divided. `val = 0` disables this.
     """
     train = splits.get("train", ())
-    if rules.val is not None or "val" in splits or len(train) < _ENOUGH:
+    n_of = Counter(sample.source for sample in train)
+    if rules.val is not None or "val" in splits or len(train) < _ENOUGH or len(n_of) < 2:
         return splits
     if isinstance(train[0].target, WholeMesh) and isinstance(train[0].target.value, int):
-        return splits | by_fractions(train, {"train": 0.9, "val": 0.1}, rules.seed)
+        return splits | _sources_by_fractions(train, {"train": 0.9, "val": 0.1}, rules.seed)
     n = len(train) // 10
     first = n * int(np.random.default_rng(rules.seed).integers(10))
     ordered = sorted(train, key=lambda sample: sample.name)
-    val = tuple(ordered[first : first + n])
+    taken = Counter(sample.source for sample in ordered[first : first + n])
+    val = tuple(sample for sample in ordered[first : first + n] if taken[sample.source] == n_of[sample.source])
+    if not val:  # each source is larger than a tenth
+        return splits
     names = {sample.name for sample in val}
     divided = {**splits, "train": tuple(s for s in train if s.name not in names), "val": val}
     return {name: divided[name] for name in SPLITS if name in divided}
