@@ -14,7 +14,7 @@ from hodgeformer.mesh.pose import rotation_about, upright
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.training.listener import Listener
 from hodgeformer.training.pose_choice import possible_poses
-from hodgeformer.training.run import train
+from hodgeformer.training.run import run, train
 from meshes import icosphere
 from tiny_sets import TINY, bodies, parts
 
@@ -41,7 +41,13 @@ def test_shapes_that_stand_in_all_files_stay_upright(eggs_that_stand: tuple[Path
     out, plan = eggs_that_stand
     assert Predictor.load(out).info.prepare.pose == "upright_z"
     assert any("principal axes" in line and "upright" in line for line in plan)
+    assert not any("choose the pose first" in line for line in plan)
     assert any("answers depend on which way is up" in line for line in plan)
+
+
+def test_the_plan_says_that_trials_may_come(tmp_path: Path) -> None:
+    setup = run(parts(), tmp_path / "run", lambda setup: setup, settings=["train.epochs=20"], trial=True)
+    assert any("choose the pose first" in line for line in setup.reasons())
 
 
 def test_a_turn_about_up_changes_nothing_and_a_file_that_lies_can_say_so(

@@ -39,7 +39,7 @@ def with_pose(setup: Setup) -> Setup:
     poses = possible_poses(setup.census) if setup.is_pose_open else ()
     n_sources = len({sample.source for sample in setup.dataset.split("train")})
     if len(poses) < 2 or n_sources < 2:
-        return setup
+        return replace(setup, is_pose_open=False)
     left_out = in_folds(setup.dataset.split("train"), min(_LEFT_OUT, n_sources), setup.config.train.seed)[0]
     scores = {}
     for number, pose in enumerate(poses):
@@ -99,7 +99,7 @@ def _sampled(census: Census) -> list[Sample]:
 
 def in_pose(setup: Setup, pose: PoseName) -> Setup:
     prepare = setup.config.prepare.replace(pose=pose)
-    return replace(setup, config=setup.config.replace(prepare=prepare))
+    return replace(setup, config=setup.config.replace(prepare=prepare), is_pose_open=False)
 
 
 def _shared_axes(centers: FloatArray, shares: FloatArray) -> str:

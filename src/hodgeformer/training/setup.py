@@ -89,7 +89,11 @@ class Setup:
         found = (about, *reasons(self.config, self.census))
         if self.is_rehearsed:
             why = "no validation meshes: after training, shorter runs on some of the training meshes"
-            found = (*found, f"{why} calibrate the confidence; train.calibrate=false skips them")
+            how = "calibrate the confidence, in about the same time again; train.calibrate=false skips them"
+            found = (*found, f"{why} {how}")
+        if self.is_pose_open:
+            when = "if one axis points up in all files, or shapes are round"
+            found = (*found, f"{when}, short trials choose the pose first")
         return found if self.start is None else (*found, self._fine_tuning(self.start))
 
     def _fine_tuning(self, start: Checkpoint) -> str:
