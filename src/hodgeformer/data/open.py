@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Unpack
 
-import numpy as np
 from pydantic import Field
 
 from hodgeformer.base.containers import PartElement
@@ -67,9 +66,7 @@ class DataConfig(Settings):
         default=None,
         description="The folder of the data set; by default the usual one for its name below HODGEFORMER_DATA.",
     )
-    seed: int = Field(
-        default=0, ge=0, lt=2**63, description="The seed for random splits, random selections and synthetic meshes."
-    )
+    seed: int = Field(default=0, ge=0, lt=2**63, description="The seed for random splits and synthetic meshes.")
     train_per_class: int | None = Field(
         default=None,
         ge=0,
@@ -102,7 +99,7 @@ class DataConfig(Settings):
         default=None,
         ge=1,
         le=1_000_000,
-        description="The number of training meshes of a synthetic set, or of a random selection from Human.",
+        description="The number of training meshes of a synthetic set.",
     )
     n_val: int | None = Field(
         default=None, ge=0, le=1_000_000, description="The number of validation meshes of a synthetic set."
@@ -137,13 +134,13 @@ class DataConfig(Settings):
 
 
 _TESTING = ("train_per_class", "test_fraction", "hold_out")  # in conflict with folds
-_DIVIDING = (*_TESTING, "val_fraction", "n_train")
+_DIVIDING = (*_TESTING, "val_fraction")
 _OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
     "shrec11": (partial(open_classes, name="SHREC11", n_classes=30), ("train_per_class", "val_fraction")),
     "cubes": (partial(open_classes, name="Cube Engraving", n_classes=22), ("val_fraction", "test_fraction")),
     "human": (
         partial(open_parts, name="Human", classes=HUMAN_PARTS, group=human_person),
-        ("labels", "element", "hold_out", "val_fraction", "test_fraction", "n_train"),
+        ("labels", "element", "hold_out", "val_fraction", "test_fraction"),
     ),
     "coseg": (open_coseg, ("part", "labels", "element", "val_fraction", "test_fraction")),
     "rna": (open_rna, ("val_fraction", "test_fraction")),
@@ -237,9 +234,6 @@ def _divided(dataset: DataSet, config: DataConfig) -> Splits:
         splits["val"] = tuple(sample for sample in train if sample.name in left_out)
     if config.val_fraction and train:
         splits |= by_fractions(train, {"train": 1 - config.val_fraction, "val": config.val_fraction}, seed)
-    if config.n_train is not None:
-        few = np.random.default_rng(seed).permutation(len(splits["train"]))[: config.n_train]
-        splits["train"] = tuple(splits["train"][i] for i in sorted(few))
     return splits
 
 
