@@ -59,7 +59,7 @@ def test_every_bad_mesh_is_named_and_skipped_only_on_demand(figure_folder: Path)
     ):
         assert words in problem.message
         assert problem.name in problem.message
-    with pytest.raises(DataError, match=r"4 meshes .*figure_train_0000.*and 1 others"):
+    with pytest.raises(DataError, match=r"meshes \(4\) .*figure_train_0000.*and 1 more"):
         census.usable(skip_bad=False)
     usable = census.usable(skip_bad=True)
     assert [len(samples) for samples in usable.splits.values()] == [2, 2, 2]

@@ -102,7 +102,7 @@ def test_copies_between_splits_are_told(tmp_path: Path) -> None:
     listener = Interrupting()
     set_up(tmp_path / "leaky", tmp_path / "run", listener=listener)
     assert len(listener.warnings) == 1
-    assert "1 meshes of other splits are copies of training meshes" in listener.warnings[0]
+    assert "copies of training meshes (1)" in listener.warnings[0]
     assert "too optimistic: copy" in listener.warnings[0]
 
 

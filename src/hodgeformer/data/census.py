@@ -176,10 +176,10 @@ class Census:
         """The data set without its bad meshes if they may be skipped; otherwise an error that names them."""
         if self.problems and not skip_bad:
             first = "; ".join(shortened(problem.message) for problem in self.problems[:3])
-            others = f" (and {len(self.problems) - 3} others)" if len(self.problems) > 3 else ""
+            others = f"; and {len(self.problems) - 3} more" if len(self.problems) > 3 else ""
             raise DataError(
-                f"{len(self.problems)} meshes cannot be used: {first}{others}; fix the data, or skip such meshes with "
-                "--skip-bad"
+                f"some meshes ({len(self.problems)}) cannot be used: {first}{others}; fix the data, or skip such meshes "
+                "with --skip-bad"
             )
         for split, samples in self.dataset.splits.items():
             if not samples:

@@ -162,7 +162,7 @@ class DataSet:
         if missing:
             raise DataError(
                 f"{self.name}: class '{missing[0]}' is not among the classes {', '.join(classes)}; "
-                f"rename or remove the {len(missing)} unknown classes"
+                f"rename or remove the unknown classes ({len(missing)})"
             )
         if classes == self.classes:
             return self

@@ -115,7 +115,7 @@ class Run:
             self._save()
         rows, damaged = folder.rows()
         if damaged:
-            self._listener.warned(f"{folder.metrics}: {damaged} rows are damaged and were removed")
+            self._listener.warned(f"{folder.metrics}: damaged rows were removed ({damaged})")
         # Rows that were written after the state was saved will be written again.
         self.rows = [row for row in rows if int(row["epoch"]) <= self.position.epoch]
         if began and self.position.finished and folder.report.is_file():

@@ -254,7 +254,7 @@ def _census(config: RunConfig, processes: Processes, listener: Listener) -> Cens
         listener.warned(census.untrained)
     if copies := census.learned:
         listener.warned(
-            f"{len(copies)} meshes of other splits are copies of training meshes, so scores will be too optimistic: "
+            f"other splits contain copies of training meshes ({len(copies)}), so scores will be too optimistic: "
             f"{', '.join(copies[:4])}"
         )
     return census
