@@ -13,8 +13,9 @@ from hodgeformer.data.census import take_census
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.folder import open_folder
 from hodgeformer.data.labels import Values
-from hodgeformer.data.measured import shape_hash
+from hodgeformer.data.measured import asymmetry, shape_hash
 from hodgeformer.mesh.mesh import Mesh
+from hodgeformer.mesh.pose import random_rotation
 
 
 def renumbered(mesh: Mesh, labels: np.ndarray, seed: int) -> tuple[Mesh, np.ndarray]:
@@ -146,3 +147,22 @@ def test_huge_coordinates_and_endless_names_are_no_surprise(octahedron: Mesh) ->
     with pytest.raises(DataError) as raised:
         census.usable(skip_bad=False)
     assert len(str(raised.value)) < 1000
+
+
+def test_a_mirror_image_is_near_where_a_shape_is_symmetric() -> None:
+    """A helix of three turns is not its mirror image, a ring is; turning and scaling change nothing."""
+
+    def tube(rise: float) -> Mesh:
+        along, around = np.linspace(0, 6 * np.pi, 241), np.linspace(0, 2 * np.pi, 9)[:-1]
+        center = np.stack([np.cos(along), np.sin(along), rise * along], axis=1)
+        out, up = center * [1, 1, 0], np.array([0, 0, 1.0])
+        rings = center[:, None] + 0.2 * (np.cos(around)[:, None] * out[:, None] + np.sin(around)[:, None] * up)
+        i, j = np.meshgrid(np.arange(240), np.arange(8), indexing="ij")
+        a, b, c, d = (8 * (i + p) + (j + q) % 8 for p, q in ((0, 0), (1, 0), (1, 1), (0, 1)))
+        corners = np.concatenate([np.stack([a, b, c], -1), np.stack([a, c, d], -1)]).reshape(-1, 3)
+        return Mesh(rings.reshape(-1, 3), corners)
+
+    ring, helix = tube(0), tube(0.15)
+    turned = replace(ring, vertices=5 * ring.vertices @ random_rotation(np.random.default_rng(0)).T)
+    assert asymmetry(ring) < 0.06 and asymmetry(turned) == pytest.approx(asymmetry(ring), abs=1e-3)
+    assert asymmetry(helix) > 0.1

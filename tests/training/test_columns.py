@@ -126,9 +126,7 @@ def test_an_exported_model_reads_the_column(trained: Outcome, tmp_path: Path) ->
 
 
 def test_a_mesh_without_the_column_is_a_problem_of_the_data(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError, match=r"\(16\) cannot be used: .*00.ply: the column 'curvature' is missing; found: "
-    ):
+    with pytest.raises(DataError, match=r"\(16\) cannot be used: .*00.ply: the column 'curvature' is missing; found: "):
         hf.train(data, tmp_path / "run", features=("coords", "curvature"), **RUN)
     assert take_census(open_dataset(data), reads=["mark", "noise"]).problems == ()
 

@@ -213,6 +213,16 @@ def test_the_time_chooses_model_and_length(monkeypatch: pytest.MonkeyPatch) -> N
         assert minutes <= 15, told
 
 
+def test_symmetric_whole_shapes_are_mirrored_unless_their_classes_are_sides() -> None:
+    census = take_census(shapes())
+    sided = replace(census.dataset, classes=("left shoe", "right shoe"))
+    twisted = tuple(replace(mesh, asymmetry=0.1) for mesh in census.meshes)
+    assert planned(OPEN, census).augment.mirror == 0.5
+    assert planned(OPEN.replace(augment={"mirror": 0.0}), census).augment.mirror == 0
+    for other in (replace(census, dataset=sided), replace(census, meshes=twisted), take_census(parts())):
+        assert planned(OPEN, other).augment.mirror == 0
+
+
 def test_fine_tuning_is_slower_and_shorter() -> None:
     plain, tuned = (planned(OPEN, scans(20, 13_776), start).train for start in (None, tiny_checkpoint()))
     assert tuned.lr == pytest.approx(plain.lr / 3, rel=0.05) and tuned.epochs == round(plain.epochs / 3)

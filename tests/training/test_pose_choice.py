@@ -13,10 +13,10 @@ from hodgeformer.data.labels import WholeMesh
 from hodgeformer.mesh.pose import rotation_about, upright
 from hodgeformer.predict.predictor import Predictor
 from hodgeformer.training.listener import Listener
-from hodgeformer.training.pose_choice import possible_poses
+from hodgeformer.training.pose_choice import in_pose, possible_poses
 from hodgeformer.training.run import run, train
 from meshes import icosphere
-from tiny_sets import TINY, bodies, parts
+from tiny_sets import TINY, bodies, parts, shapes
 
 OPEN = [setting for setting in TINY if not setting.startswith(("prepare.pose", "augment"))]
 
@@ -66,6 +66,15 @@ def test_a_turn_about_up_changes_nothing_and_a_file_that_lies_can_say_so(
 
 def test_bodies_in_any_pose_keep_their_principal_axes() -> None:
     assert possible_poses(take_census(bodies())) == ("frame_average",)
+
+
+def test_no_mirror_image_faces_another_way_than_the_files(tmp_path: Path) -> None:
+    setup = run(shapes(), tmp_path / "run", lambda setup: setup, trial=True)
+    assert [in_pose(setup, pose).config.augment.mirror for pose in ("frame_average", "upright_y", "file")] == [
+        0.5,
+        0.5,
+        0,
+    ]
 
 
 def test_balls_have_no_principal_axes() -> None:

@@ -15,7 +15,7 @@ from hodgeformer.base.containers import PerElement
 from hodgeformer.base.errors import DataError, HodgeFormerError
 from hodgeformer.data.dataset import CountedMesh, DataSet, Sample
 from hodgeformer.data.labels import n_stray_colors
-from hodgeformer.data.measured import column_counts, measured_columns, shape_hash, unfit
+from hodgeformer.data.measured import asymmetry, column_counts, measured_columns, shape_hash, unfit
 from hodgeformer.mesh.elements import element_areas, radius, unit_edge_lengths
 from hodgeformer.mesh.geometry import to_unit_sphere
 from hodgeformer.mesh.mesh import Mesh
@@ -178,8 +178,8 @@ class Census:
             first = "; ".join(shortened(problem.message) for problem in self.problems[:3])
             others = f"; and {len(self.problems) - 3} more" if len(self.problems) > 3 else ""
             raise DataError(
-                f"some meshes ({len(self.problems)}) cannot be used: {first}{others}; fix the data, or skip such meshes "
-                "with --skip-bad"
+                f"some meshes ({len(self.problems)}) cannot be used: {first}{others}; fix the data, or skip such "
+                "meshes with --skip-bad"
             )
         for split, samples in self.dataset.splits.items():
             if not samples:
@@ -294,6 +294,7 @@ def _counted(dataset: DataSet, sample: Sample, split: str, mesh: Mesh, target: N
         shares=_shares(dataset, target, mesh),
         radius=radius(mesh),
         edge_lengths=np.quantile(lengths, QUANTILES),
+        asymmetry=asymmetry(mesh) if dataset.kind is None else 0.0,
         shape=shape_hash(mesh),
         columns=measured_columns(mesh),
         n_stray=n_stray_colors(sample.target, mesh),

@@ -28,8 +28,9 @@ class CountedMesh:
 
     `labels` are its labeled elements per class, or for a regression the rows (count, sum, sum of squares) of its
     values. `shares` are the area shares of the classes, in a segmentation. `radius` is in the units of the file,
-    `edge_lengths` are quantiles at unit size, `shape` is a hash.
-    `n_stray` labels are colors of no class, which count as the nearest. `columns` are all that the mesh has.
+    `edge_lengths` are quantiles at unit size. `asymmetry` is the distance of a mesh with a single target to its mirror
+    image, `shape` is a hash. `n_stray` labels are colors of no class, which count as the nearest. `columns` are all
+    that the mesh has.
     """
 
     name: str
@@ -40,6 +41,7 @@ class CountedMesh:
     shares: NDArray[np.float64]
     radius: float
     edge_lengths: NDArray[np.float64]
+    asymmetry: float
     shape: str
     n_stray: int = 0
     columns: MeasuredColumns = field(default_factory=dict)

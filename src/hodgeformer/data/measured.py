@@ -14,10 +14,14 @@ from numpy.typing import NDArray
 from hodgeformer.base.containers import PartElement
 from hodgeformer.base.errors import DataError
 from hodgeformer.mesh.features import GROUPS, OWN, own_parts
+from hodgeformer.mesh.geometry import face_vectors, in_range, norms
 from hodgeformer.mesh.mesh import COLOR, COLOR_PARTS, IntArray, Mesh, listed, parts_of
 from hodgeformer.mesh.order import canonical_faces
+from hodgeformer.mesh.pose import principal_axes
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.mesh.topology import repeats_a_vertex
+
+_POINTS = 2000  # that represent a surface
 
 
 class Measured(NamedTuple):
@@ -44,6 +48,30 @@ def shape_hash(mesh: Mesh) -> str:
     if len(faces):
         digest.update(canonical_faces(number[faces])[0].tobytes())
     return digest.hexdigest()
+
+
+def asymmetry(mesh: Mesh) -> float:
+    """The distance of the surface from its mirror image in the best of three principal planes.
+
+    A mean distance in units of the root mean square radius, between points spread evenly over the area; their own
+    spacing is 0.03 to 0.05.
+    """
+    from scipy.spatial import cKDTree
+
+    vertices, faces = in_range(mesh).vertices, mesh.faces
+    areas = np.cumsum(norms(face_vectors(vertices, faces)))
+    if areas[-1] == 0:
+        return 0.0
+    number = np.arange(_POINTS)
+    chosen = vertices[faces[np.searchsorted(areas, (number + 0.5) * areas[-1] / _POINTS)]]
+    # Two irrational steps cover a triangle evenly.
+    first, second = np.sqrt(number * 0.7548776662 % 1), number * 0.5698402910 % 1
+    corners = np.stack([1 - first, first * (1 - second), first * second], axis=1)
+    points = np.einsum("nc,ncd->nd", corners, chosen)
+    points = (points - points.mean(axis=0)) @ principal_axes(vertices, faces)
+    points /= np.sqrt((points**2).sum(axis=1).mean())
+    tree = cKDTree(points)
+    return min(float(tree.query(points * plane)[0].mean()) for plane in 1 - 2 * np.eye(3))
 
 
 def measured_columns(mesh: Mesh) -> dict[str, Measured]:

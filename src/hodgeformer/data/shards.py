@@ -34,7 +34,7 @@ from hodgeformer.mesh.mesh import Mesh
 _INDEX = "index.npz"
 _LOCK = ".writing.lock"
 _MOST_UNPACKED = 4 << 20  # bytes, and some for each byte on disk: numbers of meshes hardly shrink
-_COUNTED = ("n", "labels", "n_unlabelled", "shares", "radius", "edge_lengths", "shape")
+_COUNTED = ("n", "labels", "n_unlabelled", "shares", "radius", "edge_lengths", "asymmetry", "shape")
 _OPTIONAL = ("group", "columns")
 _FARTHEST = 1 << 48  # bytes in an archive, or elements of a mesh
 _HEADER = (slice(0, 100), slice(124, 136), slice(345, 500))  # of a tar file: name, size, and the name's first part
@@ -239,7 +239,7 @@ def _read_index(path: Path, spec: FolderSpec) -> dict[str, Any]:
             needed = (*_COUNTED, "split", "place", "name", *(key for key in stored if key in _OPTIONAL))
             columns: dict[str, Any] = {key: stored[key] for key in needed}
         _check_index(columns, spec)
-        numbers = {key: columns[key].tolist() for key in ("n", "n_unlabelled", "radius", "shape")}
+        numbers = {key: columns[key].tolist() for key in ("n", "n_unlabelled", "radius", "asymmetry", "shape")}
         n = [PerElement(*row) for row in numbers["n"]]
         columns |= numbers | {"n": n, "shape": [shape.decode() for shape in numbers["shape"]]}
         columns["columns"] = from_bytes(columns["columns"], len(n)) if "columns" in columns else [{}] * len(n)
@@ -264,6 +264,7 @@ def _check_index(columns: Mapping[str, NDArray[Any]], spec: FolderSpec) -> None:
         "shares": ("f", (n_classes,) if spec.task == "segmentation" else (1,)),
         "radius": ("f", ()),
         "edge_lengths": ("f", (len(QUANTILES),)),
+        "asymmetry": ("f", ()),
         "shape": ("S", ()),
     }
     for key, (kinds, row) in expected.items():

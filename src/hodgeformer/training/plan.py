@@ -6,6 +6,7 @@ The choices are those that measured better; docs/recipes.md has the figures.
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ _PART_FACES, _WHOLE_FACES, _MOST_FACES = 2000, 1500, 10_000
 _FACES_OF_A_PART = 25
 _KEPT = 0.5  # of the share of a class, at the working resolution
 _RESOLUTIONS = 1.3
+_SYMMETRIC = 0.08  # shapes up to this asymmetry are nearly their own mirror image
 _LISTED = 4  # classes
 
 PART_SIZES = (("DHDD", 96), ("DHD", 64), ("DHD", 48))
@@ -74,7 +76,7 @@ def planned(config: RunConfig, census: Census, start: Checkpoint | None = None) 
         usual["n_neighbors"] = _NEIGHBORS
     prepare = scaled(PrepareConfig(faces=faces, **{**usual, **given}), [mesh.columns for mesh in census.training])
     config = config.replace(prepare=prepare, model=model)
-    config = config.replace(augment=_augment(config))
+    config = config.replace(augment=_augment(config, census))
     return config.replace(train=_train(config, census, vertices, tuning=start is not None))
 
 
@@ -105,6 +107,8 @@ def reasons(config: RunConfig, census: Census) -> tuple[str, ...]:
         found.append(f"besides its shape, the model reads these columns of a mesh: {', '.join(prepare.own_columns)}")
     if about := _about_pose(prepare.pose):
         found.append(about)
+    if config.augment.mirror:
+        found.append("training also uses mirror images")
     if dataset.task == "segmentation" and prepare.most_faces is not None:
         found += _about_thin_classes(census, prepare.most_faces)
     return tuple(found)
@@ -185,12 +189,20 @@ def _measured(vertices: float) -> Table:
     return {"size": "area", "features": GROUPS} if vertices <= _QUICK else {}
 
 
-def _augment(config: RunConfig) -> AugmentConfig:
+def _augment(config: RunConfig, census: Census) -> AugmentConfig:
     """Aligned meshes need only small rotations."""
     table: Table = {} if config.prepare.most_faces is None else {"resolution": _RESOLUTIONS}
     if config.prepare.pose != "file":
-        table |= {"rotation": "none", "tilt": 12.0}
+        table |= {"rotation": "none", "tilt": 12.0, "mirror": 0.5 if _is_mirrored(census) else 0.0}
     return config.augment.filled(**table)
+
+
+def _is_mirrored(census: Census) -> bool:
+    """Whether mirror images are shapes of the same kind, with the same target: of whole shapes that are symmetric, as
+    molecules never are, unless their classes are sides."""
+    if census.dataset.kind is not None or any(re.search("left|right", name, re.I) for name in census.dataset.classes):
+        return False
+    return float(np.quantile([mesh.asymmetry for mesh in census.training], 0.1)) <= _SYMMETRIC
 
 
 def _model(config: RunConfig, census: Census, vertices: float) -> Table:

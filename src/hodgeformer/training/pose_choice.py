@@ -98,8 +98,11 @@ def _sampled(census: Census) -> list[Sample]:
 
 
 def in_pose(setup: Setup, pose: PoseName) -> Setup:
+    """The setup in a pose; in that of the file, a mirror image may face another way."""
+    augment = setup.config.augment
+    augment = augment.replace(mirror=0.0) if pose == "file" else augment
     prepare = setup.config.prepare.replace(pose=pose)
-    return replace(setup, config=setup.config.replace(prepare=prepare), is_pose_open=False)
+    return replace(setup, config=setup.config.replace(prepare=prepare, augment=augment), is_pose_open=False)
 
 
 def _shared_axes(centers: FloatArray, shares: FloatArray) -> str:
