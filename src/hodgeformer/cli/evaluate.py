@@ -11,6 +11,7 @@ import typer
 
 from hodgeformer.cli.results import (
     AllowRemoteOption,
+    DataArgument,
     DeviceOption,
     FacesOption,
     JsonOption,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     model: ModelArgument,
-    data: Annotated[str, typer.Argument(help="A data-set folder, the name of a data set, or a configuration.")],
+    data: DataArgument,
     split: Annotated[str, typer.Option("--split", help="The split to score: train, val or test.")] = "test",
     faces: FacesOption = "auto",
     memory: MemoryOption = None,

@@ -56,7 +56,8 @@ def predict(
     context: typer.Context,
     model: ModelArgument,
     paths: Annotated[
-        list[str], typer.Argument(help="Mesh files, folders (searched for meshes) or globs; local paths or URLs.")
+        list[str],
+        typer.Argument(metavar="MESH", help="Mesh files, folders (searched for meshes) or globs; local paths or URLs."),
     ],
     out: Annotated[
         str, typer.Option("--out", help="The folder for the results: a local path or a URL.")

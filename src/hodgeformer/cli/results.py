@@ -22,13 +22,20 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Row = Mapping[str, Any]
-MODEL_HELP = "A bundled name, a run folder, a checkpoint, or an exported .onnx file; several as a,b."
-ModelArgument = Annotated[str, typer.Argument(help=MODEL_HELP)]
-DataArgument = Annotated[str, typer.Argument(help="A data-set folder, the name of a data set, or a TOML with [data].")]
+MODEL_HELP = (
+    "A bundled name, a run folder, a checkpoint, or an exported .onnx file. Several are averaged: a,b or the folder of "
+    "a cross-validation."
+)
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)]
+DataArgument = Annotated[
+    str,
+    typer.Argument(metavar="DATA", help="A data-set folder, the name of a data set, or a TOML configuration."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Hide progress; show only the result and errors.")]
 SettingsOption = Annotated[
-    list[str] | None, typer.Option("--set", help="Change a setting, such as train.lr=3e-4; repeatable.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as train.lr=3e-4; repeatable."),
 ]
 FacesOption = Annotated[
     str,

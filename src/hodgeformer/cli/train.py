@@ -22,7 +22,8 @@ _LEARNED = 0.99
 
 def train(
     source: Annotated[
-        Path | None, typer.Argument(help="A TOML configuration, a data-set folder, or the name of a data set.")
+        Path | None,
+        typer.Argument(metavar="DATA", help="A data-set folder, the name of a data set, or a TOML configuration."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="The run folder to create; by default runs/NAME.")] = None,
     resume: Annotated[

@@ -22,8 +22,10 @@ _TRIES = 20
 
 
 def view(
-    model: Annotated[str | None, typer.Argument(help=MODEL_HELP)] = None,
-    mesh: Annotated[Path | None, typer.Argument(help="A mesh to open at once, or a folder of meshes.")] = None,
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = None,
+    mesh: Annotated[
+        Path | None, typer.Argument(metavar="MESH", help="A mesh to open at once, or a folder of meshes.")
+    ] = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int | None, typer.Option("--port", min=0, max=65535, help="The port; by default the first free one from 8765.")

@@ -160,10 +160,12 @@ class Predictor:
         report: Report | None = None,
         **options: Unpack[PredictKeywords],
     ) -> Result:
-        """Predict one mesh or file; options are those of `PredictOptions`.
+        """Predict one mesh or file.
 
-        `features` are columns that the model reads, by name, if the mesh does not have them: one number, or several,
-        per vertex, edge or face. `report` is called with the share of the work that is done.
+        The options, which `PredictOptions` describes, are faces (the working resolution: "auto", a number or
+        "original"), smooth (True, False or a strength), tta (the number of rotations), element, up, memory, batch_faces
+        and seed. `features` are columns that the model reads, by name, if the mesh does not have them: one number, or
+        several, per vertex, edge or face. `report` is called with the share of the work that is done.
         """
         chosen = self._checked(PredictOptions(**options))
         mesh = as_mesh(mesh).with_columns(features) if features else mesh
