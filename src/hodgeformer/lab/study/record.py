@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from hodgeformer.base.files import write_atomically
 from hodgeformer.base.settings import Table
 from hodgeformer.lab.study.ablation import PlannedRun, RunResult, Study, finished_result
@@ -52,8 +54,16 @@ def save_study(
     """Write NAME.csv with a line per row, and NAME.json with the runs behind each; return the rows of these runs.
 
     A row that is not among `rows` stays in both files as it was. Seeds that were trained earlier, perhaps on another
-    machine, count too if their settings were the same.
+    machine, count too if their settings were the same. Processes with different rows wait for each other.
     """
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / f".{name}.lock"):
+        return _save(folder, name, study, runs, rows)
+
+
+def _save(
+    folder: Path, name: str, study: Study, runs: Sequence[PlannedRun], rows: Sequence[str]
+) -> list[dict[str, Any]]:
     table, record = folder / f"{name}.csv", folder / f"{name}.json"
     before = json.loads(record.read_bytes())["rows"] if record.is_file() else []
     settings = {run.row.name: _digest(run.tables) for run in runs}
