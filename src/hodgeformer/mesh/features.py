@@ -196,7 +196,8 @@ def distance_features(vertices: FloatArray, edges: IntArray, vertex_areas: Float
     area = vertex_areas.sum()
     distances /= np.sqrt(area if area > LEAST_AREA else 1.0)
     # The share of the surface that is nearest to each point.
-    weights = np.bincount(distances.argmin(axis=0), vertex_areas / (area or 1.0), len(distances))
+    shares = vertex_areas / (area or 1.0)
+    weights = np.asarray(np.bincount(distances.argmin(axis=0), shares, len(distances)), np.float64)
     summary = np.empty((len(vertices), N_DISTANCES))
 
     def summarize(first: int, last: int) -> None:

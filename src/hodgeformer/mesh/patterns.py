@@ -146,7 +146,8 @@ def _search(
     """Breadth-first search from i; the first `n_local` of `queue`, or fewer, are its neighborhood."""
     queue[0] = i
     seen[i] = i
-    ring, end = np.int64(0), np.int64(1)  # for plain numbers the selection would be compiled once more
+    ring = 0
+    end: Any = np.int64(1)  # for a plain number the selection would be compiled once more
     while end < n_local and ring < end:
         start, ring = ring, end
         for at in range(start, ring):
@@ -174,7 +175,7 @@ def _search(
         for at in range(n_local, end):
             seen[queue[at]] = -1  # may come back as a random connection
         end = n_local
-    return end
+    return int(end)
 
 
 @njit(cache=True, nogil=True)
