@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hodgeformer.base.errors import CheckpointError, ConfigError, OutputError
-from hodgeformer.base.files import offline, place, write_atomically
+from hodgeformer.base.files import files_below, offline, place, write_atomically
 
 
 def test_a_full_disk_is_the_error_of_the_caller_and_changes_nothing(
@@ -43,6 +43,16 @@ def test_two_that_write_one_file_leave_a_whole_one(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("os.fsync", between)
     write_atomically(path, b"first")
     assert path.read_bytes() == b"first" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_linked_folder_is_entered_once(tmp_path: Path) -> None:
+    scans, elsewhere = tmp_path / "scans", tmp_path / "elsewhere"
+    scans.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "a.obj").touch()
+    (scans / "linked").symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(scans)  # a circle
+    assert files_below(scans) == [scans / "linked" / "a.obj"]
 
 
 def test_an_address_is_read_and_written_like_a_path() -> None:

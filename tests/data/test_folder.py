@@ -37,6 +37,17 @@ def assert_same(a: DataSet, b: DataSet) -> None:
         assert target.dtype == other_target.dtype
 
 
+def test_meshes_and_labels_in_linked_folders_are_found(figures: DataSet, tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    write_folder(figures, root)
+    for name in ("meshes", "labels"):
+        (root / name).rename(tmp_path / name)
+        (root / name).mkdir()
+        (root / name / "linked").symlink_to(tmp_path / name)
+    names = {sample.name for sample in open_dataset(root).samples}
+    assert names == {f"linked/{sample.name}" for sample in figures.samples}
+
+
 @pytest.mark.parametrize("suffix", [".obj", ".ply", ".off"])
 def test_what_is_written_is_read_back(figures: DataSet, cubes: DataSet, tmp_path: Path, suffix: str) -> None:
     for number, dataset in enumerate((figures, cubes)):

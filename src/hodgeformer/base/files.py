@@ -67,10 +67,17 @@ def _answer(path: Path, question: Callable[[], bool]) -> bool:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """All files in a folder and its subfolders, sorted; local or remote."""
+    """All files in a folder and its subfolders, sorted; local or remote. Linked folders are entered once."""
     if not isinstance(folder, Path):  # one request lists them all
         return sorted(_at(folder, name) for name in folder.fs.find(folder.path))
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    found, seen = list[Path](), set[str]()
+    for here, folders, names in os.walk(folder, followlinks=True):
+        if (real := os.path.realpath(here)) in seen:
+            folders.clear()  # a link to a folder above would never end
+            continue
+        seen.add(real)
+        found += [path for name in names if (path := Path(here, name)).is_file()]
+    return sorted(found)
 
 
 def files_matching(pattern: str) -> list[Path]:

@@ -203,7 +203,7 @@ def _print_folder(found: dict[Path, MeshReport | Exception], folder: Path) -> No
     print_rows(rows, "")
     read = [report for report in found.values() if not isinstance(report, Exception)]
     n_odd, n_failed = sum(bool(report.oddities) for report in read), len(found) - len(read)
-    line = f"{len(read)} meshes, {n_odd} with problems"
+    line = f"{len(read)} {'mesh' if len(read) == 1 else 'meshes'}, {n_odd} with problems"
     print(line + (f", {n_failed} cannot be read" if n_failed else ""))
 
 

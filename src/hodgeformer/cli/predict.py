@@ -142,7 +142,7 @@ def predict(
     _report(done, job, tasks, context)
     if done.stopped:
         n_left = len(left) - len(done.now) - len(done.errors)
-        print(f"hodgeformer: stopped with {n_left} meshes left; run the same command to continue", file=sys.stderr)
+        print(f"hodgeformer: stopped; meshes left: {n_left}; run the same command to continue", file=sys.stderr)
         raise typer.Exit(130)
     if done.errors or (strict and done.unfamiliar):
         raise typer.Exit(1)

@@ -15,6 +15,7 @@ import tomli_w
 
 from hodgeformer.base.containers import KIND_OF, ElementKind
 from hodgeformer.base.errors import DataError
+from hodgeformer.base.files import files_below
 from hodgeformer.base.settings import Table
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, TableValue, described, read_spec
@@ -65,12 +66,12 @@ def find_meshes(root: Path, where: str) -> dict[str, Path]:
     """Name -> file. A name is the path relative to the folder (or the fixed part of the glob) without the suffix."""
     parts = Path(where).parts
     fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
-    base, pattern = root.joinpath(*parts[:fixed]), "/".join(parts[fixed:]) or "**/*"
+    base, pattern = root.joinpath(*parts[:fixed]), "/".join(parts[fixed:])
     if not base.is_dir():
         raise DataError(f"meshes = '{where}', but the folder {base} does not exist")
     meshes: dict[str, Path] = {}
     try:
-        found = sorted(base.glob(pattern))
+        found = sorted(base.glob(pattern)) if pattern else files_below(base)
     except (ValueError, NotImplementedError) as error:
         raise DataError(f"meshes = '{where}' is not a valid pattern ({error})") from None
     for path in found:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.containers import KIND_OF, ElementKind
 from hodgeformer.base.errors import DataError, MeshError
+from hodgeformer.base.files import files_below
 from hodgeformer.data.numbers import first_line, is_number, lines_of, numbers, rows_of_numbers, table_rows, words_of
 from hodgeformer.mesh.elements import UNLABELED
 from hodgeformer.mesh.formats.obj import face_names
@@ -92,7 +93,7 @@ def read_numbers(path: Path) -> NDArray[np.float32]:
 
 def label_files(folder: Path) -> dict[str, Path]:
     """The label files in a folder by their paths without suffix ("part/scan_1"); of several, the first suffix."""
-    found = [path for path in folder.rglob("*") if path.suffix.lower() in LABEL_SUFFIXES]
+    found = [path for path in files_below(folder) if path.suffix.lower() in LABEL_SUFFIXES]
     found.sort(key=lambda path: LABEL_SUFFIXES.index(path.suffix.lower()), reverse=True)
     names = {path: path.relative_to(folder).with_suffix("").as_posix() for path in found}
     # NAME_labels.txt is for the mesh NAME, unless that has its own file.
