@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -463,17 +464,18 @@ def test_what_needs_one_checkpoint_says_so(models: str, exported: tuple[Path, Pr
     for words in (["export"], ["study", "operators"], ["evaluate", "--calibrate"]):
         for model, reason in (
             (exported[0], "use the checkpoint that the model was exported from"),
-            (models, "2 models; name one of them"),
+            (models, "ensemble of 2; name one of them"),
         ):
             words_after = [tmp_path] if words[0] != "export" else []
             answer = CliRunner().invoke(app, [*map(str, (words[0], *words[1:], model, *words_after))])
             assert answer.exit_code == 2 and reason in answer.stderr, (words, answer.output)
-    for ask, purpose in (
-        (lambda one: one.features(icosphere(1)), "get features of"),
-        (lambda one: one.save_pretrained(tmp_path / "saved"), "save"),
-        (lambda one: one.checkpoint, "get the checkpoint of"),
-        (lambda one: one.model, "get the network of"),
-    ):
-        with pytest.raises(ConfigError, match=f"cannot {purpose} an exported model"):
+    asked: list[Callable[[Predictor], Any]] = [
+        lambda one: one.features(icosphere(1)),
+        lambda one: one.save_pretrained(tmp_path / "saved"),
+        lambda one: one.checkpoint,
+        lambda one: one.model,
+    ]
+    for ask in asked:
+        with pytest.raises(ConfigError, match="needs a model in PyTorch"):
             ask(Predictor.load(exported[0]))
     assert not (tmp_path / "saved").exists()

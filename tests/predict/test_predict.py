@@ -12,8 +12,10 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+import hodgeformer as hf
 from hodgeformer.base.errors import CheckpointError, ConfigError, MeshError
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
@@ -144,6 +146,17 @@ def test_far_meshes_are_pointed_out(predictor: Predictor) -> None:
     mesh = icosphere(2)
     huge = predictor.predict(mesh.with_vertices(1e6 * mesh.vertices)).warnings
     assert any("radius" in warning for warning in huge)
+
+
+def test_an_answer_that_is_not_finite_is_refused() -> None:
+    """Weights can be finite and answers not, after a training that diverged."""
+    checkpoint = tiny_checkpoint()
+    weights = {**checkpoint.weights, "head.out.weight": torch.full_like(checkpoint.weights["head.out.weight"], 3e38)}
+    diverged = Predictor(checkpoint.replace(weights=weights))
+    with pytest.raises(CheckpointError, match="answer for 'ball' is not finite"):
+        diverged.predict(icosphere(1, "ball"))
+    with pytest.raises(CheckpointError, match="not finite"):
+        hf.evaluate(diverged, [(icosphere(1, "ball"), np.zeros(80, int))])
 
 
 def test_option_mistakes_are_explained(predictor: Predictor) -> None:

@@ -230,11 +230,11 @@ class OnnxNetwork:
         return rows, features
 
 
-def load_exported(file: str | os.PathLike[str], *, threads: int | None = None) -> tuple[ModelInfo, OnnxNetwork]:
-    """Load a file that `hodgeformer export` wrote. `threads` limits onnxruntime; by default it uses all."""
+def load_exported(file: str | os.PathLike[str]) -> tuple[ModelInfo, OnnxNetwork]:
+    """Load a file that `hodgeformer export` wrote."""
     if not Path(file).is_file():
         raise CheckpointError(f"{file}: the file does not exist")
-    session = onnx_session(file, threads=threads)
+    session = onnx_session(file)
     try:
         metadata = session.get_modelmeta().custom_metadata_map
     except UnicodeDecodeError as error:
@@ -243,14 +243,14 @@ def load_exported(file: str | os.PathLike[str], *, threads: int | None = None) -
     return info, OnnxNetwork(info.model, session)
 
 
-def onnx_session(model: str | os.PathLike[str] | bytes, *, threads: int | None = None) -> InferenceSession:
+def onnx_session(model: str | os.PathLike[str] | bytes) -> InferenceSession:
     """A session on the CPU for a file or its content."""
     try:
         import onnxruntime
     except ImportError:
         raise ConfigError("exported models need onnxruntime: pip install 'hodgeformer[runtime]'") from None
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads or thread_count()
+    options.intra_op_num_threads = thread_count()
     options.log_severity_level = 4  # errors are raised, not logged
     given = model if isinstance(model, bytes) else os.fspath(model)
     try:

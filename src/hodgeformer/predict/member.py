@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeGuard, cast
 
 import numpy as np
 
-from hodgeformer.base.errors import ConfigError
+from hodgeformer.base.errors import CheckpointError, ConfigError
 from hodgeformer.base.files import place
 from hodgeformer.base.palette import class_colors
 from hodgeformer.mesh.io import MeshLike
@@ -112,9 +112,14 @@ class Member:
         )
         results = []
         for answer in found:
+            mesh = answer.views.mesh
+            if not np.isfinite(answer.output).all():
+                raise CheckpointError(
+                    f"{self.title}: the answer for '{mesh.name}' is not finite; train it again"
+                )
             familiarity, warnings = self._familiarity(answer, options)
             result = Result(
-                mesh=answer.views.mesh,
+                mesh=mesh,
                 task=model.task,
                 element=model.element,
                 outputs=cast(Any, answer.output),  # rounded to float32 at the end

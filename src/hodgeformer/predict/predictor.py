@@ -271,12 +271,9 @@ class Predictor:
             return member.results([(given, views[number]) for given, views in meshes], options, report_part)
 
         each = [results(number, member) for number, member in enumerate(self.members)]
-        return [self._finished(together(found), options) for found in zip(*each, strict=True)]
-
-    def _finished(self, result: Result, options: PredictOptions) -> Result:
-        """On the requested element."""
-        result = replace(result, outputs=result.outputs.astype(np.float32, copy=False))
-        return result if options.element is None else result.on(options.element)
+        means = (together(found) for found in zip(*each, strict=True))
+        rounded = (replace(mean, outputs=mean.outputs.astype(np.float32, copy=False)) for mean in means)
+        return [result if options.element is None else result.on(options.element) for result in rounded]
 
 
 def _n_faces(views: tuple[Views, ...]) -> int:
