@@ -227,6 +227,7 @@ def test_colors_from_the_file(figure_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        ('task = "segmentation"', "", "'task' is missing"),
         ('element = "face"', 'elment = "face"', "did you mean 'element'"),
         ('element = "face"', 'element = "corner"', "element"),
         ('task = "segmentation"', 'task = "classification"', "classification the label belongs to the mesh"),

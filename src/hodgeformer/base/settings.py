@@ -107,6 +107,8 @@ def _explain_one(cls: type[BaseModel], path: str, items: list[dict[str, Any]]) -
         close = difflib.get_close_matches(str(item["loc"][-1]), known, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(known)}"
         return f"unknown setting {where}; {hint}"
+    if item["type"] == "missing":
+        return f"'{where}' is missing; set it"
     messages = dict.fromkeys(_plain(item["msg"]) for item in items)
     if item["type"] == "value_error" and next(iter(messages)).startswith((f"{path}.", f"{path}:")):
         return ", or ".join(messages)  # a group of settings inside this one has explained it
