@@ -114,9 +114,7 @@ class Member:
         for answer in found:
             mesh = answer.views.mesh
             if not np.isfinite(answer.output).all():
-                raise CheckpointError(
-                    f"{self.title}: the answer for '{mesh.name}' is not finite; train it again"
-                )
+                raise CheckpointError(f"{self.title}: the answer for '{mesh.name}' is not finite; train it again")
             familiarity, warnings = self._familiarity(answer, options)
             result = Result(
                 mesh=mesh,
