@@ -6,6 +6,7 @@ import mmap
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -96,3 +97,17 @@ def test_processes_that_share_a_machine_share_its_free_memory() -> None:
         assert 0 < free_memory() < alone / 2
     finally:
         share_memory(1)
+
+
+def test_cached_files_do_not_count_as_used_in_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After reading many files, nearly all of the limit is in use, and nearly all of that can be given up."""
+    for name, content in {
+        "memory.max": "1000000000\n",
+        "memory.current": "990000000\n",
+        "memory.stat": "anon 90000000\nfile 900000000\ninactive_file 800000000\nactive_file 100000000\n",
+    }.items():
+        (tmp_path / name).write_text(content)
+    monkeypatch.setattr("hodgeformer.base.machine._CONTAINER", tmp_path)
+    assert free_memory() == 810_000_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_memory() > 810_000_000

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 
 GIGABYTE = 2**30
+_CONTAINER = Path("/sys/fs/cgroup")  # of a Linux container: its limit of memory, and what is used
 _sharing = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4  # of glibc's malloc.h
 
@@ -89,9 +91,12 @@ def free_memory() -> int:
     if meminfo.is_file():
         lines = (line.split() for line in meminfo.read_text().splitlines())
         known = [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"] or known
-    limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
+    limit = _CONTAINER / "memory.max"
     if limit.is_file() and (most := limit.read_text().strip()) != "max":
-        known.append(int(most) - int(used.read_text()))
+        # What is used counts cached files too; those not read lately are given up when memory is needed.
+        cached = re.search(r"^inactive_file (\d+)", (_CONTAINER / "memory.stat").read_text(), re.M)
+        used = int((_CONTAINER / "memory.current").read_text()) - (int(cached[1]) if cached else 0)
+        known.append(int(most) - used)
     return max(0, min(known)) // _sharing
 
 
