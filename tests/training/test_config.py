@@ -260,6 +260,13 @@ def test_a_deeply_nested_file_is_no_configuration(tmp_path: Path) -> None:
         read_config(tmp_path / "deep.toml")
 
 
+def test_a_single_mesh_is_no_training_data(tmp_path: Path) -> None:
+    scan = tmp_path / "scan.stl"
+    scan.write_bytes(b"\xff" * 100)
+    with pytest.raises(ConfigError, match=r"scan\.stl: a single mesh; give the folder"):
+        read_config(scan)
+
+
 @pytest.mark.parametrize("device", ["cuda", "cuda:99", "mps", "meta", "xpu", "nonsense"])
 def test_a_device_that_is_not_there_is_named(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)

@@ -19,6 +19,7 @@ from hodgeformer.base.settings import NONE, Settings, Table, read_toml
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.open import DataConfig, data_table
+from hodgeformer.mesh.io import MESH_SUFFIXES
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import find_device
@@ -284,6 +285,8 @@ def _tables(source: Source) -> Mapping[str, Table]:
     path = Path(source)
     if path.suffix != ".toml" and not path.is_file():
         return {"data": data_table(source)}
+    if path.suffix.lower() in MESH_SUFFIXES:
+        raise ConfigError(f"{path}: a single mesh; give the folder of the meshes and their labels, or a configuration")
     tables = read_toml(path)
     for name, table in tables.items():
         if not isinstance(table, dict):

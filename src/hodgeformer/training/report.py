@@ -70,7 +70,7 @@ def write_report(path: Path, setup: Setup, rows: Sequence[Row], outcome: Outcome
 def _summary(setup: Setup, outcome: Outcome) -> str:
     chosen = "best by validation" if setup.monitored == "val" else "last"
     return (
-        f"{len(setup.census.training)} training meshes, {outcome.epochs} epochs in {outcome.elapsed / 60:.1f} "
+        f"Training meshes: {len(setup.census.training)}. Epochs: {outcome.epochs}, in {outcome.elapsed / 60:.1f} "
         f"minutes, {100 * outcome.waited:.0f} % of it waiting for data. Scores are those of the {chosen} checkpoint."
     )
 
