@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-import numpy as np
 from numba.core import event
-from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,11 +45,6 @@ def njit(*, cache: bool = False, **options: Any) -> Callable[[F], F]:
                 config.CACHE_DIR = given
 
     return compiled
-
-
-def writable(array: NDArray[Any]) -> NDArray[Any]:
-    """The array, or a copy if it is read-only: numba would compile a function again for that."""
-    return np.require(array, requirements="W")
 
 
 class _WithoutCollection(event.Listener):

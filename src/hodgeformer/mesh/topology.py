@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.base.compiled import njit, writable
+from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import PerElement
 from hodgeformer.base.errors import MeshError
 
@@ -103,7 +103,8 @@ def is_used(faces: IntArray, n_vertices: int) -> NDArray[np.bool_]:
 def component_numbers(links: IntArray, n_vertices: int) -> IntArray:
     """For each vertex the number of its connected piece; faces or edges (n, k) connect their vertices."""
     number = np.empty(n_vertices, np.int64)
-    _number_pieces(writable(links), np.arange(n_vertices), number)
+    writable = np.require(links, requirements="W")  # for read-only arrays it would be compiled once more
+    _number_pieces(writable, np.arange(n_vertices), number)
     return number
 
 
