@@ -68,7 +68,7 @@ def use(path: Path) -> None:
     elif path.suffix == ".held":
         use_held(path.read_bytes())
     elif path.suffix == ".onnx":
-        Predictor(Member(*load_exported(path, threads=1))).predict(BALL)
+        Predictor(Member(*load_exported(path))).predict(BALL)
     else:
         load_checkpoint(path)
 
