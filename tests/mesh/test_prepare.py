@@ -168,6 +168,20 @@ def test_a_stray_vertex_moves_nothing() -> None:
     np.testing.assert_allclose(prepared.positions[used], alone.positions, atol=1e-12)
 
 
+@pytest.mark.parametrize("length", [3.0, 40.0])
+@pytest.mark.parametrize("size", ["sphere", "area"])
+def test_a_spike_changes_only_the_vertex_at_its_tip(length: float, size: str) -> None:
+    mesh = meshes.icosphere(3)
+    spiky, pit = mesh.vertices.copy(), mesh.vertices.copy()
+    spiky[7] *= 1 + length
+    around = np.setdiff1d(mesh.faces[(mesh.faces == 7).any(axis=1)], [7])
+    pit[7] = mesh.vertices[around].mean(axis=0)
+    config = PrepareConfig(features=("coords", "normals", "distances"), size=size)
+    found, wanted = (prepare(mesh.with_vertices(vertices), config) for vertices in (spiky, pit))
+    for kind in KINDS:
+        np.testing.assert_allclose(found.x_in[kind], wanted.x_in[kind], atol=1e-6)
+
+
 @pytest.mark.parametrize("unit", [1e-300, 1e-150, 1.0, 1e150, 1e307])
 def test_any_unit_of_length_gives_the_same_features(unit: float) -> None:
     mesh = meshes.icosphere(1)

@@ -14,6 +14,8 @@ LEAST_SINE = 1e-6  # of the angle of a face at its first corner: below it has no
 LEAST_AREA = 1e-12  # of a surface in the unit sphere: with less it is a line, and cannot be scaled by its area
 _ORDINARY = 100  # coordinates are ordinary between 2 to the minus this and 2 to the this
 _FARTHEST_UNUSED = 4.0  # in sizes of the surface
+# A spike is farther than this from all its neighbors, in median sides of faces and in roots of the area.
+_SPIKE_SIDES, _SPIKE_ROOTS = 5.0, 0.5
 
 
 def face_vectors(vertices: FloatArray, faces: IntArray) -> FloatArray:
@@ -106,6 +108,25 @@ def in_range(mesh: Mesh) -> Mesh:
         return mesh
     with np.errstate(over="ignore"):
         return mesh.with_vertices(np.clip(np.ldexp(mesh.vertices, -exponent), -limit, limit))
+
+
+def without_spikes(vertices: FloatArray, faces: IntArray) -> FloatArray:
+    """Vertices far from all their neighbors, which scanners leave behind, moved to the mean of these neighbors.
+
+    An ordinary mesh is returned unchanged.
+    """
+    sides = faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
+    lengths, area = norms(vertices[sides[:, 0]] - vertices[sides[:, 1]]), norms(face_vectors(vertices, faces)).sum() / 2
+    is_long = lengths > max(_SPIKE_SIDES * np.median(lengths), _SPIKE_ROOTS * np.sqrt(area))
+    spikes = is_used(faces, len(vertices))
+    spikes[sides[~is_long]] = False
+    moved = vertices.copy() if spikes.any() else vertices
+    for spike in np.flatnonzero(spikes):
+        around = np.unique(sides[(sides == spike).any(axis=1)])
+        around = around[~spikes[around]]
+        if around.size:  # sorted, so that rounding does not depend on the numbering
+            moved[spike] = np.sort(vertices[around], axis=0).mean(axis=0)
+    return moved
 
 
 def to_unit_sphere(vertices: FloatArray, faces: IntArray) -> FloatArray:

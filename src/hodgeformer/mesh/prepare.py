@@ -22,7 +22,7 @@ from hodgeformer.mesh.features import (
     own_parts,
     reversed_edge_columns,
 )
-from hodgeformer.mesh.geometry import face_centers, in_range, nearest_rows, to_disk_area, to_unit_sphere
+from hodgeformer.mesh.geometry import face_centers, in_range, nearest_rows, to_disk_area, to_unit_sphere, without_spikes
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import Column, FloatArray, IntArray, Mesh
 from hodgeformer.mesh.order import canonical_faces, canonical_order, file_edge_order, outward
@@ -205,7 +205,7 @@ def prepare(
     mesh = as_mesh(mesh).with_only_columns(config.own_columns)
     seed = config.seed if seed is None else seed
     faces = mesh.faces[mesh.proper_faces]
-    vertices = in_range(mesh).vertices
+    vertices = without_spikes(in_range(mesh).vertices, faces)
     if config.winding == "outward":
         faces = outward(vertices, faces)
     vertices, faces, order_v, face_order = _canonical(vertices, faces, config, frame)
