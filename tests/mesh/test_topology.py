@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
+from hypothesis import given
 
 import meshes
 from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.topology import MeshComplex, component_numbers, edges_by_first_appearance, incidence_lists
+from hodgeformer.mesh.topology import MeshComplex, edges_by_first_appearance, incidence_lists
 from soups import soups, usable
 
 
@@ -86,13 +83,3 @@ def test_incidence_lists_are_the_transpose(mesh: Mesh) -> None:
 def test_a_face_that_repeats_a_vertex_has_no_place() -> None:
     with pytest.raises(MeshError, match="face 1 repeats a vertex"):
         MeshComplex.from_faces(np.array([[0, 1, 2], [2, 2, 1]]), 3)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_pieces_are_those_of_scipy(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    links = rng.integers(0, 30, (rng.integers(0, 25), rng.integers(2, 4)))
-    ends = np.repeat(links[:, 0], links.shape[1] - 1), links[:, 1:].ravel()
-    graph = csr_array((np.ones(len(ends[0])), ends), shape=(30, 30))
-    assert np.array_equal(component_numbers(links, 30), connected_components(graph, directed=False)[1])

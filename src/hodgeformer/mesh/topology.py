@@ -102,32 +102,11 @@ def is_used(faces: IntArray, n_vertices: int) -> NDArray[np.bool_]:
 
 def component_numbers(links: IntArray, n_vertices: int) -> IntArray:
     """For each vertex the number of its connected piece; faces or edges (n, k) connect their vertices."""
-    number = np.empty(n_vertices, np.int64)
-    writable = np.require(links, requirements="W")  # for read-only arrays it would be compiled once more
-    _number_pieces(writable, np.arange(n_vertices), number)
-    return number
+    from scipy.sparse.csgraph import connected_components
 
-
-@njit(cache=True, nogil=True)
-def _number_pieces(links: IntArray, parent: IntArray, number: IntArray) -> None:
-    """`parent` points each vertex to an earlier one of its piece; at first to itself."""
-    for row in range(len(links)):
-        for column in range(1, links.shape[1]):
-            a, b = links[row, 0], links[row, column]
-            while parent[a] != a:
-                parent[a] = parent[parent[a]]
-                a = parent[a]
-            while parent[b] != b:
-                parent[b] = parent[parent[b]]
-                b = parent[b]
-            parent[max(a, b)] = min(a, b)
-    n_pieces = 0
-    for vertex in range(len(parent)):
-        if parent[vertex] == vertex:
-            number[vertex] = n_pieces
-            n_pieces += 1
-        else:
-            number[vertex] = number[parent[vertex]]
+    first, others = np.repeat(links[:, 0], links.shape[1] - 1), links[:, 1:].ravel()
+    graph = sparse_matrix((np.ones(len(first), np.bool_), (first, others)), shape=(n_vertices, n_vertices))
+    return np.asarray(connected_components(graph, directed=False)[1], np.int64)
 
 
 def corner_fans(faces: IntArray) -> IntArray:
