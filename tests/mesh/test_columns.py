@@ -1,4 +1,4 @@
-"""Named columns of a mesh: given as arrays, read from files, carried to other meshes and into the input features."""
+"""Named columns of a mesh: passed as arrays, read from files, transferred to other meshes and to the input features."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from hodgeformer.mesh.elements import convert_values, element_centers
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
-from hodgeformer.mesh.simplify import refine, simplify
+from hodgeformer.mesh.simplify import simplify
+from hodgeformer.mesh.subdivision import refine
 from soups import renumbered
 
 SLOPE = np.array([0.3, -1.0, 0.7])

@@ -9,16 +9,17 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
 import meshes
-from hodgeformer.base.containers import KINDS, ElementKind, SparsityPattern
+from hodgeformer.base.containers import KINDS, ElementKind, PerElement, SparsityPattern
 from hodgeformer.mesh.geometry import centers as centers_of
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.patterns import pattern_sizes, sparsity_pattern
+from hodgeformer.mesh.patterns import sparsity_pattern
+from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.mesh.topology import MeshComplex
 from soups import soups, usable
 
 
 def adjacency(kind: ElementKind, topology: MeshComplex) -> csr_array:
-    """Elements that meet: vertices over edges, edges in a vertex, faces in an edge."""
+    """Adjacent elements: vertices over edges, edges in a vertex, faces in an edge."""
     if kind == "f":
         meeting = abs(topology.d1_matrix()) @ abs(topology.d1_matrix()).T
     else:
@@ -131,7 +132,8 @@ def test_threads_do_not_change_the_pattern() -> None:
     ],
 )
 def test_sizes(n: int, fixed: int | None, cap: int | None, expected: tuple[int, int]) -> None:
-    assert pattern_sizes(n, fixed, cap, 0.2) == expected
+    config = PrepareConfig(n_neighbors=fixed or "sqrt", max_neighbors=None if cap is None else {"v": cap})
+    assert config.row_sizes(PerElement(n, n, n)).v == expected
 
 
 def test_a_hub_of_thousands_of_edges_is_searched_in_part() -> None:

@@ -1,4 +1,4 @@
-"""The door out of mesh/: the same surface gives the same PreparedMesh, however a file holds it."""
+"""The same surface gives the same PreparedMesh, whatever its file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import meshes
 from hodgeformer.base.containers import KINDS, PerElement
 from hodgeformer.base.errors import BatchError, ConfigError, MeshError
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.order import canonical_order
+from hodgeformer.mesh.pose import canonical_order
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.topology import inverse_permutation
 from soups import renumbered, soups
@@ -39,7 +39,7 @@ def assert_identical(a: PreparedMesh, b: PreparedMesh) -> None:
 
 
 def looks(x_in: np.ndarray, kind: str) -> np.ndarray:
-    """Features that do not depend on which corner of a face is named first.
+    """Features that do not depend on the first corner of a face.
 
     Two faces that a symmetry of the mesh exchanges look alike, but nothing can say which of them comes first, and where
     vertices coincide their first corners may lie in different places.

@@ -1,4 +1,4 @@
-"""A subdivided mesh is recognized and undone, so that it gives the answer of the mesh it came from."""
+"""A subdivision is recognized and undone, so that the mesh gives the same answer as before."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 import meshes
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.order import canonical_faces
+from hodgeformer.mesh.pose import canonical_faces
 from hodgeformer.mesh.simplify import simplify
 from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
 from soups import renumbered

@@ -1,4 +1,4 @@
-"""A reversed file gets the same surface."""
+"""A reversed file gives the same surface."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from hodgeformer.mesh.geometry import face_vectors
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.order import outward
+from hodgeformer.mesh.pose import outward
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.mesh.topology import edges_by_first_appearance
 from meshes import icosphere, open_grid
@@ -75,7 +75,7 @@ def test_a_reversed_file_is_prepared_to_the_same_bits():
 @settings(max_examples=80, deadline=None)
 @given(soups())
 def test_any_soup_keeps_its_edges_and_faces(mesh):
-    """The way back to the file stays true where faces were turned."""
+    """Values return to the right elements of the file where faces were flipped."""
     prepared = prepare(mesh, OUTWARD)
     topology, order = prepared.topology, prepared.order
     assert (np.sort(order.v[topology.faces], axis=1) == np.sort(mesh.faces[order.f], axis=1)).all()

@@ -155,6 +155,34 @@ def majority(labels: IntArray, receivers: IntArray, n_receivers: int) -> IntArra
     return result
 
 
+def heaviest_labels(labels: NDArray[Any], target: IntArray, weights: FloatArray, n_targets: int) -> NDArray[np.int64]:
+    """The label of greatest total weight for each target, the smaller on a tie; no label from zero up is lost."""
+    values, label = np.unique(labels, return_inverse=True)
+    pairs, pair = np.unique(target * len(values) + label, return_inverse=True)
+    total = np.bincount(pair, weights)
+    owner, choice = np.divmod(pairs, len(values))
+    order = np.lexsort((choice, -total, owner))
+    winner = choice[order][np.searchsorted(owner[order], np.arange(n_targets))]
+    share = total / np.bincount(owner, total, n_targets)[owner]
+    count = np.bincount(winner, minlength=len(values))
+    # The rarest first: it has the fewest candidates.
+    for lost in sorted(np.flatnonzero((count == 0) & (values >= 0)), key=lambda i: total[choice == i].sum()):
+        here = np.flatnonzero((choice == lost) & (count[winner[owner]] > 1))
+        if here.size:
+            place = owner[here[np.argmax(share[here])]]
+            count[winner[place]] -= 1
+            winner[place] = lost
+            count[lost] = 1
+    return np.asarray(values[winner].astype(np.int64))
+
+
+def mean_votes(values: NDArray[Any], source: IntArray, target: IntArray, weights: FloatArray, n: int) -> NDArray[Any]:
+    """For each of n targets the weighted mean of the rows that vote for it; values that are not fractions become so."""
+    shares = weights / np.bincount(target, weights, n)[target]
+    mean = sparse_matrix((shares, (target, source)), shape=(n, len(values))) @ values
+    return np.asarray(mean, dtype=values.dtype if values.dtype.kind == "f" else np.float64)
+
+
 def smoothed(probabilities: Values, mesh: Mesh, *, kind: ElementKind, strength: float) -> Values:
     """p <- (1 - strength) p_0 + strength W p, repeated; the rows of W are means over adjacent elements.
 

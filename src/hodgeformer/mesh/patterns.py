@@ -5,56 +5,26 @@ A row is the element itself, its nearest neighbors by breadth-first search, and 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
-from hodgeformer.base.containers import KINDS, ElementKind, PerElement, SparsityPattern
-from hodgeformer.base.machine import for_row_ranges, thread_count
+from hodgeformer.base.containers import ElementKind, PerElement, SparsityPattern
+from hodgeformer.base.machine import for_row_ranges
 from hodgeformer.mesh.geometry import centers
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 from hodgeformer.mesh.topology import MeshComplex, incidence_lists
 
 Int32Array = NDArray[np.int32]
-Patterns = PerElement[SparsityPattern[NDArray[Any]]]
+Pattern = SparsityPattern[NDArray[Any]]
+Patterns = PerElement[Pattern]
 
 # A hub with more members than this is searched only around the place of the element that asks, so that one vertex
 # with a hundred thousand neighbors does not make the search quadratic. Members are in canonical order, so what is
 # around is also near.
 _MAX_FAN = 1024
-
-
-def pattern_sizes(n: int, n_neighbors: int | None, cap: int | None, random_share: float) -> tuple[int, int]:
-    """(local, random) entries per row; None neighbors means the square root of n, at most the cap."""
-    size = n_neighbors
-    if size is None:
-        size = max(1, round(math.sqrt(n)))
-        size = size if cap is None else min(size, cap)
-    size = min(size, n)
-    n_random = min(round(random_share * size), size - 1)
-    return size - n_random, n_random
-
-
-def patterns_of(
-    topology: MeshComplex,
-    vertices: FloatArray,
-    sizes: PerElement[tuple[int, int]],
-    seed: int,
-    n_threads: int | None = None,
-    kinds: tuple[ElementKind, ...] = KINDS,
-) -> Patterns:
-    """Patterns with rows of these sizes; kinds not in `kinds` have no rows."""
-    n_threads = thread_count() if n_threads is None else n_threads
-
-    def pattern(kind: ElementKind) -> SparsityPattern[NDArray[Any]]:
-        if kind not in kinds:
-            return SparsityPattern(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
-        return sparsity_pattern(kind, topology, vertices, size=sizes[kind], seed=seed, n_threads=n_threads)
-
-    return PerElement.build(pattern)
 
 
 def sparsity_pattern(
@@ -65,7 +35,7 @@ def sparsity_pattern(
     size: tuple[int, int],
     seed: int,
     n_threads: int = 1,
-) -> SparsityPattern[NDArray[Any]]:
+) -> Pattern:
     """Rows of one element kind: itself, rings outward, random ones; a pure function of topology, positions and seed."""
     n, (n_local, n_random) = topology.n[kind], size
     connectors, offsets, members = _connections(kind, topology)

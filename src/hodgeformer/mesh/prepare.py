@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -9,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat, PositiveFloat, field_validator
 
-from hodgeformer.base.containers import KIND_OF, KINDS, ElementKind, PerElement
+from hodgeformer.base.containers import KIND_OF, KINDS, ElementKind, PerElement, SparsityPattern
 from hodgeformer.base.errors import BatchError
+from hodgeformer.base.machine import thread_count
 from hodgeformer.base.settings import Settings
 from hodgeformer.mesh.features import (
     PAPER_GROUPS,
@@ -25,9 +27,8 @@ from hodgeformer.mesh.features import (
 from hodgeformer.mesh.geometry import face_centers, in_range, nearest_rows, to_disk_area, to_unit_sphere, without_spikes
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import Column, FloatArray, IntArray, Mesh
-from hodgeformer.mesh.order import canonical_faces, canonical_order, file_edge_order, outward
-from hodgeformer.mesh.patterns import Patterns, pattern_sizes, patterns_of
-from hodgeformer.mesh.pose import PoseName, posed
+from hodgeformer.mesh.patterns import Pattern, Patterns, sparsity_pattern
+from hodgeformer.mesh.pose import PoseName, canonical_faces, canonical_order, file_edge_order, outward, posed
 from hodgeformer.mesh.topology import MeshComplex, inverse_permutation
 
 Count = Annotated[int, Field(ge=1)]
@@ -140,9 +141,17 @@ class PrepareConfig(Settings):
     def row_sizes(self, n: PerElement[int]) -> PerElement[tuple[int, int]]:
         """(local, random) entries per row of the patterns of a mesh with n elements."""
         fixed = dict.fromkeys(KINDS, self.n_neighbors) if isinstance(self.n_neighbors, int) else self.n_neighbors
-        fixed = {} if isinstance(fixed, str) else fixed
-        caps = self.max_neighbors or {}
-        return PerElement.build(lambda k: pattern_sizes(n[k], fixed.get(k), caps.get(k), self.random_share))
+
+        def sizes(kind: ElementKind) -> tuple[int, int]:
+            size = None if isinstance(fixed, str) else fixed.get(kind)
+            if size is None:
+                root = max(1, round(math.sqrt(n[kind])))
+                size = min(root, (self.max_neighbors or {}).get(kind, root))
+            size = min(size, n[kind])
+            n_random = min(round(self.random_share * size), size - 1)
+            return size - n_random, n_random
+
+        return PerElement.build(sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,10 +223,18 @@ def prepare(
     order_f = mesh.proper_faces[face_order]
     order_e = file_edge_order(topology, mesh.faces, order_v, order_f)
     order = PerElement(order_v, order_e, order_f)
+    sizes = config.row_sizes(topology.n)
+
+    def pattern(kind: ElementKind) -> Pattern:
+        if kind not in patterned:
+            return SparsityPattern(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32))
+        threads = thread_count() if n_threads is None else n_threads
+        return sparsity_pattern(kind, topology, vertices, size=sizes[kind], seed=seed, n_threads=threads)
+
     return PreparedMesh(
         topology=topology,
         x_in=input_features(vertices, topology, config.features, embedded, _standardized(mesh, config, order)),
-        patterns=patterns_of(topology, vertices, config.row_sizes(topology.n), seed, n_threads, patterned),
+        patterns=PerElement.build(pattern),
         positions=vertices,
         order=order,
         face_source=_face_source(topology, vertices, mesh, order),

@@ -1,38 +1,26 @@
-"""Change the number of faces of a mesh: collapse edges, or cut faces in four."""
+"""Simplify a mesh: collapse edges until few enough faces are left."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from hodgeformer.base.errors import MeshError
 from hodgeformer.mesh.collapse import Surface
+from hodgeformer.mesh.elements import selected
 from hodgeformer.mesh.geometry import nearest_rows
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.order import canonical_faces, canonical_order
-from hodgeformer.mesh.resized import Refined, Simplified, at_size_one, box, with_columns
-from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
+from hodgeformer.mesh.pose import canonical_faces, canonical_order
+from hodgeformer.mesh.resized import Simplified, at_size_one, box, columns_over
+from hodgeformer.mesh.subdivision import undo_subdivision
 from hodgeformer.mesh.topology import corner_fans, inverse_permutation, is_used, repeats_a_vertex
 
 EVENNESS = (1e-2, 1e-4)
 """Triangles of similar size, or larger ones where the surface is flat. Training meshes are in between; the mean of the
 answers for both is best."""
 _FIRST_STEP = 16  # times the target number of faces: the first of two steps, shared by all triangulations
-
-
-def refine(mesh: Mesh, n_faces: int) -> Refined:
-    """Cut all faces in four until there are about `n_faces`; the surface does not change."""
-    fine, origin = mesh, np.arange(mesh.n_faces)
-    while 2 * fine.n_faces < n_faces:
-        traced = subdivided(fine)
-        fine, origin = traced.mesh, origin[traced.origin]
-    of_vertex = np.zeros(fine.n_vertices, dtype=np.int64)
-    of_vertex[fine.faces] = origin[:, None]
-    corners = mesh.faces[of_vertex]
-    nearest = np.linalg.norm(mesh.vertices[corners] - fine.vertices[:, None], axis=2).argmin(axis=1)
-    vertex_map = corners[np.arange(len(corners)), nearest]
-    vertex_map[: mesh.n_vertices] = np.arange(mesh.n_vertices)
-    return with_columns(Refined(mesh, fine, vertex_map))
 
 
 def triangulations(mesh: Mesh, n_faces: int, n: int) -> tuple[Simplified, ...]:
@@ -86,7 +74,26 @@ def simplify(mesh: MeshLike, n_faces: int, *, seed: int | None = None, evenness:
     lost = np.flatnonzero(vertex_map < 0)
     if lost.size:
         vertex_map[lost] = nearest_rows(positions[lost], surface.points[kept])
-    return with_columns(Simplified(mesh, small, vertex_map, whole))
+    result = Simplified(mesh, small, vertex_map, whole)
+    if not mesh.columns:
+        return result
+    renumbered = _renumbered(result)
+    columns = columns_over(renumbered.original, renumbered.values_over)
+    return replace(result, mesh=replace(small, columns=columns))
+
+
+def _renumbered(changed: Simplified) -> Simplified:
+    """The same from an original in canonical order, so that its numbering does not decide between equal votes."""
+    mesh, proper = changed.original, changed.original.proper_faces
+    used, dense = np.unique(mesh.faces[proper], return_inverse=True)
+    order = used[canonical_order(at_size_one(mesh.vertices[used], *box(mesh)), dense.reshape(-1, 3))]
+    number = np.full(mesh.n_vertices, -1)
+    number[order] = np.arange(len(order))
+    faces, face_order = canonical_faces(number[mesh.faces[proper]])
+    whole = number[changed.whole[proper[face_order]]]
+    turn = (whole.argmin(axis=1)[:, None] + np.arange(3)) % 3
+    original = selected(mesh, order, faces, proper[face_order])
+    return Simplified(original, changed.mesh, changed.vertex_map[order], np.take_along_axis(whole, turn, axis=1))
 
 
 def _apart(points: FloatArray, faces: IntArray, into: IntArray) -> tuple[FloatArray, IntArray, IntArray]:

@@ -1,15 +1,19 @@
-"""Midpoint subdivision, and how to undo it."""
+"""Midpoint subdivision: cut faces in four, transfer answers back, and undo it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hodgeformer.base.compiled import njit
+from hodgeformer.base.containers import ElementKind
+from hodgeformer.mesh.elements import mean_votes
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.resized import Simplified, columns_over, per_element
 from hodgeformer.mesh.topology import MeshComplex, repeats_a_vertex
 
 _CORNERS = np.arange(3)
@@ -17,8 +21,7 @@ _ROUNDING = 1e-6  # of coordinates at size one, as in a file in float32
 _UNKNOWN, _OLD, _NEW = 0, 1, 2
 
 
-@dataclass(frozen=True, eq=False)
-class Traced:
+class Traced(NamedTuple):
     """A changed mesh, and for each of its faces the original face that it is a piece of."""
 
     mesh: Mesh
@@ -67,6 +70,50 @@ def _pieces(faces: IntArray, middles: IntArray) -> tuple[list[IntArray], list[In
             pieces.append(np.stack(part, axis=1))
             owners.append(rows)
     return pieces, owners
+
+
+@dataclass(frozen=True, eq=False)
+class Refined:
+    """A finer mesh; transfers labels to it and values back, both in the order of the file."""
+
+    original: Mesh
+    mesh: Mesh
+    vertex_map: IntArray
+
+    def labels_over(self, labels: ArrayLike, kind: ElementKind) -> NDArray[np.int64]:
+        """Every piece of an element gets its label; a new element between two gets that of one of them."""
+        target = self._undone.votes(kind)[1]
+        return per_element(labels, self.original, kind)[target[: self.mesh.count(kind)]].astype(np.int64)
+
+    def values_over(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
+        """(n, columns) values of the original elements, interpolated at every finer one."""
+        return self._undone.values_back(values, kind)
+
+    def values_back(self, values: ArrayLike, kind: ElementKind) -> NDArray[Any]:
+        """The mean over the pieces of each original element, weighted by size."""
+        array = per_element(values, self.mesh, kind)
+        return mean_votes(array, *self._undone.votes(kind), self.original.count(kind))
+
+    @cached_property
+    def _undone(self) -> Simplified:
+        """The transfer from the finer mesh to the original."""
+        return Simplified(self.mesh, self.original, self.vertex_map, self.mesh.faces)
+
+
+def refine(mesh: Mesh, n_faces: int) -> Refined:
+    """Cut all faces in four until there are about `n_faces`; the surface does not change."""
+    fine, origin = mesh, np.arange(mesh.n_faces)
+    while 2 * fine.n_faces < n_faces:
+        traced = subdivided(fine)
+        fine, origin = traced.mesh, origin[traced.origin]
+    of_vertex = np.zeros(fine.n_vertices, dtype=np.int64)
+    of_vertex[fine.faces] = origin[:, None]
+    corners = mesh.faces[of_vertex]
+    nearest = np.linalg.norm(mesh.vertices[corners] - fine.vertices[:, None], axis=2).argmin(axis=1)
+    vertex_map = corners[np.arange(len(corners)), nearest]
+    vertex_map[: mesh.n_vertices] = np.arange(mesh.n_vertices)
+    refined = Refined(mesh, fine, vertex_map)
+    return replace(refined, mesh=replace(fine, columns=columns_over(mesh, refined.values_over)))
 
 
 class Undone(NamedTuple):

@@ -23,8 +23,9 @@ from hodgeformer.mesh.geometry import in_range
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.pose import frame_signs, n_frames
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
-from hodgeformer.mesh.resized import Refined, Simplified
-from hodgeformer.mesh.simplify import refine, triangulations
+from hodgeformer.mesh.resized import Simplified
+from hodgeformer.mesh.simplify import triangulations
+from hodgeformer.mesh.subdivision import Refined, refine
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.predict.options import UNLIMITED
 

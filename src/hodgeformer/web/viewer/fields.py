@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.mesh.geometry import edge_centers, face_centers
 from hodgeformer.mesh.mesh import IntArray
-from hodgeformer.mesh.resized import Refined
+from hodgeformer.mesh.subdivision import Refined
 from hodgeformer.mesh.topology import repeats_a_vertex
 from hodgeformer.predict.inference import Views
 from hodgeformer.web.server.intake import Refusal
