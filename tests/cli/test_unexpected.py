@@ -45,10 +45,10 @@ def stumble(monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
         raise ZeroDivisionError("oh\ndear")
 
     if stage == "reading":
-        from hodgeformer.mesh import io
+        from hodgeformer.mesh.formats import source
 
-        real_read = io._read_bytes
-        monkeypatch.setattr(io, "_read_bytes", lambda path: fail() if path.name == BAD else real_read(path))
+        real_read = source._read_bytes
+        monkeypatch.setattr(source, "_read_bytes", lambda path: fail() if path.name == BAD else real_read(path))
     elif stage == "predicting":
         real_forward = HodgeFormer.forward_features
         sized = lambda model, batch: fail() if 162 in [size.v for size in batch.sizes] else real_forward(model, batch)  # noqa: E731

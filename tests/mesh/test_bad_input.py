@@ -1,4 +1,4 @@
-"""Whatever a file holds, the answer is a mesh or a MeshError that names it: no library traceback, no NaN, no hang."""
+"""Any file loads as a mesh or raises a MeshError that names it: no library traceback, no NaN, no hang."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from clock import at_most
 from hodgeformer.base.errors import MeshError, MeshFormatError
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh, save_mesh
-from meshes import icosphere, tetrahedron
+from meshes import tetrahedron
 
 TRIANGLE = "v 0 0 0\nv 1 0 0\nv 0 1 0\n"
 OFF = "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n"
@@ -115,7 +113,7 @@ def test_a_zip_called_obj(tmp_path: Path) -> None:
         load_mesh(tmp_path / "m.obj")
 
 
-def test_paths_that_are_no_files(tmp_path: Path) -> None:
+def test_paths_that_are_not_files(tmp_path: Path) -> None:
     with pytest.raises(MeshFormatError, match="does not exist"):
         load_mesh(tmp_path / "none.obj")
     (tmp_path / "folder.obj").mkdir()
@@ -216,24 +214,3 @@ def test_degenerate_faces_and_lonely_vertices_are_noted_not_refused(tmp_path: Pa
     read = load_mesh(write(tmp_path, "m.obj", TRIANGLE + "v 5 5 5\nf 1 2 3\nf 1 1 2\nf 1 2 3\n"))
     assert read.n_faces == 3
     assert read.notes == ("1 faces repeat a vertex", "1 vertices are not used by any face")
-
-
-@pytest.mark.parametrize("suffix", [".obj", ".off", ".ply", ".stl", ".glb"])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(at=st.floats(0, 1, exclude_max=True), spoil=st.binary(min_size=1, max_size=12), cut=st.booleans())
-def test_a_spoiled_file_is_a_mesh_or_a_mesh_error(
-    suffix: str, at: float, spoil: bytes, cut: bool, tmp_path: Path
-) -> None:
-    mesh = icosphere(0)
-    path = tmp_path / f"m{suffix}"
-    save_mesh(mesh, path, **({"face_labels": np.arange(20)} if suffix in (".obj", ".ply", ".glb") else {}))
-    data = path.read_bytes()
-    begin = int(at * len(data))
-    path.write_bytes(data[:begin] + spoil + (b"" if cut else data[begin + len(spoil) :]))
-    try:
-        read = load_mesh(path)
-    except MeshError as error:
-        assert str(error).startswith(str(path))
-    else:
-        assert np.isfinite(read.vertices).all()
-        assert read.faces.max() < read.n_vertices

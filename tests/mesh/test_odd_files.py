@@ -1,4 +1,4 @@
-"""Files that are small and mean, or just unusual: each is read as what it is or refused by name, soon."""
+"""Malicious and unusual files: each is read correctly or refused with its name, quickly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import meshes
 from clock import at_most
-from hodgeformer.base.errors import MeshError, MeshFormatError
+from hodgeformer.base.errors import MeshFormatError
 from hodgeformer.mesh.check import check_mesh
 from hodgeformer.mesh.elements import radius
 from hodgeformer.mesh.geometry import in_range
@@ -55,17 +55,6 @@ def test_lengths_of_lists_are_whole_numbers(count: str, tmp_path: Path) -> None:
         load_mesh(path)
 
 
-def test_polygons_of_different_lengths_in_both_byte_orders(tmp_path: Path) -> None:
-    corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [2, 0], [2, 1]], float)
-    polygons = [[0, 1, 2, 3], [1, 4, 5], [1, 5, 2]]
-    for order, sign in (("binary_little_endian", "<"), ("binary_big_endian", ">")):
-        body = np.column_stack([corners, np.zeros(6)]).astype(f"{sign}f4").tobytes()
-        body += b"".join(struct.pack(f"{sign}B{len(p)}i", len(p), *p) for p in polygons)
-        path = tmp_path / "m.ply"
-        path.write_bytes(PLY.format(order=order, count="uchar", v=6, f=3).encode() + body)
-        assert load_mesh(path).faces.tolist() == [[0, 1, 2], [0, 2, 3], [1, 4, 5], [1, 5, 2]]
-
-
 TEXTS = {
     "m.obj": TRIANGLE + "v 9 9 9\nf 1 2 3\n",
     "m.off": "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n",
@@ -90,19 +79,11 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
 @pytest.mark.parametrize("name", TEXTS)
-def test_text_with_a_mark_of_its_encoding(name: str, encoding: str, tmp_path: Path) -> None:
-    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
-    (tmp_path / name).write_bytes(mark + TEXTS[name].encode(encoding))
+def test_a_byte_order_mark_is_ignored(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(TEXTS[name].encode("utf-8-sig"))
     read = load_mesh(tmp_path / name)
     np.testing.assert_array_equal(read.vertices[read.faces[0]], [[0, 0, 0], [1, 0, 0], [0, 1, 0]])
-
-
-def test_half_a_character_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "m.obj").write_bytes(b"\xff\xfe" + TRIANGLE.encode("utf-16-le") + b"f")
-    with pytest.raises(MeshFormatError, match="utf-16"):
-        load_mesh(tmp_path / "m.obj")
 
 
 def test_tangled_polygons_take_a_bounded_time(tmp_path: Path) -> None:
@@ -181,7 +162,7 @@ def test_a_vertex_that_no_face_uses_may_lie_anywhere(far: float) -> None:
 
 @pytest.mark.parametrize("far", [1e20, 1e40, 1e80, 1e200])
 def test_a_surface_that_is_nearly_a_line_has_finite_features(far: float) -> None:
-    """Its area is no unit of length: divided by its root, coordinates are infinite in float32."""
+    """Its area is too small to scale by: divided by its root, coordinates are infinite in float32."""
     ball = meshes.icosphere(1)
     vertices = ball.vertices.copy()
     vertices[3, 0] = far
@@ -212,18 +193,6 @@ def test_sheets_that_touch_in_points_stay_apart_in_stl(tmp_path: Path) -> None:
     ply, stl = (check_mesh(load_mesh(tmp_path / f"m{suffix}")) for suffix in (".ply", ".stl"))
     assert (stl.n_vertices, stl.n_edges, stl.n_components) == (ply.n_vertices, ply.n_edges, ply.n_components)
     assert stl.closed
-
-
-def test_a_mesh_without_a_surface_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "m.obj").write_text(TRIANGLE)
-    with pytest.raises(MeshError):
-        load_mesh(tmp_path / "m.obj")
-
-
-def test_a_property_before_the_format(tmp_path: Path) -> None:
-    (tmp_path / "m.ply").write_bytes(b"ply\nproperty list uchar int a\nend_header\n\0\0")
-    with pytest.raises(MeshFormatError, match="no 'format' line"):
-        load_mesh(tmp_path / "m.ply")
 
 
 @pytest.mark.parametrize("text", ["OFF\n" + "1" * 5000 + " 1 0\n", "OFF\n3 1 0\n0 0 " + "x" * 5000 + "\n"])

@@ -21,7 +21,8 @@ from hodgeformer.base.files import files_below
 from hodgeformer.data.numbers import first_line, is_number, lines_of, numbers, rows_of_numbers, table_rows, words_of
 from hodgeformer.mesh.elements import UNLABELED
 from hodgeformer.mesh.formats.obj import face_names
-from hodgeformer.mesh.io import load_mesh, open_source
+from hodgeformer.mesh.formats.source import Source
+from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh
 
 COUNTED: dict[str, ElementKind] = {".eseg": "e", ".fseg": "f"}
@@ -61,7 +62,7 @@ def read_labels(path: Path) -> RawLabels:
 def read_obj_names(path: Path, keyword: str) -> RawLabels:
     """The names of the materials, groups or objects of the polygons of an OBJ file."""
     try:
-        names, places = face_names(open_source(path), keyword)
+        names, places = face_names(Source.open(path), keyword)
     except MeshError as error:
         raise DataError(str(error)) from None
     if not names:

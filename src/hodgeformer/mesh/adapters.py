@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from hodgeformer.base.containers import PartElement
 from hodgeformer.base.errors import MeshError
-from hodgeformer.mesh.formats.content import Content
+from hodgeformer.mesh.formats.polygons import Content
 from hodgeformer.mesh.mesh import COLOR, Column, Mesh, is_column_name, to_colors
 
 
@@ -46,8 +45,8 @@ InMemory = tuple[Any, Any] | HasVertices | HasPoints | HasPositions
 """(vertices, faces) as arrays or tensors, or a mesh of another package."""
 
 
-def from_memory(given: Any, name: str = "mesh") -> Mesh:
-    """The mesh of another package, vertices and faces in its order; polygons are cut into triangles."""
+def from_memory(given: Any, name: str = "mesh") -> Mesh | Content:
+    """The mesh of another package, vertices and faces in its order; polygons are not cut yet."""
     if hasattr(given, "geometry") and hasattr(given, "to_mesh"):  # a trimesh.Scene, from a file with several parts
         given = given.to_mesh()
     of_faces: dict[str, Any] = {}
@@ -91,7 +90,9 @@ def _columns(element: PartElement, given: Mapping[str, Any], n: int) -> dict[str
     return columns
 
 
-def _joined(vertices: NDArray[Any], blocks: Sequence[NDArray[Any]], name: str, columns: Mapping[str, Column]) -> Mesh:
+def _joined(
+    vertices: NDArray[Any], blocks: Sequence[NDArray[Any]], name: str, columns: Mapping[str, Column]
+) -> Mesh | Content:
     """A mesh from blocks of faces (n, k), each with its own number k of corners."""
     blocks = [block for block in blocks if block.size]
     if len(blocks) > 1 and any(block.ndim != 2 or block.shape[1] < 3 for block in blocks):
@@ -102,7 +103,7 @@ def _joined(vertices: NDArray[Any], blocks: Sequence[NDArray[Any]], name: str, c
     Mesh(vertices, np.concatenate([block[:, :3] for block in blocks]), name)  # validates the arrays
     corners = np.concatenate([block.ravel() for block in blocks]).astype(np.int64)
     n_corners = np.concatenate([np.full(len(block), block.shape[1]) for block in blocks])
-    return Content(vertices.astype(np.float64), corners, n_corners, columns=dict(columns)).to_mesh(Path(name))
+    return Content(vertices.astype(np.float64), corners, n_corners, columns=dict(columns))
 
 
 def _surface_cells(cells: list[Any], name: str) -> list[Any]:

@@ -11,13 +11,15 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hodgeformer.base.errors import HodgeFormerError, MeshError, MeshFormatError
+from hodgeformer.base.errors import MeshError, MeshFormatError
 from hodgeformer.base.files import place, write_atomically
 from hodgeformer.mesh.adapters import InMemory, from_memory
+from hodgeformer.mesh.elements import edge_rows
 from hodgeformer.mesh.formats import glb, gltf, obj, off, ply, stl
-from hodgeformer.mesh.formats.content import Content
-from hodgeformer.mesh.formats.source import Source
-from hodgeformer.mesh.mesh import Attribute, Attributes, Mesh
+from hodgeformer.mesh.formats.polygons import Content, triangulate
+from hodgeformer.mesh.formats.source import LineOf, Source
+from hodgeformer.mesh.mesh import Attribute, Attributes, Column, IntArray, Mesh
+from hodgeformer.mesh.topology import is_used, repeats_a_vertex
 
 MeshLike = Mesh | str | os.PathLike[str] | InMemory
 """Everything that is accepted as a mesh: a `Mesh`, a path, arrays, or a mesh of another package."""
@@ -45,12 +47,6 @@ _WRITERS: dict[str, Callable[[Mesh, Attributes], bytes]] = {
     ".stl": lambda mesh, _: stl.stl_bytes(mesh),
     ".glb": glb.glb_bytes,
 }
-_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-_FOREIGN = {
-    b"PK\x03\x04": "a zip archive", b"PK\x05\x06": "an empty zip archive", b"\x1f\x8b": "a gzip archive",
-    b"7z\xbc\xaf": "a 7z archive", b"\x89PNG": "a PNG picture", b"\xff\xd8\xff": "a JPEG picture",
-    b"%PDF": "a PDF document", b"\x93NUMPY": "a NumPy array", b"version https://git-lfs": "a git-lfs pointer",
-}  # fmt: skip
 
 
 def as_mesh(given: MeshLike, name: str = "mesh") -> Mesh:
@@ -61,7 +57,10 @@ def as_mesh(given: MeshLike, name: str = "mesh") -> Mesh:
     """
     if isinstance(given, Mesh):
         return given
-    return load_mesh(given) if isinstance(given, str | os.PathLike) else from_memory(given, name)
+    if isinstance(given, str | os.PathLike):
+        return load_mesh(given)
+    found = from_memory(given, name)
+    return found if isinstance(found, Mesh) else to_mesh(found, Path(name))
 
 
 def load_mesh(path: str | os.PathLike[str]) -> Mesh:
@@ -72,7 +71,7 @@ def load_mesh(path: str | os.PathLike[str]) -> Mesh:
     lists what was done. Raises MeshError for anything that is not a mesh.
     """
     path = place(path)
-    source, suffix = open_source(path), path.suffix.lower()
+    source, suffix = Source.open(path), path.suffix.lower()
     found = _sniff(source.data) if suffix not in _READERS else _unmistakable(source.data, suffix)
     if found is None:
         raise MeshFormatError(
@@ -83,12 +82,97 @@ def load_mesh(path: str | os.PathLike[str]) -> Mesh:
         content = _READERS[found](source)
     if found != suffix and {found, suffix} != {".glb", ".gltf"}:
         content = replace(content, notes=(f"read as {found[1:].upper()}, judging by its content", *content.notes))
-    return content.to_mesh(path, source)
+    return to_mesh(content, path, source)
 
 
-def open_source(path: Path) -> Source:
-    """The content of a mesh file, text as UTF-8."""
-    return Source(path, _read_bytes(path))
+def to_mesh(content: Content, path: Path, source: Source | None = None) -> Mesh:
+    """Check every number, cut the polygons into triangles, and copy face attributes to the triangles.
+
+    The memory of a file is limited by the budget of its `source`.
+    """
+    _check(content, path)
+    if source is not None:
+        _reserve(content, source)
+    notes = list(content.notes)
+    attributes, columns = dict(content.attributes), dict(content.columns)
+    polygons: IntArray | None = None
+    if (content.n_corners == 3).all():
+        faces = content.corners.reshape(-1, 3)
+    else:
+        faces, polygons, cut = triangulate(content.vertices, content.corners, content.n_corners)
+        notes.extend(cut)
+        for kind in [kind for kind in attributes if kind.startswith("face")]:
+            attributes[kind] = attributes[kind][polygons]
+        for column, (element, values) in columns.items():
+            columns[column] = Column(element, values[polygons] if element == "face" else values)
+    notes.extend(_notes_on(faces, len(content.vertices)))
+    # The name of a file need not be valid text; that of a mesh is written to pages and files.
+    name = os.fsencode(path.stem).decode("utf-8", "replace")
+    of_edges = {column: columns.pop(column) for column in list(columns) if columns[column].element == "edge"}
+    mesh = Mesh(content.vertices, faces, name, polygons, tuple(notes), attributes, columns)
+    return mesh if content.edges is None or not of_edges else _with_edges(mesh, of_edges, content.edges)
+
+
+def _reserve(content: Content, source: Source) -> None:
+    """Count the arrays of the mesh; polygons also become triangles, with the attributes of their polygon."""
+    n_triangles = len(content.corners) - 2 * len(content.n_corners)
+    source.reserve(
+        24 * (len(content.vertices) + n_triangles), f"{len(content.vertices):,} vertices, {n_triangles:,} faces"
+    )
+    if n_triangles != len(content.n_corners):
+        carried = sum(values[:1].nbytes for kind, values in content.attributes.items() if kind.startswith("face"))
+        carried += sum(values.itemsize for element, values in content.columns.values() if element == "face")
+        source.reserve((32 + carried) * n_triangles, f"{n_triangles:,} triangles, which its polygons are cut into,")
+
+
+def _check(content: Content, path: Path) -> None:
+    if len(content.n_corners) == 0:
+        raise MeshError(f"{path}: the file has no faces; a surface of triangles or polygons is needed")
+    bad = np.flatnonzero(~np.isfinite(content.vertices).all(axis=1))
+    if bad.size:
+        raise MeshError(
+            f"{_where(path, content.vertex_line, bad[0])}: vertex {bad[0]} has coordinates "
+            f"{content.vertices[bad[0]].tolist()} that are not finite ({bad.size} such vertices); "
+            "repair or remove them"
+        )
+    small = np.flatnonzero(content.n_corners < 3)
+    if small.size:
+        raise MeshFormatError(
+            f"{_where(path, content.face_line, small[0])}: face {small[0]} has {content.n_corners[small[0]]} "
+            f"corners, at least 3 are needed ({small.size} such faces); remove it"
+        )
+    wrong = np.flatnonzero((content.corners < 0) | (content.corners >= len(content.vertices)))
+    if wrong.size:
+        face = int(np.searchsorted(np.cumsum(content.n_corners), wrong[0], side="right"))
+        raise MeshError(
+            f"{_where(path, content.face_line, face)}: face {face} refers to vertex {content.corners[wrong[0]]}"
+            f", but the file has {len(content.vertices)} vertices (numbered from 0); "
+            "the file is truncated or its faces are wrong: export it again"
+        )
+
+
+def _where(path: Path, line_of: LineOf | None, element: int) -> str:
+    """`file:line` for text, `file` for binary."""
+    return str(path) if line_of is None else f"{path}:{line_of(int(element))}"
+
+
+def _with_edges(mesh: Mesh, columns: dict[str, Column], ends: IntArray) -> Mesh:
+    """The mesh with columns of the edges between these ends, which are in any order."""
+    if not repeats_a_vertex(mesh.faces).all() and ends.min() >= 0 and ends.max() < mesh.n_vertices:
+        number = edge_rows(mesh, ends)
+        rows = np.full(len(mesh.topology.edges), -1)
+        rows[number[number >= 0]] = np.flatnonzero(number >= 0)
+        if (rows >= 0).all():
+            return mesh.with_columns({name: ("edge", values[rows]) for name, (_, values) in columns.items()})
+    ignored = "columns of edges ignored: the file does not list every edge of its faces"
+    return replace(mesh, notes=(*mesh.notes, ignored))
+
+
+def _notes_on(faces: IntArray, n_vertices: int) -> list[str]:
+    """Remarks about things that are allowed."""
+    repeating, unused = repeats_a_vertex(faces).sum(), n_vertices - is_used(faces, n_vertices).sum()
+    notes = [f"{repeating} faces repeat a vertex"] if repeating else []
+    return [*notes, f"{unused} vertices are not used by any face"] if unused else notes
 
 
 def save_mesh(
@@ -105,7 +189,7 @@ def save_mesh(
     """Write OBJ, OFF, PLY, STL or GLB, by the suffix; the file is written completely or not at all.
 
     Colors are (n, 3) or (n, 4) integers 0..255, labels (n,) integers. PLY stores everything exactly (labels as the
-    property `label`). OBJ stores colors (of faces as materials in a .mtl file beside it, of vertices without alpha)
+    property `label`). OBJ stores colors (of faces as materials in a .mtl file next to it, of vertices without alpha)
     and face labels (as groups `label_3`). OFF stores colors. GLB stores, in float32, labels and colors of faces or of
     vertices; those of faces give each face its own three corners, which `load_mesh` joins again. STL stores only the
     triangles, in float32. Own colors are the original colors of a scan whose colors now show labels; PLY and GLB store
@@ -128,41 +212,6 @@ def save_mesh(
     else:
         content = _WRITERS[suffix](mesh, attributes)
     write_atomically(path, content, MeshError)
-
-
-def _read_bytes(path: Path) -> bytes:
-    if isinstance(path, Path) and path.exists() and not path.is_file():  # a pipe would never end
-        kind = "a folder" if path.is_dir() else "not a regular file"
-        raise MeshFormatError(f"{path}: this is {kind}; pass the path of a mesh file")
-    try:
-        data = path.read_bytes()
-    except HodgeFormerError:  # from an archive that contains the file
-        raise
-    except Exception as error:  # each kind of store raises its own errors
-        cause = error.__cause__  # web servers answer with a status, of which 404 alone says that there is no file
-        if isinstance(error, FileNotFoundError) and (cause is None or getattr(cause, "status", 0) == 404):
-            raise MeshFormatError(f"{path}: the file does not exist; check the spelling and the folder") from None
-        reason = getattr(error, "strerror", None) or cause or error
-        raise MeshFormatError(f"{path}: the file cannot be read ({reason}); check its permissions") from error
-    if data.isspace() or not data:
-        raise MeshFormatError(f"{path}: the file is empty; download or export it again")
-    for magic, kind in _FOREIGN.items():
-        if data.startswith(magic):
-            raise MeshFormatError(f"{path}: this is {kind}, not a mesh; unpack or export a mesh file from it")
-    return _as_utf8(data, path)
-
-
-def _as_utf8(data: bytes, path: Path) -> bytes:
-    """Text as UTF-8 without a byte order mark; the mark also identifies UTF-16."""
-    for mark, encoding in _MARKS.items():
-        if data.startswith(mark) and not stl.is_binary(data):
-            try:
-                return data[len(mark) :].decode(encoding).encode()
-            except UnicodeDecodeError as error:
-                raise MeshFormatError(
-                    f"{path}: invalid {encoding}, which its first bytes announce ({error}); export it again"
-                ) from None
-    return data
 
 
 def _unmistakable(data: bytes, suffix: str) -> str:

@@ -1,4 +1,4 @@
-"""Wavefront OBJ. Face colors are materials in a .mtl file beside it, face labels are groups."""
+"""Wavefront OBJ. Face colors are materials in a separate .mtl file, face labels are groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Content
+from hodgeformer.mesh.formats.polygons import Content
 from hodgeformer.mesh.formats.source import Source, TextLines
 from hodgeformer.mesh.mesh import Attributes, Colors, FloatArray, IntArray, Mesh, to_colors
 

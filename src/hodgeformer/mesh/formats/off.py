@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Content
+from hodgeformer.mesh.formats.polygons import Content
 from hodgeformer.mesh.formats.source import LARGEST_WHOLE, Source, TextLines
 from hodgeformer.mesh.mesh import Attributes, Colors, FloatArray, IntArray, Mesh, to_colors
 

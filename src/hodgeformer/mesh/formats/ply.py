@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Content
 from hodgeformer.mesh.formats.ply_tables import Columns, Element, List, Property, read_ascii, read_binary
+from hodgeformer.mesh.formats.polygons import Content
 from hodgeformer.mesh.formats.source import LARGEST_WHOLE, Source
 from hodgeformer.mesh.mesh import (
     CHANNELS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -12,18 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.compiled import njit
-from hodgeformer.base.errors import MeshFormatError
+from hodgeformer.base.errors import HodgeFormerError, MeshFormatError
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 _NEWLINE, _HASH, _SPACE = 10, 35, 32
 _PER_LINE, _PER_NUMBER = 32, 8  # bytes
 _PIECE = 1 << 20  # bytes of text that are converted at a time; as Python objects they need fifty times the memory
 _GAP, _AFTER_SLASH = re.compile(rb"\s"), re.compile(rb"/[^\s]*")
-LARGEST_WHOLE = 2.0**53
-"""Beyond this, float64 skips integers."""
-LineOf = Callable[[int], int]
-"""The line in the file of an element."""
+LARGEST_WHOLE = 2.0**53  # beyond this, float64 skips integers
+LineOf = Callable[[int], int]  # the line in the file of an element
 _TIMES, _FREE = 12, 96 << 20  # bytes of memory: per byte of a file, and for any file
+_FOREIGN = {
+    b"PK\x03\x04": "a zip archive", b"PK\x05\x06": "an empty zip archive", b"\x1f\x8b": "a gzip archive",
+    b"7z\xbc\xaf": "a 7z archive", b"\x89PNG": "a PNG picture", b"\xff\xd8\xff": "a JPEG picture",
+    b"%PDF": "a PDF document", b"\x93NUMPY": "a NumPy array", b"version https://git-lfs": "a git-lfs pointer",
+}  # fmt: skip
 
 
 class Source:
@@ -33,6 +37,11 @@ class Source:
     therefore reserve memory before they use it, and a file may reserve 96 MB plus 12 times its size on disk. A file
     counts once, however often it is named. With temporary arrays, reading needs less than 20 times the size.
     """
+
+    @classmethod
+    def open(cls, path: Path) -> Source:
+        """The content of a file, without the byte order mark of UTF-8."""
+        return cls(path, _read_bytes(path))
 
     def __init__(self, path: Path, data: bytes) -> None:
         self.path, self.data = path, data
@@ -57,15 +66,13 @@ class Source:
         """
         if name not in self._by_name:
             try:
-                self._by_name[name] = self._read(name, has_geometry)
+                self._by_name[name] = self._read((self.path.parent / name).resolve(), has_geometry)
             except (OSError, ValueError):  # too long, a zero byte, no permission
                 self._by_name[name] = None
         return self._by_name[name]
 
-    def _read(self, name: str, has_geometry: bool) -> bytes | None:
-        folder = self.path.parent
-        file = (folder / name).resolve()
-        if not (file.is_relative_to(folder.resolve()) and file.is_file()):
+    def _read(self, file: Path, has_geometry: bool) -> bytes | None:
+        if not (file.is_relative_to(self.path.parent.resolve()) and file.is_file()):
             return None
         if file == self.path.resolve():
             return self.data
@@ -76,9 +83,31 @@ class Source:
             if has_geometry:
                 self._n_bytes += status.st_size
             else:
-                self.reserve(status.st_size, f"the file {name[:60]!r} that it names")
+                self.reserve(status.st_size, f"the file {file.name[:60]!r} that it names")
             self._by_file[key] = file.read_bytes()
         return self._by_file[key]
+
+
+def _read_bytes(path: Path) -> bytes:
+    if isinstance(path, Path) and path.exists() and not path.is_file():  # a pipe would never end
+        kind = "a folder" if path.is_dir() else "not a regular file"
+        raise MeshFormatError(f"{path}: this is {kind}; pass the path of a mesh file")
+    try:
+        data = path.read_bytes()
+    except HodgeFormerError:  # from an archive that contains the file
+        raise
+    except Exception as error:  # each kind of store raises its own errors
+        cause = error.__cause__  # web servers report a status; only 404 means that there is no such file
+        if isinstance(error, FileNotFoundError) and (cause is None or getattr(cause, "status", 0) == 404):
+            raise MeshFormatError(f"{path}: the file does not exist; check the spelling and the folder") from None
+        reason = getattr(error, "strerror", None) or cause or error
+        raise MeshFormatError(f"{path}: the file cannot be read ({reason}); check its permissions") from error
+    if data.isspace() or not data:
+        raise MeshFormatError(f"{path}: the file is empty; download or export it again")
+    for magic, kind in _FOREIGN.items():
+        if data.startswith(magic):
+            raise MeshFormatError(f"{path}: this is {kind}, not a mesh; unpack or export a mesh file from it")
+    return data.removeprefix(codecs.BOM_UTF8)
 
 
 class Rows(NamedTuple):
@@ -102,22 +131,14 @@ class Rows(NamedTuple):
 
         Numbers that are not integers become -1.
         """
-        found = np.empty(int(counts.sum()), dtype=np.int64)
-        return found, int(_gather_whole(self.values, begin, counts, found))
-
-
-@njit(cache=True, nogil=True)
-def _gather_whole(values: FloatArray, begin: IntArray, counts: IntArray, found: IntArray) -> int:
-    n, bad = 0, -1
-    for row in range(len(begin)):
-        for at in range(begin[row], begin[row] + counts[row]):
-            if abs(values[at]) < LARGEST_WHOLE and values[at] == np.rint(values[at]):
-                found[n] = np.int64(values[at])
-            else:
-                found[n] = -1
-                bad = row if bad < 0 else bad
-            n += 1
-    return bad
+        first = np.cumsum(counts) - counts
+        places = np.repeat(begin - first, counts)
+        places += np.arange(len(places))
+        values = self.values[places]
+        whole = (values == np.rint(values)) & (np.abs(values) < LARGEST_WHOLE)
+        bad = -1 if whole.all() else int(np.searchsorted(first, whole.argmin(), side="right")) - 1
+        values[~whole] = -1
+        return values.astype(np.int64), bad
 
 
 class TextLines:
@@ -172,7 +193,11 @@ class TextLines:
     def keywords(self, lines: IntArray) -> NDArray[np.bytes_]:
         """The first token of each line, cut to 8 bytes."""
         found = np.zeros((len(lines), 8), dtype=np.uint8)
-        _first_tokens(self.bytes, self.starts, lines, found)
+        inside = np.ones(len(lines), dtype=bool)
+        for i in range(8):
+            letters = self.bytes[np.minimum(self.starts[lines] + i, len(self.bytes) - 1)]
+            inside &= letters > _SPACE
+            found[inside, i] = letters[inside]
         return found.view("S8").ravel()
 
     def drop_keyword(self, lines: IntArray, length: int = 1) -> None:
@@ -214,8 +239,6 @@ class TextLines:
         if len(lines) == 0:
             return b""
         begin, end = int(self.starts[lines[0]]), int(self.ends[lines[-1]]) + 1
-        if lines[-1] - lines[0] + 1 == len(lines):
-            return self.bytes[begin:end].tobytes()
         edge = np.zeros(end - begin + 1, dtype=np.int8)
         edge[self.starts[lines] - begin] = 1
         # A line ends after its newline, so neighbors never share a byte.
@@ -258,16 +281,6 @@ def _find_lines(text: NDArray[np.uint8], starts: IntArray, ends: IntArray, n_tok
         elif text[at] <= _SPACE:
             inside = False
     return n_lines
-
-
-@njit(cache=True, nogil=True)
-def _first_tokens(text: NDArray[np.uint8], starts: IntArray, lines: IntArray, found: NDArray[np.uint8]) -> None:
-    for i in range(len(lines)):
-        for k in range(found.shape[1]):
-            letter = text[starts[lines[i]] + k]
-            if letter <= _SPACE:
-                break
-            found[i, k] = letter
 
 
 def refuse_binary(data: bytes, path: Path) -> None:

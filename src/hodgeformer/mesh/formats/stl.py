@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from hodgeformer.base.errors import MeshFormatError
-from hodgeformer.mesh.formats.content import Content
+from hodgeformer.mesh.formats.polygons import Content
 from hodgeformer.mesh.formats.source import LineOf, Source, TextLines
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.topology import corner_fans, inverse_permutation
@@ -37,9 +37,8 @@ def read_stl(source: Source) -> Content:
 
 
 def is_binary(data: bytes) -> bool:
-    """The size decides: many binary files begin with "solid", the word that marks an ASCII one."""
-    n_faces = int.from_bytes(data[_HEAD : _HEAD + 4], "little")
-    return len(data) == _HEAD + 4 + _TRIANGLE.itemsize * n_faces
+    """Whether the size fits: many binary files begin with "solid", like ASCII ones."""
+    return len(data) == _HEAD + 4 + _TRIANGLE.itemsize * int.from_bytes(data[_HEAD : _HEAD + 4], "little")
 
 
 def _read_binary(data: bytes, path: Path) -> tuple[FloatArray, list[str]]:
