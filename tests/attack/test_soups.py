@@ -1,4 +1,4 @@
-"""Polygon soups as they lie on the web: each is read, checked, predicted and learned from."""
+"""Polygon soups like models on the web: each is read, checked, predicted and trained on."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_every_soup_is_predicted(n: int, tmp_path: Path) -> None:
 def test_soups_are_learned_from(
     n: int, most_faces: int, settings: tuple[str, ...], least: float, tmp_path: Path
 ) -> None:
-    """As a user would: a folder, the settings of the plan but for the length, and no mesh left out."""
+    """A folder of data with planned settings except for the length; no mesh is left out."""
     write_folder(soups_of(n, most_faces, SEED), tmp_path / "soups")
     outcome = train(tmp_path / "soups", tmp_path / "run", overrides=settings)
     assert outcome.scores is not None

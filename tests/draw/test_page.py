@@ -1,4 +1,4 @@
-"""The page: what it embeds, and what a real browser makes of it."""
+"""The page: what it embeds, and how a real browser shows it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_wrong_length_is_explained() -> None:
 
 
 class OpenPage:
-    """A page in the browser and all it complained about."""
+    """A page in the browser, and the errors it reported."""
 
     def __init__(self, browser: Any, path: Path, text: str, query: str = "") -> None:
         path.write_text(text, encoding="utf-8")
@@ -227,7 +227,7 @@ def test_every_kind_of_mesh_draws(browser: Any, tmp_path: Path) -> None:
     "name", ["@DATA@", "@TITLE@", "<!--<script>", "</script><script>alert(1)</script>", "a\u2028b"]
 )
 def test_no_name_spoils_a_page(name: str) -> None:
-    """The data is the one script of its kind, ends where it should, and holds the name as it is."""
+    """The data is the only script of its type, ends where it should, and contains the name unchanged."""
     text = page([Scene(icosphere(0, name), caption=name)], title=name)
     found = re.findall(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', text, flags=re.DOTALL)
     assert len(found) == 1

@@ -23,7 +23,7 @@ FRONT, RIGHT, BACK, LEFT, TOP, BOTTOM = View(0), View(90), View(180), View(270),
 
 
 def dominant(pixels: np.ndarray) -> str:
-    """Which of red and blue prevails among the pixels that are not background."""
+    """The more frequent of red and blue among the pixels that are not background."""
     drawn = pixels.reshape(-1, 3)[(pixels.reshape(-1, 3) < 250).any(axis=1)].mean(axis=0)
     return "red" if drawn[0] > drawn[2] else "blue"
 
@@ -86,7 +86,7 @@ def test_extreme_sizes_are_drawn_like_others(size: float) -> None:
 
 
 def test_a_point_is_an_empty_picture() -> None:
-    """All vertices in one place, which rounding makes a tiny surface: blurring it must not take all memory."""
+    """All vertices at one position, a tiny surface after rounding: blurring it must not exhaust memory."""
     ball = icosphere(1)
     picture = render(ball.with_vertices(0 * ball.vertices + [0.1, 0.7, 0.3]), width=256)
     assert picture.shape[0] < 256 and picture.shape[1] == 256

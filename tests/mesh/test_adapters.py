@@ -1,4 +1,4 @@
-"""What people hold in their hands is the same mesh everywhere. Packages that are not there are stood in for."""
+"""Meshes of other packages give the same mesh. Stand-ins replace packages that are not installed."""
 
 from __future__ import annotations
 

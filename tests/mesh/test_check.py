@@ -1,4 +1,4 @@
-"""What check_mesh counts, against meshes whose oddities are known and against plain counting."""
+"""Counts of check_mesh, compared with known problems and with plain counting."""
 
 from __future__ import annotations
 

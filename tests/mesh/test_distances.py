@@ -41,7 +41,8 @@ def test_distances_are_those_of_another_implementation(mesh: Mesh) -> None:
 def test_neither_other_points_nor_threads_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of(icosphere(4))
     points, together = graph.spread_points(0, 48)
-    monkeypatch.setattr(features, "_n_threads", lambda n: 48)
+    monkeypatch.setattr(features, "_WORTH_THREADS", 0)
+    monkeypatch.setattr(features, "thread_count", lambda: 48)
     again, apart = graph.spread_points(0, 48)
     assert np.array_equal(points, again) and np.array_equal(together, apart)
 
@@ -69,7 +70,7 @@ def test_features_by_the_formula() -> None:
     corners = grid.vertices[grid.faces]
     areas = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1) / 2
     weights = np.bincount(grid.faces.ravel(), weights=np.repeat(areas / 3, 3)) / areas.sum()
-    # Fewer vertices than points: every vertex is one, and stands for its own area.
+    # Fewer vertices than points: every vertex is a point and represents its own area.
     d = dense_distances(grid) / np.sqrt(areas.sum())
     expected = [weights @ d, d.max(axis=0), *(weights @ np.exp(-((d / r) ** 2)) for r in RADII)]
     assert np.allclose(features * SPREAD + TYPICAL, np.stack(expected, axis=1))

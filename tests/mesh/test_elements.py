@@ -1,4 +1,4 @@
-"""Labels and values go between vertices, edges and faces by votes and means, whatever the numbering."""
+"""Labels and values are converted between vertices, edges and faces by votes and means, whatever the numbering."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ def test_probabilities_are_carried_between_elements() -> None:
 def noisy_halves() -> tuple[Mesh, np.ndarray, np.ndarray]:
     mesh = icosphere(4)
     truth = (mesh.vertices[mesh.faces].mean(axis=1)[:, 0] > 0).astype(int)
-    said = np.where(np.random.default_rng(0).random(mesh.n_faces) < 0.15, 1 - truth, truth)
-    return mesh, truth, np.eye(2)[said] * 0.8 + 0.1
+    noisy = np.where(np.random.default_rng(0).random(mesh.n_faces) < 0.15, 1 - truth, truth)
+    return mesh, truth, np.eye(2)[noisy] * 0.8 + 0.1
 
 
 def test_smoothing_removes_specks_and_keeps_parts() -> None:

@@ -1,4 +1,4 @@
-"""A mesh file takes memory and time in proportion to its bytes, whatever it asks for."""
+"""Reading takes memory and time in proportion to the size of the file, whatever the file requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits 
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attempts]:
-    """A process that may take 300 MB and 20 times the bytes of a file, and ten seconds."""
+    """Limits a process to 300 MB plus 20 times the size of the file, and to ten seconds."""
     folder = tmp_path_factory.mktemp("whole")
     whole = []
     for suffix, files in whole_files(folder).items():
@@ -38,7 +38,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attempts]:
 @linux
 @pytest.mark.parametrize("name", [name for name in bombs.NAMES if name not in bombs.LONG])
 def test_no_file_takes_more_than_its_bytes_allow(name: str, reader: Attempts, tmp_path: Path) -> None:
-    """Those that take long, and the peaks of all, are in tests/attack/test_bombs.py."""
+    """Slow files, and the peaks of all, are in tests/attack/test_bombs.py."""
     path = bombs.bomb(name, tmp_path)
     assert list(reader.attempts([path])) == ["accepted" if name in bombs.READ else "refused"]
     path.unlink()
@@ -54,7 +54,7 @@ def test_the_refusal_says_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
 
 
 def shared_buffer(folder: Path, n_parts: int, names: list[str]) -> Path:
-    """Parts with arrays of their own in one file of bytes, as programs export them."""
+    """Parts with separate arrays in one buffer file, as programs export them."""
     points = np.random.default_rng(0).random((n_parts, 50, 3)).astype("<f4")
     corners = np.tile(np.arange(48, dtype="<u2"), (n_parts, 1))
     (folder / names[0]).write_bytes(points.tobytes() + corners.tobytes())
@@ -95,7 +95,7 @@ def test_a_file_of_bytes_is_read_once_for_all_parts_and_names(tmp_path: Path, mo
 
 
 def test_a_material_file_is_read_within_the_budget_of_the_mesh(tmp_path: Path) -> None:
-    """What lies beside a mesh may be anything: a film of hours, say."""
+    """A file next to a mesh may be anything, even hours of film."""
     with (tmp_path / "film.mp4").open("wb") as stream:
         stream.truncate(200 << 20)
     (tmp_path / "m.obj").write_text("mtllib film.mp4\nv 0 0 0\nv 1 0 0\nv 0 1 0\nusemtl a\nf 1 2 3\n")

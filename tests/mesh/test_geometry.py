@@ -1,4 +1,4 @@
-"""Areas, normals and opposite vertices, against laws and against other libraries."""
+"""Areas, normals and opposite vertices, compared with identities and with other libraries."""
 
 from __future__ import annotations
 

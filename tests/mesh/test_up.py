@@ -1,4 +1,4 @@
-"""Up is found from the parts of a figure and from how a shape stands, along whichever axis the file holds it."""
+"""Up is found from the parts of a figure and from how a shape stands, whichever axis of the file is up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AXES = [np.array(axis, dtype=float) for axis in UP_AXES.values()]
 
 
 def turn_to(up: FloatArray) -> FloatArray:
-    """A rotation that brings y to `up`."""
+    """A rotation that turns y to `up`."""
     axis = np.cross(Y, up)
     if not axis.any():
         return np.eye(3) if up[1] > 0 else np.diag([1.0, -1.0, -1.0])

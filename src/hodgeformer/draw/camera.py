@@ -49,7 +49,7 @@ def rotation(view: View, front: FloatArray) -> FloatArray:
 
 
 def centered(mesh: Mesh) -> FloatArray:
-    """The vertices, the used ones in the unit sphere, where float32 is precise enough wherever the file puts them."""
+    """The vertices, scaled so that the used ones are in the unit sphere, where float32 is precise enough."""
     used = mesh.vertices[mesh.faces.ravel()]
     middle = (used.min(axis=0) + used.max(axis=0)) / 2
     return np.asarray((mesh.vertices - middle) / (np.linalg.norm(used - middle, axis=1).max() or 1.0))

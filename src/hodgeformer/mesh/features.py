@@ -33,7 +33,7 @@ N_DISTANCES = 2 + len(RADII)
 TYPICAL = np.array([0.6, 1.2, 0.05, 0.13, 0.28, 0.46])
 SPREAD = np.array([0.2, 0.4, 0.02, 0.05, 0.1, 0.13])
 """Mean and deviation over the vertices of animals and people. Shapes differ by a few hundredths in these columns, which
-a network would learn slowly beside coordinates of size one."""
+a network would learn slowly next to coordinates of size one."""
 
 _WORTH_THREADS = 10_000  # vertices
 _AT_ONCE = 4096  # of them, whose distances fit into the cache
@@ -55,7 +55,7 @@ def canonical_features(features: tuple[str, ...]) -> tuple[str, ...]:
         name if name == COLOR else OWN + name.removeprefix(OWN) for name in features if name not in GROUPS
     )
     for name in features:
-        # A prefix tells a column from a group that is spelled wrong.
+        # A prefix distinguishes a column from a misspelled group.
         close = [] if name.startswith(OWN) else difflib.get_close_matches(name, (*GROUPS, COLOR), 1, 0.75)
         if close not in ([], [name]) or not is_word(name.removeprefix(OWN)):
             raise ValueError(f"unknown feature '{name[:80]}'; use {close[0] if close else f'one of {known}'}")
@@ -177,7 +177,7 @@ class EdgeGraph:
             _relax(*graph, near, nearer)
             distances[first:last] = near.T
 
-        for_row_ranges(fill, n_points, n_threads=_n_threads(n), min_rows=1)
+        for_row_ranges(fill, n_points, n_threads=thread_count() if n > _WORTH_THREADS else 1, min_rows=1)
         return points, distances
 
 
@@ -205,7 +205,7 @@ def distance_features(vertices: FloatArray, edges: IntArray, vertex_areas: Float
             here = slice(start, min(start + _AT_ONCE, last))
             summary[here] = _summary(distances[:, here], weights[:, None]).T
 
-    for_row_ranges(summarize, len(vertices), n_threads=_n_threads(len(vertices)))
+    for_row_ranges(summarize, len(vertices), n_threads=thread_count(), min_rows=_WORTH_THREADS // 2)
     return np.asarray((summary - TYPICAL) / SPREAD, np.float64)
 
 
@@ -217,10 +217,6 @@ def _summary(distances: FloatArray, weights: FloatArray) -> FloatArray:
     mean = (weights * found).sum(axis=0) / np.where(reached > 0, reached, 1.0)
     near = [(weights * np.exp(-((distances / radius) ** 2))).sum(axis=0) for radius in RADII]
     return np.stack([mean, found.max(axis=0), *near])
-
-
-def _n_threads(n_vertices: int) -> int:
-    return thread_count() if n_vertices > _WORTH_THREADS else 1
 
 
 @njit(cache=True, nogil=True)

@@ -1,6 +1,6 @@
 """A triangle mesh: vertices and faces, validated and immutable, and its named columns.
 
-A column is a number of every vertex, edge or face, which a model may read beside the shape.
+A column assigns a number to every vertex, edge or face; a model may read it in addition to the shape.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IntArray = NDArray[np.int64]
 Attribute = Literal[
     "face_labels", "vertex_labels", "face_colors", "vertex_colors", "face_own_colors", "vertex_own_colors"
 ]
-"""Attributes of faces and vertices in a file. Own colors are the original ones of a scan, beside those of labels."""
+"""Attributes of faces and vertices in a file. Own colors are the original colors of a scan that shows its labels."""
 Attributes = dict[Attribute, NDArray[Any]]
 Colors = NDArray[np.uint8]
 
@@ -53,7 +53,7 @@ class Column(NamedTuple):
 
 
 ColumnLike = ArrayLike | tuple[PartElement, ArrayLike]
-"""(n,) or (n, k) numbers; with the element that they belong to where their length does not tell."""
+"""(n,) or (n, k) numbers; with their element if their length fits several."""
 
 
 @dataclass(frozen=True, eq=False)
