@@ -329,14 +329,20 @@ def test_gltf_scene_is_joined_in_file_order_with_its_placements(tmp_path: Path) 
     assert read.notes == ("2 parts of the scene were joined",)
 
 
-def test_gltf_points_are_skipped_and_strips_refused(tmp_path: Path) -> None:
-    primitives = [{"attributes": {"POSITION": 0}, "indices": 1}, {"attributes": {}, "mode": 1}]
-    scene = gltf_scene(meshes=[{"primitives": primitives}])
-    notes = load_mesh(write(tmp_path, "m.gltf", json.dumps(scene))).notes
-    assert notes[0] == "2 primitives of points or lines were skipped"  # the scene shows the mesh twice
-    primitives[-1]["mode"] = 5
-    with pytest.raises(MeshFormatError, match="strips and fans"):
-        load_mesh(write(tmp_path, "m.gltf", json.dumps(scene)))
+@pytest.mark.parametrize(("mode", "faces"), [(5, [[0, 1, 2], [2, 1, 3]]), (6, [[0, 1, 2], [0, 2, 3]])])
+def test_gltf_strips_and_fans(mode: int, faces: list[list[int]], tmp_path: Path) -> None:
+    points = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]], dtype="<f4").tobytes()
+    scene = gltf_scene(
+        nodes=[{"mesh": 0}],
+        scenes=[{"nodes": [0]}],
+        meshes=[{"primitives": [{"attributes": {"POSITION": 0}, "mode": mode}, {"attributes": {}, "mode": 1}]}],
+        accessors=[{"bufferView": 0, "componentType": 5126, "count": 4, "type": "VEC3"}],
+        bufferViews=[{"buffer": 0, "byteLength": 48}],
+        buffers=[{"byteLength": 48, "uri": "data:;base64," + base64.b64encode(points).decode()}],
+    )
+    read = load_mesh(write(tmp_path, "m.gltf", json.dumps(scene)))
+    np.testing.assert_array_equal(read.faces, faces)
+    assert read.notes == ("1 primitives of points or lines were skipped",)
 
 
 @pytest.mark.parametrize("suffix", [".obj", ".off", ".ply", ".stl", ".glb"])

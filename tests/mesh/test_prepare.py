@@ -11,7 +11,7 @@ import meshes
 from hodgeformer.base.containers import KINDS, PerElement
 from hodgeformer.base.errors import BatchError, ConfigError, MeshError
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.pose import canonical_order
+from hodgeformer.mesh.order import canonical_order
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
 from hodgeformer.mesh.topology import inverse_permutation
 from soups import renumbered, soups

@@ -7,7 +7,7 @@ import pytest
 
 import meshes
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.pose import canonical_faces
+from hodgeformer.mesh.order import canonical_faces
 from hodgeformer.mesh.simplify import simplify
 from hodgeformer.mesh.subdivision import subdivided, undo_subdivision
 from soups import renumbered

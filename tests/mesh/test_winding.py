@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from hodgeformer.mesh.geometry import face_vectors
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.pose import outward
+from hodgeformer.mesh.order import outward
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.mesh.topology import edges_by_first_appearance
 from meshes import icosphere, open_grid

@@ -16,7 +16,8 @@ from hodgeformer.base.errors import DataError
 from hodgeformer.mesh.features import GROUPS, OWN, own_parts
 from hodgeformer.mesh.geometry import face_vectors, in_range, norms
 from hodgeformer.mesh.mesh import COLOR, COLOR_PARTS, IntArray, Mesh, listed, parts_of
-from hodgeformer.mesh.pose import canonical_faces, principal_axes
+from hodgeformer.mesh.order import canonical_faces
+from hodgeformer.mesh.pose import principal_axes
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.mesh.topology import repeats_a_vertex
 

@@ -27,8 +27,9 @@ from hodgeformer.mesh.features import (
 from hodgeformer.mesh.geometry import face_centers, in_range, nearest_rows, to_disk_area, to_unit_sphere, without_spikes
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import Column, FloatArray, IntArray, Mesh
+from hodgeformer.mesh.order import canonical_faces, canonical_order, file_edge_order, outward
 from hodgeformer.mesh.patterns import Pattern, Patterns, sparsity_pattern
-from hodgeformer.mesh.pose import PoseName, canonical_faces, canonical_order, file_edge_order, outward, posed
+from hodgeformer.mesh.pose import PoseName, posed
 from hodgeformer.mesh.topology import MeshComplex, inverse_permutation
 
 Count = Annotated[int, Field(ge=1)]

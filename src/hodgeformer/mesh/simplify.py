@@ -12,7 +12,7 @@ from hodgeformer.mesh.elements import selected
 from hodgeformer.mesh.geometry import nearest_rows
 from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.pose import canonical_faces, canonical_order
+from hodgeformer.mesh.order import canonical_faces, canonical_order
 from hodgeformer.mesh.resized import Simplified, at_size_one, box, columns_over
 from hodgeformer.mesh.subdivision import undo_subdivision
 from hodgeformer.mesh.topology import corner_fans, inverse_permutation, is_used, repeats_a_vertex

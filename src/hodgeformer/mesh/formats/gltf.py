@@ -102,12 +102,7 @@ class _Scene:
         for primitive in mesh["primitives"]:
             self._reserve(_PER_PART)
             mode = primitive.get("mode", _TRIANGLES)
-            if mode in (_STRIP, _FAN):
-                path = self.buffers.source.path
-                raise MeshFormatError(
-                    f"{path}: strips and fans of triangles are not supported; export single triangles"
-                )
-            if mode != _TRIANGLES:
+            if mode not in (_TRIANGLES, _STRIP, _FAN):
                 self.n_skipped += 1
                 continue
             key = tuple(primitive["attributes"].get(name) for name in ("POSITION", *_COLUMNS))
@@ -116,8 +111,8 @@ class _Scene:
             begin, n_points = begin_of[key]
             run = self.buffers.array(primitive["indices"]) if "indices" in primitive else np.arange(n_points)
             # Twice, because the parts are joined at the end.
-            self._reserve(2 * 8 * run.size)
-            faces = run.astype(np.int64).reshape(-1, 3)
+            self._reserve(2 * 8 * run.size * (1 if mode == _TRIANGLES else 3))
+            faces = _triangles(run.astype(np.int64).ravel(), mode)
             if faces.size and (faces.min() < 0 or faces.max() >= n_points):
                 raise ValueError(f"a triangle refers to vertex {faces.max()}, but its mesh has {n_points} vertices")
             if np.linalg.det(transform[:3, :3]) < 0:
@@ -152,6 +147,17 @@ def _placement(node: dict[str, Any]) -> FloatArray:
     transform[:3, :3] = (np.eye(3) + 2 * w * cross + 2 * cross @ cross) * np.array(node.get("scale", (1, 1, 1)))
     transform[:3, 3] = node.get("translation", (0, 0, 0))
     return transform
+
+
+def _triangles(run: IntArray, mode: int) -> IntArray:
+    """Triangles of a list, a strip (every second one is flipped) or a fan."""
+    if mode == _TRIANGLES:
+        return run.reshape(-1, 3)
+    if mode == _FAN:
+        return np.stack([np.broadcast_to(run[:1], max(len(run) - 2, 0)), run[1:-1], run[2:]], axis=1)
+    faces = np.stack([run[:-2], run[1:-1], run[2:]], axis=1)
+    faces[1::2] = faces[1::2, [1, 0, 2]]
+    return faces
 
 
 def _vertex_attributes(columns: dict[str, NDArray[Any]]) -> Attributes:
