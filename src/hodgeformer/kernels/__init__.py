@@ -1,4 +1,4 @@
-"""Kernels on bare tensors; they have never heard of a mesh.
+"""Operations on tensors, independent of meshes.
 
 >>> import torch, hodgeformer as hf
 >>> edges = torch.tensor([[0, 1], [0, 2], [1, 2]])                            # (n_e, 2): tail, head; one triangle

@@ -1,17 +1,21 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, no-any-return, untyped-decorator"
-"""Fused star attention on the CPU: rows in compiled loops, no gathered keys or values, no atomics.
+"""Fused star attention on the CPU: compiled loops over rows, without gathered keys or values and without atomics.
 
-The softmax weights are kept for the backward pass when rows are short, otherwise computed again head by head, so
-that what a long row costs stays below what its pattern costs. Gradients of k and y are sums over the columns of the
-pattern in a fixed order: the result is the same to the bit for any number of threads. Weights and ds are stored
-(entry, head), so that a column finds all heads of an entry in one place; a dropped weight is negative. The signs of a
-signed star are computed again in every pass: three numbers of a neighbor are less to read than a weight of every head.
+If rows are short, the softmax weights are kept for the backward pass. Otherwise they are recomputed head by head, so
+they never need more memory than the pattern. Gradients of k and y are sums over the columns of the pattern in a fixed
+order, so the result is bit-identical for any number of threads. Weights and ds are stored as (entry, head), so a column
+finds all heads of an entry in one place; a dropped weight is negative. The signs of a signed star are recomputed in
+every pass, because three numbers of a neighbor are less to read than one weight per head.
+
+Loops index whole arrays: a slice inside a loop would count references, which waits for all pending stores (a tenth of
+the time).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,14 +32,14 @@ READS_DIRECTIONS = True
 
 
 def missing(x: Tensor) -> str | None:
-    """What keeps this backend from running on x, and what to do; None if nothing does."""
+    """Why this backend cannot run on x, and what to do; None if it can."""
     if x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
         return None
     return f"it runs float32 and float64 on the cpu, got {x.dtype} on {x.device}; use backend='auto', or move and cast"
 
 
 def forward(problem: StarProblem, *, needs_backward: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """out, and the weights (nnz, h) if they are to be kept."""
+    """out, and the weights (nnz, h) if the backward pass needs them."""
     (n, h, d_head), y, nnz = problem.q.shape, problem.y, problem.pattern.nnz
     keep = needs_backward and weights_are_kept(nnz=nnz, n=n, d_head=d_head)
     weights = torch.empty(nnz if keep else 0, h, dtype=y.dtype)
@@ -59,29 +63,28 @@ def backward(problem: StarProblem, grad: Tensor, saved: tuple[Tensor, ...]) -> t
 
 
 def _run_forward(problem: StarProblem, *, out: Tensor | None, weights: Tensor, first_head: int) -> None:
-    """Fill out and the weights of as many heads as these have columns; either may be left out."""
+    """Write `out`, and the weights of as many heads as `weights` has columns; either may be missing."""
     pattern, dropout = problem.pattern, problem.dropout
     rows = _addresses_and_steps(problem.q, problem.k, problem.y, out)
     numbers = (first_head, problem.scale, dropout.key, dropout.threshold, dropout.keep_scale)
-    kernel, directions = _forward(*_shape(problem, weights)), _directions(problem)
-    _run(problem, kernel, pattern.offsets, pattern.indices, *rows, directions, weights.flatten(), *numbers)
+    given = pattern.indices, *rows, _directions(problem), weights.flatten(), _room(problem, weights), *numbers
+    _run(problem, _forward(*_shape(problem, weights)), pattern.offsets, *given)
 
 
 def _run_backward(
     problem: StarProblem, grad: Tensor, *, weights: Tensor, gradients: tuple[Tensor, Tensor, Tensor], first_head: int
 ) -> None:
-    """Fill the gradients of the heads whose weights are given."""
+    """Write the gradients of the heads whose weights are given."""
     (dq, dk, dy), pattern, columns = gradients, problem.pattern, problem.pattern.transposed
     shape, flat = _shape(problem, weights), weights.flatten()
-    # The saved weights stay as they are: a graph may be walked twice.
+    # The saved weights are not changed: the backward pass may run twice.
     ds, with_signs = torch.empty_like(flat), flat if problem.directions is None else torch.empty_like(flat)
     numbers = (first_head, problem.scale, problem.dropout.keep_scale)
     rows = _addresses_and_steps(grad, problem.k, problem.y, dq)
-    kernel, directions = _by_row(*shape), _directions(problem)
-    _run(problem, kernel, pattern.offsets, pattern.indices, *rows, directions, flat, with_signs, ds, *numbers)
+    given = pattern.indices, *rows, _directions(problem), flat, with_signs, ds, _room(problem, weights), *numbers
+    _run(problem, _by_row(*shape), pattern.offsets, *given)
     rows = _addresses_and_steps(grad, problem.q, dk, dy)
-    kernel = _by_column(*shape)
-    _run(problem, kernel, columns.offsets, columns.rows, columns.entries, *rows, with_signs, ds, *numbers)
+    _run(problem, _by_column(*shape), columns.offsets, columns.rows, columns.entries, *rows, with_signs, ds, *numbers)
 
 
 def _shape(problem: StarProblem, weights: Tensor) -> tuple[int, int, int, int, bool]:
@@ -94,11 +97,17 @@ def _directions(problem: StarProblem) -> Tensor:
     return problem.y.new_empty(0, 3) if u is None else u.to(problem.y).contiguous()
 
 
-def _run(problem: StarProblem, kernel: Callable[..., None], offsets: Tensor, *arguments: Tensor | float) -> None:
+def _room(problem: StarProblem, weights: Tensor) -> int:
+    """Space for the terms of the longest row, padded to whole groups, or for one number per head."""
+    longest = int(problem.pattern.offsets.diff().max()) if len(problem.pattern) else 0
+    return max(-(-longest // GROUP) * GROUP, weights.shape[1])
+
+
+def _run(problem: StarProblem, kernel: Callable[..., None], offsets: Tensor, *arguments: Any) -> None:
     """The kernel over all rows of the pattern (or columns), with tensors as arrays."""
     (_, h, d_head), d_y = problem.k.shape, problem.y.shape[2]
     read = problem.pattern.nnz * h * (d_head + d_y)
-    run_compiled(kernel, len(offsets) - 1, offsets, *arguments, numbers=read / 3)  # from the cache, most of them
+    run_compiled(kernel, len(offsets) - 1, offsets, *arguments, numbers=read / 3)  # most of them come from the cache
 
 
 def _addresses_and_steps(*tensors: Tensor | None) -> list[int]:
@@ -115,13 +124,12 @@ def _forward(d: int, d_y: int, n_heads: int, bits: int, signed: bool) -> Callabl
     @_compiled
     def forward(
         first, last, offsets, indices, q, q_step, k, k_step, y, y_step, out, out_step,
-        directions, weights, first_head, scale, key, threshold, keep_scale,
+        directions, weights, room, first_head, scale, key, threshold, keep_scale,
     ):  # fmt: skip
-        """out_i = sum(w_ij y_j) and, where there is room for them, the weights."""
-        room = _longest(first, last, offsets)
-        terms, near, factors = np.empty((n_heads, room), real), np.empty(room, np.uint32), np.empty(n_heads, real)
+        """out_i = sum(w_ij y_j), and the weights if there is an array for them."""
+        terms, near = np.empty((n_heads + 2, room), real), np.empty(room, np.uint32)
+        signs, factors = terms[n_heads], terms[n_heads + 1]
         at_terms, at_near, at_factors = terms.ctypes.data, near.ctypes.data, factors.ctypes.data
-        signs = np.empty(room, real)
         for i in range(first, last):
             begin, count, padded = _copy_padded(offsets, indices, i, near)
             for head in range(n_heads):
@@ -131,16 +139,15 @@ def _forward(d: int, d_y: int, n_heads: int, bits: int, signed: bool) -> Callabl
             for head in range(n_heads):
                 softmax_terms(at_terms + head * room * size, count, padded, at_factors + head * size, bits)
                 if threshold > 0:
-                    _negate_dropped(terms[head], near, padded, key, i, first_head + head, threshold)
+                    _negate_dropped(terms, head, near, padded, key, i, first_head + head, threshold)
             if len(weights) > 0:
-                mine = weights[begin * n_heads : (begin + count) * n_heads]
                 for t in range(count):
                     for head in range(n_heads):
-                        mine[t * n_heads + head] = terms[head, t] * factors[head]
+                        weights[(begin + t) * n_heads + head] = terms[head, t] * factors[head]
             if out != 0:
                 if signed:
                     _compare_directions(directions, i, near, count, signs)
-                    _multiply_kept(terms, signs, count)
+                    _multiply_kept(terms, n_heads, signs, count)
                 for head in range(n_heads):
                     at, column = at_terms + head * room * size, (first_head + head) * d_y * size
                     to, factor = out + i * out_step + column, factors[head] * keep_scale
@@ -156,36 +163,32 @@ def _by_row(d: int, d_y: int, n_heads: int, bits: int, signed: bool) -> Callable
     @_compiled
     def by_row(
         first, last, offsets, indices, grad, grad_step, k, k_step, y, y_step, dq, dq_step,
-        directions, weights, with_signs, ds, first_head, scale, keep_scale,
+        directions, weights, with_signs, ds, room, first_head, scale, keep_scale,
     ):  # fmt: skip
         """dw_ij = grad_i . y_j (u_i . u_j), ds_ij = w_ij dw_ij - p_ij sum(w dw), dq_i = scale sum(ds_ij k_j)."""
-        room = _longest(first, last, offsets)
-        terms, p, near = np.empty((n_heads, room), real), np.empty((n_heads, room), real), np.empty(room, np.int32)
-        at_terms, at_p, at_near, signs = terms.ctypes.data, p.ctypes.data, near.ctypes.data, np.empty(room, real)
+        terms, p, near = np.empty((n_heads + 1, room), real), np.empty((n_heads, room), real), np.empty(room, np.uint32)
+        at_terms, at_p, at_near, signs = terms.ctypes.data, p.ctypes.data, near.ctypes.data, terms[n_heads]
         for i in range(first, last):
             begin, count, padded = _copy_padded(offsets, indices, i, near)
             for head in range(n_heads):
                 column = (first_head + head) * d_y * size
                 dot_rows(grad + i * grad_step + column, keep_scale, y + column, y_step, at_near, padded,
                          at_terms + head * room * size, d_y, bits)  # fmt: skip
-            span = slice(begin * n_heads, (begin + count) * n_heads)
-            mine, mine_ds = weights[span], ds[span]
             for t in range(count):
                 for head in range(n_heads):
-                    p[head, t] = mine[t * n_heads + head]
+                    p[head, t] = weights[(begin + t) * n_heads + head]
             if signed:
                 _compare_directions(directions, i, near, count, signs)
-                mine_signed = with_signs[span]
                 for t in range(count):
                     for head in range(n_heads):
                         terms[head, t] *= signs[t]
-                        mine_signed[t * n_heads + head] = max(p[head, t], real(0)) * signs[t]
+                        with_signs[(begin + t) * n_heads + head] = max(p[head, t], real(0)) * signs[t]
             for head in range(n_heads):
                 at = head * room * size
                 softmax_gradient(at_terms + at, at_p + at, count, padded, bits)
             for t in range(count):
                 for head in range(n_heads):
-                    mine_ds[t * n_heads + head] = terms[head, t]
+                    ds[(begin + t) * n_heads + head] = terms[head, t]
             for head in range(n_heads):
                 at, column = at_terms + head * room * size, (first_head + head) * d * size
                 to = dq + i * dq_step + column
@@ -203,7 +206,7 @@ def _by_column(d: int, d_y: int, n_heads: int, bits: int, signed: bool) -> Calla
         first, last, offsets, rows, entries, grad, grad_step, q, q_step, dk, dk_step, dy, dy_step,
         weights, ds, first_head, scale, keep_scale,
     ):  # fmt: skip
-        """dk_j = scale sum(ds_ij q_i) and dy_j = sum(w_ij grad_i), over the rows i that look at j."""
+        """dk_j = scale sum(ds_ij q_i) and dy_j = sum(w_ij grad_i), over the rows i that contain j."""
         at_weights, at_ds = weights.ctypes.data, ds.ctypes.data
         for j in range(first, last):
             begin, count = offsets[j], offsets[j + 1] - offsets[j]
@@ -220,18 +223,9 @@ def _by_column(d: int, d_y: int, n_heads: int, bits: int, signed: bool) -> Calla
     return by_column
 
 
-@njit()
-def _longest(first, last, offsets):
-    """Room for the longest row of a range, padded to whole groups."""
-    longest = 0
-    for i in range(first, last):
-        longest = max(longest, offsets[i + 1] - offsets[i])
-    return (longest + GROUP - 1) // GROUP * GROUP
-
-
-@njit()
+@njit(inline="always")
 def _copy_padded(offsets, indices, i, near):
-    """The indices of row i, the last one repeated up to a whole group; where they begin, their number, and padded."""
+    """Copy the indices of row i, the last one repeated to fill a group: their start, number and padded number."""
     begin, count = offsets[i], offsets[i + 1] - offsets[i]
     padded = (count + GROUP - 1) // GROUP * GROUP
     for t in range(padded):
@@ -239,7 +233,7 @@ def _copy_padded(offsets, indices, i, near):
     return begin, count, padded
 
 
-@njit()
+@njit(inline="always")
 def _compare_directions(directions, i, near, count, signs):
     """signs[t] = u_i . u_j for every neighbor j."""
     x, y, z = directions[i]
@@ -248,21 +242,21 @@ def _compare_directions(directions, i, near, count, signs):
         signs[t] = x * directions[j, 0] + y * directions[j, 1] + z * directions[j, 2]
 
 
-@njit()
-def _multiply_kept(terms, signs, count):
-    """Give what dropout left its sign, and the rest (which is negative) none."""
-    for head in range(terms.shape[0]):
+@njit(inline="always")
+def _multiply_kept(terms, n_heads, signs, count):
+    """Multiply what dropout kept by its sign, and set the rest (which is negative) to zero."""
+    for head in range(n_heads):
         for t in range(count):
             terms[head, t] = max(terms[head, t], terms.dtype.type(0)) * signs[t]
 
 
-@njit()
-def _negate_dropped(terms, near, padded, key, row, head, threshold):
+@njit(inline="always")
+def _negate_dropped(terms, slot, near, padded, key, row, head, threshold):
     """Flip the sign of what dropout removes, so that one number per entry serves the backward pass."""
     row_key, head_key = _mix(np.uint32(key ^ row)), np.uint32(head * HEAD_STEP)
     for t in range(padded):
         dropped = _mix(_mix(row_key ^ near[t]) ^ head_key) < np.uint32(threshold)
-        terms[t] = -terms[t] if dropped else terms[t]
+        terms[slot, t] = -terms[slot, t] if dropped else terms[slot, t]
 
 
 @njit()

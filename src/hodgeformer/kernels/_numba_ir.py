@@ -1,13 +1,11 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
-"""LLVM vector code: the loops over gathered rows that star attention spends its time in, and what happens to the terms
-of one row between them.
+"""LLVM vector code of star attention: loops over gathered rows, and what happens to the terms of a row between them.
 
-numba's own vectorizer keeps neither the sums nor the reduction of dot products in registers, so they are written as
-vector code. Arguments are addresses and byte steps: one compiled form serves strided and contiguous tensors; widths,
-`bits` and other small numbers are constants. Vectors are 64 bytes; LLVM splits them on processors with shorter ones,
-so nothing here depends on the processor. Products and sums that may be fused or reordered carry exactly the flags for
-it, and none that would change how NaN and infinity travel. The terms of one head are contiguous and padded to whole
-groups; what lies in the padding is never used.
+numba's vectorizer keeps neither sums nor the reduction of dot products in registers, so they are written by hand.
+Arguments are addresses and steps in bytes, so one compiled form serves strided and contiguous tensors; widths, `bits`
+and other small numbers are constants. Vectors have 64 bytes; LLVM splits them for processors with shorter ones.
+Products and sums that may be fused or reordered have the flags for that, and none that changes how NaN and infinity
+propagate. The terms of one head are contiguous and padded to whole groups; the padding is never used.
 """
 
 from __future__ import annotations
@@ -34,13 +32,20 @@ _TANH, _TANH_UP_TO = (62 / 2835, -17 / 315, 2 / 15, -1 / 3, 1.0), 0.25
 
 
 def vector_code(emit: Callable[..., None]) -> Any:
-    """What a compiled loop calls, from a function that writes its code; constants arrive as numbers."""
+    """Turn a function that writes vector code into one that compiled loops can call.
+
+    Constants arrive as numbers, arrays as the address of their first number.
+    """
 
     @wraps(emit)  # numba reads names and number of the arguments from it
     def typed(typing: Any, *given: Any) -> Any:
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[Any]) -> Any:
-            pairs = zip(given, values, strict=True)
-            emit(builder, *(getattr(kind, "literal_value", value) for kind, value in pairs))
+            def argument(kind: Any, value: Any) -> Any:
+                if isinstance(kind, types.Array):
+                    return builder.ptrtoint(context.make_array(kind)(context, builder, value).data, I64)
+                return getattr(kind, "literal_value", value)
+
+            emit(builder, *map(argument, given, values))
             return context.get_dummy_value()
 
         return types.void(*given), generate
@@ -58,10 +63,10 @@ def dot_rows(builder, x, factor, rows, step, indices, padded, out, width, bits):
 
     def product(t: ir.Value, slot: int) -> ir.Value:
         index = load(builder, indices, builder.add(t, I64(slot)), I32)
-        total = None
-        for mine, part in zip(fixed, shape.gather(builder, rows, step, index), strict=True):
-            term = builder.fmul(mine, part, flags=FUSE)
-            total = term if total is None else builder.fadd(total, term, flags=FUSE)
+        first, *others = zip(fixed, shape.gather(builder, rows, step, index), strict=True)
+        total = builder.fmul(*first, flags=FUSE)
+        for mine, part in others:
+            total = add_product(builder, total, mine, part)
         return total
 
     def body(t: ir.Value, _: Sequence[ir.Value]) -> list[ir.Value]:
@@ -75,7 +80,7 @@ def dot_rows(builder, x, factor, rows, step, indices, padded, out, width, bits):
 def sum_rows(builder, weights, places, stride, indices, count, rows, step, factor, out, width, bits, clip):
     """out = factor * sum over t < count of weight(t) rows[index[t]].
 
-    weight(t) is weights[t] for stride 0, else weights[places[t] * stride]; with clip, a negative one counts as zero.
+    weight(t) is weights[t] for stride 0, else weights[places[t] * stride]; with clip, negative ones count as zero.
     """
     shape = RowShape(width, bits)
     # A power of two, enough to hide the latency of an addition within the registers there are.
@@ -90,8 +95,7 @@ def sum_rows(builder, weights, places, stride, indices, count, rows, step, facto
     def add(t: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
         mine = weight(t)
         row = shape.gather(builder, rows, step, load(builder, indices, t, I32))
-        terms = [builder.fmul(mine, part, flags=FUSE) for part in row]
-        return [builder.fadd(total, term, flags=FUSE) for total, term in zip(sums, terms, strict=True)]
+        return [add_product(builder, total, mine, part) for total, part in zip(sums, row, strict=True)]
 
     def several(t: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
         return [
@@ -113,7 +117,7 @@ def sum_rows(builder, weights, places, stride, indices, count, rows, step, facto
 
 @vector_code
 def softmax_terms(builder, terms, count, padded, factor, bits):
-    """terms <- exp(terms - max), factor <- one over their sum. The padding comes in as repeats of a term."""
+    """terms <- exp(terms - max), factor <- one over their sum. The padding contains repeats of a term."""
     vector = ir.VectorType(real_of(bits), GROUP)
     groups, zero = (I64(0), padded), ir.Constant(vector, None)
 
@@ -184,7 +188,7 @@ class RowShape:
 
 
 def pieces(width: int, bits: int) -> list[tuple[int, int]]:
-    """(start, lanes) of the vectors, each as long as still fits, that a row of `width` numbers is cut into."""
+    """(start, lanes) of the vectors, each as long as fits, that a row of `width` numbers is cut into."""
     found, start, lanes = [], 0, 8 * VECTOR_BYTES // bits
     while start < width:
         while lanes > width - start:
@@ -201,7 +205,7 @@ def loop(
     start: Sequence[ir.Value],
     body: Callable[[ir.Value, Sequence[ir.Value]], Sequence[ir.Value]],
 ) -> list[ir.Value]:
-    """for t in range(*bounds, stride): carried = body(t, carried); what is carried stays in registers."""
+    """for t in range(*bounds, stride): carried = body(t, carried), with `carried` in registers."""
     before = builder.block
     head, inside, after = (builder.append_basic_block(name) for name in ("head", "body", "end"))
     builder.branch(head)
@@ -222,7 +226,7 @@ def loop(
 
 
 def sum_lanes_of_group(builder: ir.IRBuilder, leaf: Callable[[int], ir.Value], group: int, lanes: int) -> ir.Value:
-    """The lane sums of `group` vectors, one lane each and in order: a tree that folds two vectors into one."""
+    """The sums over the lanes of `group` vectors, one result per lane: a tree that folds two vectors into one."""
 
     def folded(slot: int, stride: int) -> ir.Value:
         if stride == group:
@@ -279,7 +283,7 @@ def _pointer(builder: ir.IRBuilder, base: ir.Value, index: ir.Value, item: ir.Ty
 
 
 def _size(item: ir.Type) -> int:
-    """Bytes of one number, which is all the alignment that rows of a tensor have."""
+    """Bytes of one number: rows of a tensor have no larger alignment."""
     number = item.element if isinstance(item, ir.VectorType) else item
     return 8 if isinstance(number, ir.DoubleType) or number == I64 else 4
 
@@ -289,13 +293,13 @@ def real_of(bits: int) -> ir.Type:
 
 
 def without_negative(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """value, and zero in place of what is negative: a weight that dropout removed."""
+    """max(value, 0): negative weights are those that dropout removed."""
     zero = ir.Constant(value.type, None if isinstance(value.type, ir.VectorType) else 0.0)
     return builder.select(builder.fcmp_ordered("<", value, zero), zero, value)
 
 
 def _inside(builder: ir.IRBuilder, t: ir.Value, count: ir.Value) -> ir.Value:
-    """Which lanes of the group that starts at t are terms and not padding."""
+    """Which lanes of the group that starts at t are terms, not padding."""
     lanes = ir.Constant(ir.VectorType(I64, GROUP), list(range(GROUP)))
     return builder.icmp_signed("<", lanes, splat(builder, builder.sub(count, t), GROUP))
 
@@ -342,6 +346,11 @@ def polynomial(builder: ir.IRBuilder, x: ir.Value, coefficients: Sequence[float]
     for coefficient in coefficients[1:]:
         total = multiply_add(builder, total, x, constant(x.type, coefficient))
     return total
+
+
+def add_product(builder: ir.IRBuilder, total: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+    """total + a b, where other such sums may be reordered."""
+    return builder.fadd(total, builder.fmul(a, b, flags=FUSE), flags=FUSE)
 
 
 def multiply_add(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:

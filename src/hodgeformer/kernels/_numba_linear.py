@@ -1,10 +1,10 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-"""Matrix products of float32 as vector code, for processors whose long vectors PyTorch's library leaves unused.
+"""Matrix products in float32 as vector code, for processors whose long vectors PyTorch's library does not use.
 
-A tile of the result, 12 rows of two vectors, stays in registers while the rows of b go by, each number of a multiplied
-with them. The layers of a model are narrow, so b lies in the cache as it is and nothing is copied or packed, and no
-form of a product needs another code: a transposed matrix is one with other steps. Every number of the result is a sum
-in the order of the inner dimension, whatever the number of rows, of threads, or the place of a row among others.
+A tile of the result, 12 rows of two vectors, stays in registers while the rows of b are read and multiplied by numbers
+of a. The layers of a model are narrow, so b fits into the cache and nothing is copied or packed. A transposed matrix
+only has other steps. Every number of the result is a sum in the order of the inner dimension, independent of the number
+of rows and threads and of the position of a row.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, no-any-return, untyped-decorator"
-"""D blocks on the CPU as vector code: elimination and the solve of spreading, bounded products of derivatives, and all
-gradients, those of the stars among them.
+"""D blocks on the CPU as vector code: elimination and solve, bounded products of derivatives, and all gradients.
 
-Addresses and byte steps are arguments, widths and precision constants, as in `_numba_ir`. Channel c belongs to time
-group c // (width // times), so a vector of channels may reach over several groups.
+As in `_numba_ir`, addresses are arguments, widths and precision are constants. Channel c belongs to time
+group c // (width // times), so a vector of channels may span several groups.
 """
 
 from __future__ import annotations
@@ -11,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-import numpy as np
 from llvmlite import ir
 
 from hodgeformer.base.compiled import njit
 from hodgeformer.kernels._numba_ir import (
-    FUSE,
     I32,
     I64,
     VECTOR_BYTES,
+    add_product,
     constant,
     load,
     loop,
@@ -57,7 +55,7 @@ def _push_down(builder, source, values, stride, rows, first, last, work, step, w
         value, row = load(builder, values, builder.mul(p, I64(stride)), real), _row(builder, work, step, rows, p)
         for (start, lanes), part in zip(parts, mine, strict=True):
             before = load(builder, row, I64(start), ir.VectorType(real, lanes))
-            store(builder, _more(builder, before, splat(builder, value, lanes), part), row, I64(start))
+            store(builder, add_product(builder, before, splat(builder, value, lanes), part), row, I64(start))
         return []
 
     loop(builder, (first, last), 1, [], body)
@@ -76,7 +74,7 @@ def _pull_up(builder, target, pivot, out, values, stride, rows, first, last, wor
     def body(p, sums):
         value, row = load(builder, values, builder.mul(p, I64(stride)), real), _row(builder, work, step, rows, p)
         return [
-            _more(builder, total, splat(builder, value, lanes), load(builder, row, I64(at), total.type))
+            add_product(builder, total, splat(builder, value, lanes), load(builder, row, I64(at), total.type))
             for (at, lanes), total in zip(parts, sums, strict=True)
         ]
 
@@ -96,9 +94,8 @@ def solve(n_times: int, width: int, bits: int) -> Callable[..., None]:
         at_rows, at_values, at_pivots = rows.ctypes.data, values.ctypes.data, pivots.ctypes.data
         at_work, at_out = work.ctypes.data, out.ctypes.data
         for i in range(len(order)):
-            here, there = work[i], x[order[i]]
             for c in range(first * width, last * width):
-                here[c] = there[c]
+                work[i, c] = x[order[i], c]
         for j in range(len(order)):
             begin, end = offsets[j], offsets[j + 1]
             for k in range(first, last):
@@ -116,12 +113,12 @@ def solve(n_times: int, width: int, bits: int) -> Callable[..., None]:
 
 
 @vector_code
-def _eliminate_column(builder, j, last_row, neighbors, edges, position, begin, end, mass, weights, times, columns,
+def _eliminate_column(builder, j, v, last_row, neighbors, edges, position, begin, end, masses, weights, times, columns,
                       places, begin_q, end_q, starts, rows, values, pivots, excess, work, n_times, bits):  # fmt: skip
     """Column j of the triangle and its pivot; `work` is zero before and after, but for its row `last_row`, a bin.
 
-    A diagonal entry is what the row exceeds the others by, its excess, plus their sizes. Excesses only grow, as do the
-    sizes of entries, so nothing is subtracted and nothing cancels, however different the stars are.
+    A diagonal entry is stored as its excess over the sum of the sizes of the other entries of its row. Excesses and
+    sizes only grow, so nothing is subtracted and nothing cancels, however different the stars are.
     """
     vector = ir.VectorType(real_of(bits), n_times)
 
@@ -142,18 +139,18 @@ def _eliminate_column(builder, j, last_row, neighbors, edges, position, begin, e
         return []
 
     def entry(q, own):
-        """What column k, with an entry in row j, adds to this one; entries are kept without their minus."""
+        """What column k, with an entry in row j, adds to this one; entries are stored without their minus."""
         k, p = _number(builder, columns, q), _number(builder, places, q)
         share = at(values, p)
         size = builder.fdiv(share, at(pivots, k))
 
         def below(other, _):
             to = _number(builder, rows, other)
-            put(_more(builder, at(work, to), at(values, other), size), work, to)
+            put(add_product(builder, at(work, to), at(values, other), size), work, to)
             return []
 
         loop(builder, (builder.add(p, I64(1)), load(builder, starts, builder.add(k, I64(1)), I64)), 1, [], below)
-        return [_more(builder, own[0], share, at(excess, k))]
+        return [add_product(builder, own[0], share, at(excess, k))]
 
     def size(p, total):
         return [builder.fadd(total[0], at(work, _number(builder, rows, p)))]
@@ -165,7 +162,7 @@ def _eliminate_column(builder, j, last_row, neighbors, edges, position, begin, e
         return []
 
     loop(builder, (begin, end), 1, [], edge)
-    (own,) = loop(builder, (begin_q, end_q), 1, [load(builder, mass, I64(0), vector)], entry)
+    (own,) = loop(builder, (begin_q, end_q), 1, [at(masses, v)], entry)
     column = load(builder, starts, j, I64), load(builder, starts, builder.add(j, I64(1)), I64)
     (total,) = loop(builder, column, 1, [own], size)
     pivot = builder.fdiv(constant(vector, 1.0), total)
@@ -176,32 +173,29 @@ def _eliminate_column(builder, j, last_row, neighbors, edges, position, begin, e
 
 @lru_cache
 def eliminate(n_times: int, bits: int) -> Callable[..., None]:
-    """The triangle and the pivots of meshes first <= mesh < last, on the places that are known.
+    """The triangle and the pivots of meshes first <= mesh < last, in the known places.
 
     Values are those of the triangle without their minus.
     """
-    step = n_times * bits // 8
 
     @_compiled
     def eliminate(first, last, bounds, order, position, starts, rows, row_starts, columns, places, ring_offsets,
                   neighbors, edges, times, masses, weights, excess, work, values, pivots):  # fmt: skip
         for j in range(bounds[first], bounds[last]):
             v = order[j]
-            _eliminate_column(j, len(order), neighbors.ctypes.data, edges.ctypes.data, position.ctypes.data,
-                              ring_offsets[v], ring_offsets[v + 1], masses.ctypes.data + v * step,
-                              weights.ctypes.data, times.ctypes.data, columns.ctypes.data, places.ctypes.data,
-                              row_starts[j], row_starts[j + 1], starts.ctypes.data, rows.ctypes.data,
-                              values.ctypes.data, pivots.ctypes.data, excess.ctypes.data, work.ctypes.data,
-                              n_times, bits)  # fmt: skip
+            _eliminate_column(j, v, len(order), neighbors, edges, position, ring_offsets[v], ring_offsets[v + 1],
+                              masses, weights, times, columns, places, row_starts[j], row_starts[j + 1], starts, rows,
+                              values, pivots, excess, work, n_times, bits)  # fmt: skip
 
     return eliminate
 
 
 @vector_code
-def _across_edge(builder, tail, head, a, b, step_b, gain, out, width, n_times, bits, weighted):
-    """out[k] = sum over the channels of group k of (a_head - a_tail) (b_head - b_tail), if weighted times the sum of
+def _across_edge(builder, e, edges, a, b, step_b, gain, out, width, n_times, bits, weighted):
+    """out[e, k] = sum over the channels of group k of (a_head - a_tail) (b_head - b_tail), if weighted times the sum of
     gain at both ends."""
     real, group = real_of(bits), width // n_times
+    tail, head = _side(builder, edges, e)
 
     def vectors(k):
         return ((k * group + start, ir.VectorType(real, lanes)) for start, lanes in pieces(group, bits))
@@ -223,7 +217,7 @@ def _across_edge(builder, tail, head, a, b, step_b, gain, out, width, n_times, b
         return value
 
     def of_group(k):
-        """The terms of a group, folded into as few lanes as its last vector has."""
+        """The terms of a group, added in as few lanes as its last vector has."""
         terms = [term(*place) for place in vectors(k)]
         total = terms[0]
         for value in terms[1:]:
@@ -238,26 +232,23 @@ def _across_edge(builder, tail, head, a, b, step_b, gain, out, width, n_times, b
     together = min(lanes, n_times)
     for start in range(0, n_times, together):
         part = sum_lanes_of_group(builder, sums[start : start + together].__getitem__, together, lanes)
-        store(builder, part, out, I64(start))
+        store(builder, part, out, builder.add(builder.mul(e, I64(n_times)), I64(start)))
 
 
 @lru_cache
 def across_edges(width: int, n_times: int, bits: int, weighted: int) -> Callable[..., None]:
     """For edges first <= e < last: out[e, k], the sum of products of differences over the channels of group k."""
-    step = n_times * bits // 8
 
     @_compiled
     def across_edges(first, last, edges, a, b, gain, out):
         for e in range(first, last):
-            tail, head = np.int64(edges[e, 0]), np.int64(edges[e, 1])
-            _across_edge(tail, head, a.ctypes.data, b.ctypes.data, b.strides[0], gain.ctypes.data,
-                         out.ctypes.data + e * step, width, n_times, bits, weighted)  # fmt: skip
+            _across_edge(e, edges, a, b, b.strides[0], gain, out, width, n_times, bits, weighted)
 
     return across_edges
 
 
 class _Columns:
-    """Some of the channels, as vectors that are worked on side by side: as many as registers hold sums of."""
+    """Some of the channels, as vectors that are processed together: as many as there are registers for sums."""
 
     def __init__(self, builder, starts, lanes, width, n_times, bits):
         self.builder, self.starts, self.width, self.n_times, self.bits = builder, starts, width, n_times, bits
@@ -305,24 +296,27 @@ class _Columns:
 
     def more(self, a, b, c):
         """a + b c."""
-        return [_more(self.builder, *terms) for terms in zip(a, b, c, strict=True)]
-
-
-def _more(builder, a, b, c):
-    return builder.fadd(a, builder.fmul(b, c, flags=FUSE), flags=FUSE)
+        return [add_product(self.builder, *terms) for terms in zip(a, b, c, strict=True)]
 
 
 def _number(builder, indices, t):
     return builder.zext(load(builder, indices, t, I32), I64)
 
 
+def _halves(builder, rows, width, bits):
+    """The addresses of both halves of a row, and the bytes from one row to the next."""
+    return rows, builder.add(rows, I64(width * bits // 8)), 2 * width * bits // 8
+
+
 @vector_code
-def _multiply(builder, i, neighbors, edges, stars, begin, end, sides, begin_f, end_f, half, scale, y, p, q, z_step,
-              out, bounded, change, width, n_times, bits):  # fmt: skip
-    """out = y_i and bounded = tanh(scale change), where change is half of
+def _multiply(builder, i, kept, neighbors, edges, stars, begin, end, sides, begin_f, end_f, half, scale, y, z, out,
+              change, width, n_times, bits):  # fmt: skip
+    """out_i = [y_i, tanh(scale change)] and change[kept] = change, where change is half_i times
 
     sum of w (y_j - y_i) (p_j - p_i) + 1/3 sum of (y_a - y_i) (q_b - q_i) - (y_b - y_i) (q_a - q_i).
     """
+    p, q, z_step = _halves(builder, z, width, bits)
+    to, bounded, _ = _halves(builder, builder.add(out, builder.mul(i, I64(z_step))), width, bits)
     for columns in _Columns.all(builder, width, n_times, bits, 6):
         at, less, more = columns.at, columns.less, columns.more
 
@@ -342,62 +336,60 @@ def _multiply(builder, i, neighbors, edges, stars, begin, end, sides, begin_f, e
         inner = loop(builder, (begin, end), 1, columns.zeros, edge)
         wedge = loop(builder, (begin_f, end_f), 1, columns.zeros, face)
         vector = columns.vector
-        share = splat(builder, load(builder, half, I64(0), vector.element), vector.count)
+        share = splat(builder, load(builder, half, i, vector.element), vector.count)
         total = more(inner, wedge, [constant(vector, 1 / 3)] * len(inner))
         total = [builder.fmul(value, share) for value in total]
-        columns.store(at(y, i), out)
+        columns.store(at(y, i), to)
         columns.store([tanh(builder, value) for value in columns.times(total, columns.load(scale))], bounded)
-        columns.store(total, change)
+        columns.store(total, builder.add(change, builder.mul(kept, I64(z_step // 2))))
 
 
 @vector_code
-def _multiply_back(builder, i, neighbors, edges, stars, begin, end, sides, begin_f, end_f, grad, y, p, q, z_step,
-                   own, grad_y, grad_p, grad_q, width, n_times, bits):  # fmt: skip
-    """Gradients of y, p and q at vertex i: `grad`, in rows like those of y, is that of the sums, `own` that of y_i."""
+def _multiply_back(builder, i, neighbors, edges, stars, begin, end, sides, begin_f, end_f, inner, y, z, grad, grad_y,
+                   grad_z, width, n_times, bits):  # fmt: skip
+    """Gradients of y and z at vertex i: `inner` is that of the sums, the first half of a row of `grad` that of y_i."""
+    p, q, z_step = _halves(builder, z, width, bits)
+    to_p, to_q, _ = _halves(builder, builder.add(grad_z, builder.mul(i, I64(z_step))), width, bits)
     for columns in _Columns.all(builder, width, n_times, bits, 6):
         at, less, more, n = columns.at, columns.less, columns.more, len(columns.starts)
 
         def edge(t, sums, columns=columns, at=at, less=less, more=more, n=n):
             j = _number(builder, neighbors, t)
             weights = columns.weights(stars, _number(builder, edges, t))
-            both = columns.times(weights, columns.sum(at(grad, i), at(grad, j)))
+            both = columns.times(weights, columns.sum(at(inner, i), at(inner, j)))
             along_p = more(sums[:n], both, less(at(p, i, z_step), at(p, j, z_step)))
             return along_p + more(sums[n:], both, less(at(y, i), at(y, j)))
 
         def face(t, sums, columns=columns, at=at, less=less, more=more, n=n):
             a, b = _side(builder, sides, t)
-            all_three = columns.sum(at(grad, i), at(grad, a), at(grad, b))
+            all_three = columns.sum(at(inner, i), at(inner, a), at(inner, b))
             along_q = more(sums[:n], all_three, less(at(q, a, z_step), at(q, b, z_step)))
             return along_q + more(sums[n:], all_three, less(at(y, b), at(y, a)))
 
         along = loop(builder, (begin, end), 1, columns.zeros * 2, edge)
         across = loop(builder, (begin_f, end_f), 1, columns.zeros * 2, face)
         thirds = [constant(columns.vector, 1 / 3)] * n
-        columns.store(columns.sum(more(along[:n], across[:n], thirds), columns.load(own)), grad_y)
-        columns.store(along[n:], grad_p)
-        columns.store(columns.times(across[n:], thirds), grad_q)
+        own = builder.add(grad_y, builder.mul(i, I64(z_step // 2)))
+        columns.store(columns.sum(more(along[:n], across[:n], thirds), at(grad, i, z_step)), own)
+        columns.store(along[n:], to_p)
+        columns.store(columns.times(across[n:], thirds), to_q)
 
 
 @lru_cache
 def multiply(width: int, n_times: int, bits: int) -> Callable[..., None]:
     """[y, tanh(scale change)] with change = <dy, dp> + dy ^ dq at the vertices first <= i < last.
 
-    p and q are the two halves of a row of z. Where `change` has one row only, nobody will read it.
+    p and q are the two halves of a row of z. If `change` has only one row, it is not needed.
     """
-    size = bits // 8
-    step, twice = width * size, 2 * width * size
 
     @_compiled
     def multiply(
         first, last, edge_offsets, neighbors, edges, face_offsets, sides, stars, half, scale, y, z, out, change
     ):
-        at_p, change_step = z.ctypes.data, 0 if len(change) == 1 else step
         for i in range(first, last):
-            to = out.ctypes.data + i * twice
-            _multiply(i, neighbors.ctypes.data, edges.ctypes.data, stars.ctypes.data, edge_offsets[i],
-                      edge_offsets[i + 1], sides.ctypes.data, face_offsets[i], face_offsets[i + 1],
-                      half.ctypes.data + i * size, scale.ctypes.data, y.ctypes.data, at_p, at_p + step, twice,
-                      to, to + step, change.ctypes.data + i * change_step, width, n_times, bits)  # fmt: skip
+            _multiply(i, min(i, len(change) - 1), neighbors, edges, stars, edge_offsets[i], edge_offsets[i + 1], sides,
+                      face_offsets[i], face_offsets[i + 1], half, scale, y, z, out, change, width, n_times,
+                      bits)  # fmt: skip
 
     return multiply
 
@@ -405,20 +397,13 @@ def multiply(width: int, n_times: int, bits: int) -> Callable[..., None]:
 @lru_cache
 def multiply_back(width: int, n_times: int, bits: int) -> Callable[..., None]:
     """The gradients of y and z; that of the sums is `inner`, that of [y, ...] is `grad`."""
-    size = bits // 8
-    step, twice = width * size, 2 * width * size
 
     @_compiled
     def multiply_back(
         first, last, edge_offsets, neighbors, edges, face_offsets, sides, stars, inner, y, z, grad, grad_y, grad_z
     ):
-        at_p = z.ctypes.data
         for i in range(first, last):
-            to_p = grad_z.ctypes.data + i * twice
-            _multiply_back(i, neighbors.ctypes.data, edges.ctypes.data, stars.ctypes.data, edge_offsets[i],
-                           edge_offsets[i + 1], sides.ctypes.data, face_offsets[i], face_offsets[i + 1],
-                           inner.ctypes.data, y.ctypes.data, at_p, at_p + step, twice,
-                           grad.ctypes.data + i * twice, grad_y.ctypes.data + i * step, to_p, to_p + step,
-                           width, n_times, bits)  # fmt: skip
+            _multiply_back(i, neighbors, edges, stars, edge_offsets[i], edge_offsets[i + 1], sides, face_offsets[i],
+                           face_offsets[i + 1], inner, y, z, grad, grad_y, grad_z, width, n_times, bits)  # fmt: skip
 
     return multiply_back

@@ -1,4 +1,4 @@
-"""Star attention in plain PyTorch, a block of rows at a time: slow and short; the kernels are tested against it."""
+"""Star attention in plain PyTorch, a block of rows at a time: slow but short, and the reference for tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READS_DIRECTIONS = False
 
 
 def missing(x: Tensor) -> str | None:
-    """Why this backend cannot run on x: it always can."""
+    """None: this backend can always run."""
     return None
 
 

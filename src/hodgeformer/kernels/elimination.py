@@ -1,4 +1,4 @@
-"""L D L^T of M + t L for several times t at once, with a Laplacian L on edges; spreading over a surface solves with it.
+"""L D L^T of M + t L for several times t at once, with a Laplacian L on edges, which D blocks solve with.
 
 Weights are cotangents without the negative ones, so every matrix is symmetric, positive definite, and an M-matrix: its
 elimination subtracts nothing and cannot break down, whatever the soup.
@@ -52,9 +52,9 @@ class Laplacian:
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """Where the triangle L of M + t L has entries. It follows from the edges alone, so it serves any stars.
+    """Where the triangle L of M + t L has entries. It follows from the edges alone, so it is the same for any stars.
 
-    `order[i]` is the vertex that is eliminated as number i, `position` its inverse. Column j, strictly below the
+    `order[i]` is the i-th vertex to be eliminated, `position` its inverse. Column j, strictly below the
     diagonal: rows[offsets[j]:offsets[j + 1]]. Row i: the entries places[row_offsets[i]:row_offsets[i + 1]], in their
     `columns`, none before those that it depends on.
     """

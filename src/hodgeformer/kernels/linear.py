@@ -1,7 +1,7 @@
 """Linear layers, and the feed-forward network.
 
-float32 products are our own vector code where PyTorch's library leaves half of the processor unused. Layers that read
-the same rows share one product, without concatenating their weights.
+float32 products are our own vector code where PyTorch's library uses only half of the processor. Layers that read the
+same rows share one product, without concatenating their weights.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _summed_over_rows(grad: Tensor, x: Tensor) -> Tensor:
 
 
 def multiply_into(out: Tensor, a: Tensor, b: Tensor, *, start: Tensor | None = None) -> None:
-    """out = start + a b; start is one row for all, or `out` as it is. Rows of b and out are contiguous."""
+    """out = start + a b; `start` is one row for all, or `out` itself. Rows of b and out are contiguous."""
     kernel, (rows, inner), columns = kernels("linear"), a.shape, b.shape[1]
     start = out.new_zeros(columns) if start is None else start
     steps = (4 * a.stride(0), 4 * a.stride(1)), 4 * b.stride(0), 4 * start.stride(0) * (start.ndim - 1)
@@ -115,7 +115,7 @@ def multiply_into(out: Tensor, a: Tensor, b: Tensor, *, start: Tensor | None = N
 def by_chunks(rows_to_rows: Callable[[Tensor], Tensor], x: Float[Tensor, "n d"]) -> Float[Tensor, "n d_out"]:
     """rows_to_rows(x), in chunks of rows if no gradient is needed.
 
-    A chunk stays in the cache and reuses the memory of the one before; a million rows at once would fetch new pages in
+    A chunk stays in the cache and reuses the memory of the one before; a million rows at once would need new pages in
     every step.
     """
     if torch.is_grad_enabled() or len(x) <= CHUNK:
@@ -164,7 +164,7 @@ class BatchNorm(nn.BatchNorm1d):
 class NormalizedFeedForward(FeedForward):
     """FF(x) = W_2 BN(dropout(relu(W_1 x + b_1))) + b_2, BN over all rows of a batch, as in the authors' code.
 
-    In evaluation BN has its running statistics, so no row sees another.
+    In evaluation BN has its running statistics, so rows do not depend on each other.
     """
 
     def __init__(self, d_in: int, d_hidden: int, d_out: int, *, dropout: float = 0.0) -> None:

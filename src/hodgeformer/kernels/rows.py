@@ -1,4 +1,4 @@
-"""Operations on each row alone: compiled loops over the rows of tensors, LayerNorm without scale and bias (as in the
+"""Operations on single rows: compiled loops over the rows of tensors, LayerNorm without scale and bias (as in the
 paper), ReLU and dropout.
 
 The gradient of LayerNorm needs only its output, which the next layer stores anyway:
@@ -67,7 +67,7 @@ class TensorFunction(torch.autograd.Function):
 
 
 def compiled_for(x: Tensor) -> bool:
-    """Whether compiled loops can run on x; PyTorch's own operations serve everything else."""
+    """Whether compiled loops can run on x; PyTorch's operations do everything else."""
     return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
 
 
@@ -100,7 +100,7 @@ def few_threads(numbers: float) -> Iterator[None]:
     By itself torch uses all threads from a few tens of thousands of numbers on: two threads took 20 ms, one took 14.
     """
     with _limited.lock:
-        # A thread that starts now would otherwise take the lowered number for the full one, and restore that.
+        # Otherwise a thread that starts now would restore the lowered number as the full one.
         _limited.full = _limited.full if _limited.count else torch.get_num_threads()
         _limited.count += 1
         full = _limited.full
@@ -171,9 +171,9 @@ class _Normalized(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         out, scale = ctx.saved_tensors
-        result, n_heads = torch.empty_like(out), out.shape[2]
+        result = torch.empty_like(out)
         for part, grad in enumerate(grads):
-            given = part * n_heads, grad.contiguous(), out, scale, result
+            given = part, grad.contiguous(), out, scale, result
             run_rows(_differentiate, len(out), *given, numbers=grad.numel(), fastmath=_SUMS)
         return result
 
@@ -182,38 +182,31 @@ def _normalize(first, last, x, out, scale):  # type: ignore[no-untyped-def]
     """out = (x - mean) factor over each row, with factor = 1 / deviation to scale."""
     d, number = x.shape[1], x.dtype.type
     for i in range(first, last):
-        row, to, total, squares = x[i], out[i], number(0), number(0)
+        total, squares = number(0), number(0)
         for c in range(d):
-            total += row[c]
+            total += x[i, c]
         mean = total / number(d)
         for c in range(d):
-            centered = row[c] - mean
+            centered = x[i, c] - mean
             squares += centered * centered
         factor = number(1) / np.sqrt(squares / number(d) + number(EPSILON))
         for c in range(d):
-            to[c] = (row[c] - mean) * factor
+            out[i, c] = (x[i, c] - mean) * factor
         scale[i] = factor
 
 
-def _differentiate(first, last, begin, grad, out, scale, result):  # type: ignore[no-untyped-def]
-    """factor (grad - mean(grad) - y mean(grad y)) for the rows of `out` from number `begin` on, as many as grad has."""
+def _differentiate(first, last, part, grad, out, scale, result):  # type: ignore[no-untyped-def]
+    """factor (grad - mean(grad) - y mean(grad y)) for the rows y of one part of `out`."""
     (h, d), number = grad.shape[1:], grad.dtype.type
-    normal, through = out.reshape(len(out), -1, d), result.reshape(len(out), -1, d)
     for i in range(first, last):
         for head in range(h):
-            g, y, to, total, along = (
-                grad[i, head],
-                normal[i, begin + head],
-                through[i, begin + head],
-                number(0),
-                number(0),
-            )
+            total, along, factor = number(0), number(0), scale[i, part * h + head]
             for c in range(d):
-                total += g[c]
-                along += g[c] * y[c]
+                total += grad[i, head, c]
+                along += grad[i, head, c] * out[i, part, head, c]
             shift, slope = total / number(d), along / number(d)
             for c in range(d):
-                to[c] = (g[c] - shift - y[c] * slope) * scale[i, begin + head]
+                result[i, part, head, c] = (grad[i, head, c] - shift - out[i, part, head, c] * slope) * factor
 
 
 def drawn_seed() -> int:

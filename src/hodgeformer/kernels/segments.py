@@ -1,4 +1,4 @@
-"""Operations on each mesh of a packed batch alone: attention at linear cost, and means."""
+"""Operations on the single meshes of a packed batch: attention at linear cost, and means."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def linear_attention(
 ) -> Float[Tensor, "n h d_v"]:
     """out_i = phi(q_i)^T sum_j phi(k_j) v_j^T / phi(q_i)^T sum_j phi(k_j), phi = elu + 1, j in the mesh of i.
 
-    Each mesh is computed alone, so its result does not depend on the rest of the batch.
+    The result for a mesh does not depend on the rest of the batch.
     """
     if q.ndim != 3 or k.shape != q.shape or v.shape[:2] != q.shape[:2]:
         raise BatchError(

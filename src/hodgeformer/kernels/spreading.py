@@ -5,8 +5,8 @@ matrix K is symmetric, so one more solve gives all gradients: with g the gradien
 
     x: star0 s    star1: -t sum of (d0 s) (d0 y)    star0: sum of s (x - y), sums over the channels of a group.
 
-Nothing is dense: the edges alone decide where the triangle of K has entries, and a solve is two passes over them, with
-channels side by side. K is an M-matrix for any stars, and its elimination subtracts nothing, so float32 is enough.
+Nothing is dense: the edges decide where the triangle of K has entries, and a solve is two passes over them. K is an
+M-matrix for any stars, and its elimination subtracts nothing, so float32 is enough.
 
 The inner product of the 1-forms dy and dz at vertices, and their wedge dy ^ dz, are quadratic in the features,
 which attention with its weighted sums is not. They are taken channel by channel; a mix of channels before them
@@ -74,7 +74,7 @@ class Surface(TensorFields):
 
     @property
     def stars(self) -> DiagonalStars:
-        """The textbook's for every time."""
+        """The textbook's stars, for every time."""
         star0, star1 = (star[:, None].expand(-1, N_TIMES) for star in (self.star0, self.star1))
         return DiagonalStars(star0, star1, self, learned=False)
 
@@ -115,7 +115,7 @@ def times_like(x: Tensor) -> Float[Tensor, " times"]:
 class Factor(TensorFields):
     """The L D L^T of K for every time, in the order of elimination.
 
-    `order[i]` is the row of x that is eliminated as number i. Column j of the triangle, below its diagonal of ones:
+    `order[i]` is the i-th row of x to be eliminated. Column j of the triangle, below its diagonal of ones:
     rows[offsets[j]:offsets[j + 1]] with one value per time, minus which is the entry; `pivots` are one over D.
     """
 
@@ -200,7 +200,7 @@ def dense_spread(x: Float[Tensor, "n d"], stars: DiagonalStars) -> Float[Tensor,
 
 
 def _by_mesh(x: Tensor, stars: DiagonalStars) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor, int]]:
-    """Values, stars, edges and the number of the first vertex of every mesh."""
+    """For each mesh: values, stars, edges, and the number of its first vertex."""
     sizes, edge_sizes = (list(numbers) for numbers in zip(*stars.surface.sizes, strict=True))
     firsts = accumulate(sizes, initial=0)
     return zip(
@@ -225,7 +225,7 @@ def with_products(
     The inner product at vertex i is 1 / (2 m_i) times the sum over neighbors j of w_ij (y_j - y_i) (p_j - p_i), w the
     star of the channel's group. The wedge is 1 / (6 m_i) times the sum over faces (i, a, b) of
     det(y_a - y_i, q_b - q_i; ...): half the determinant is the integral over a face, of which a vertex gets a third.
-    It turns with the winding. m are the textbook's areas.
+    It changes its sign with the winding. m are the textbook's areas.
     """
     if not compiled_for(y):
         return torch.cat([y, torch.tanh(scale * reference_derivative_product(y, z, star1, surface))], dim=1)
@@ -278,7 +278,7 @@ def _lists(around: Neighborhoods) -> tuple[Tensor, ...]:
 
 
 def _numbers(lists: tuple[Tensor, ...], d: int) -> int:
-    """What is read of the values of neighbors over edges and faces."""
+    """How many values of neighbors are read, over edges and faces."""
     _, neighbors, _, _, sides = lists
     return (neighbors.numel() + sides.numel()) * d
 

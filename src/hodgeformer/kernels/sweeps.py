@@ -1,12 +1,12 @@
-"""Elimination in few large steps, for programs that have operations on whole arrays and no loops over rows.
+"""Elimination in a few large steps, for runtimes with operations on whole arrays but no loops over rows.
 
 A surface with positive diagonal stars is a network of conductances: t star1 over its edges, and star0 between each
 vertex and the ground. Elimination removes vertices and adds conductances between those that remain. It adds positive
 numbers only, so single precision is enough for any stars.
 
 Vertices are removed in blocks of at most `MOST`, connected parts of the elimination tree: besides each other, those of
-a block touch what the last of them touches, and the ground. Blocks that are equally high in the tree do not
-touch each other and share a step. Which entries meet in which step follows from the edges alone.
+a block touch what the last of them touches, and the ground. Blocks at the same height of the tree do not touch
+each other and share a step. Which entries meet in which step follows from the edges alone.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class _Pattern:
         self.firsts = np.append(0, np.cumsum(np.bincount(step)))
 
     def entry(self, one: _Numbers, other: _Numbers) -> IntArray:
-        """Zero's where there is none."""
+        """The number of the entry; that of zero where there is none."""
         keys = np.minimum(one, other).astype(np.int64) * (self.n + 1) + np.maximum(one, other)
         found = np.minimum(np.searchsorted(self._keys, keys), self.zero - 1)
         return self._numbers[np.where(self._keys[found] == keys, found, self.zero)]
@@ -176,7 +176,7 @@ def _grouped(targets: IntArray, sources: IntArray, none: int) -> tuple[IntArray,
 def _blocks(offsets: IntArray, rows: NDArray[np.int32], most: int) -> tuple[IntArray, IntArray]:
     """The last column of the block of each column; and how high the blocks are by their last columns, others -1.
 
-    A column joins the blocks of its children as far as they fit, the highest first: that keeps the tree low.
+    A column joins the blocks of its children while they fit, the highest first, which keeps the tree low.
     """
     n = len(offsets) - 1
     last, size, height = np.arange(n), np.ones(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
