@@ -2,7 +2,7 @@
 
 Conductances are (entries, groups) with all groups of channels side by side. Values are (groups, slots, c), so that
 those of the blocks of a step are matrices as they are. A block with the matrix T and the conductances B to others
-becomes N = [T^-1; B T^-1], which is all that solving needs. What a step has dealt with leaves the arrays.
+becomes N = [T^-1; B T^-1], which is all that solving needs. A step removes from the arrays what it has eliminated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hodgeformer.predict.exported import STEP_TABLES
 
 
 class Elimination:
-    """Tables of the steps, cut once for all loops of a graph."""
+    """The tables of the steps, split once for all loops of a graph."""
 
     def __init__(self, g: Graph) -> None:
         self._shapes = g.input("step_shapes")
@@ -59,7 +59,7 @@ class Elimination:
         """T^-1 from the conductances inside of blocks and the sums of those outward, by positive sums only.
 
         Vertex after vertex is swept: its row, with one for itself, times the row over the pivot is added to all others.
-        What rows hold on the diagonal before is not read. Columns: the vertices, then all outside.
+        The diagonal of the input is not read. Columns: the vertices, then everything outside.
         """
         z = g("Concat", g.reshape(inner, MOST, MOST, -1), g.reshape(outward, MOST, 1, -1), axis=1)
         for j in range(MOST):
@@ -74,7 +74,7 @@ class Elimination:
         return g("Slice", z, g.constant([0]), g.constant([MOST]), g.constant([1]))
 
     def solved(self, g: Graph, done: str, x: str) -> str:
-        """K^-1 x: what blocks hold goes to the others, step by step, and back in the opposite order."""
+        """K^-1 x: blocks pass their values to the others, step by step, and back in reverse order."""
         x = g("Transpose", g("Gather", x, g.input("step_vertices")), perm=[1, 0, 2])
         none, own = g.loop(partial(self._down, done=done), self._count, x, g("SequenceEmpty"))
         none = g("Sub", none, none)

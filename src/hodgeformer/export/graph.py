@@ -1,4 +1,4 @@
-"""Write an ONNX graph like equations: a call of `Graph` adds a node and returns the name of its result."""
+"""Write an ONNX graph like equations: calling a `Graph` adds a node and returns the name of its result."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Graph:
         return self("Scan", *tables, body=proto, num_scan_inputs=len(tables))
 
     def loop(self, body: Callable[..., tuple[str, ...]], n_times: str, *carried: str) -> list[str]:
-        """carried = body(graph, i, *carried) for i < n_times; sequences that begin empty may be among them."""
+        """carried = body(graph, i, *carried) for i < n_times; it may contain sequences that start empty."""
         inner = self._inner()
         i, proceed = (f"{name}_{next(self._numbers)}" for name in ("i", "proceed"))
         given = [f"carried_{next(self._numbers)}" for _ in carried]
@@ -105,7 +105,7 @@ class Graph:
 
 
 def _info(name: str, like: str) -> ValueInfoProto:
-    """Of numbers, or of a sequence of them like one that begins empty."""
+    """The type of a result: numbers, or a sequence of them if `like` is one that starts empty."""
     if like.startswith("SequenceEmpty"):
         return helper.make_tensor_sequence_value_info(name, TensorProto.FLOAT, None)
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, None)

@@ -1,4 +1,4 @@
-"""How values go from element to element in a graph: rows of x are elements, and all frames lie side by side.
+"""How values move between elements in a graph: rows of x are elements, with all frames side by side.
 
 Nothing is added by scattering: onnxruntime adds to the same row from several threads at once and loses some. Every sum
 over neighbors is a sum over the columns of a table, a chunk of columns at a time, so that nothing of size n x s x d is
@@ -12,12 +12,12 @@ from hodgeformer.export.graph import Graph
 
 
 def wide(g: Graph, x: str, kind: ElementKind) -> str:
-    """(n frames, d) as (n, frames d), in which each row is an element; the features of its frames lie side by side."""
+    """(n frames, d) as (n, frames d), a row per element, with the features of its frames side by side."""
     return g("Reshape", x, g("Concat", number(g, kind), g.constant([-1]), axis=0))
 
 
 def narrow(g: Graph, x: str, d: int) -> str:
-    """The way back: a row for each element and frame."""
+    """The inverse of `wide`: a row for each element and frame."""
     return g.reshape(x, -1, d)
 
 
@@ -27,7 +27,7 @@ def number(g: Graph, kind: ElementKind) -> str:
 
 
 def members(g: Graph, x: str, table: str, k: int, signs: str | None = None) -> str:
-    """Over the k members of each element in a table: the sum of x, or of sign times x. k gathers, none of them wide."""
+    """Over the k members of each element in a table: the sum of x, or of sign times x. k gathers of columns."""
     total = ""
     for i in range(k):
         part = g("Gather", x, g.column(g.input(table), i), axis=0)
@@ -49,13 +49,13 @@ def summed(g: Graph, x: str, source: ElementKind, target: ElementKind, *, signed
 
 
 def transposed(source: ElementKind, target: ElementKind) -> tuple[str, str]:
-    """The inputs that hold the source elements of each target element, and its signs in them."""
+    """The inputs with the source elements of each target element, and their signs."""
     one, other = ELEMENT_NAMES[source], ELEMENT_NAMES[target]
     return f"{one}s_of_{other}", f"{one}_signs_of_{other}"
 
 
 def unchunked(g: Graph, chunks: str, kind: ElementKind) -> str:
-    """(chunks, rows, d) as (n, d): the last chunk may have rows too many."""
+    """(chunks, rows, d) as (n, d): the last chunk may have extra rows."""
     shape = g("Concat", g.constant([-1]), g("Shape", chunks, start=2), axis=0)
     return g("Slice", g("Reshape", chunks, shape), g.constant([0]), number(g, kind))
 

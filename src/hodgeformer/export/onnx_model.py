@@ -1,7 +1,7 @@
 """A model as an ONNX graph of standard operators, layer by layer as in `nn`, for one mesh of any size.
 
-Frames of it that differ by the signs of vertex features run together: features are (n frames, d) where layers read
-rows, and (n, frames d) where values go from element to element. Models that read edges or faces have one frame.
+Frames that differ by the signs of vertex features run together: features are (n frames, d) where layers read rows, and
+(n, frames d) where values move between elements. Models that read edges or faces have one frame.
 `docs/decisions/0016-onnx.md` says more.
 """
 
@@ -214,7 +214,7 @@ def spreading(g: Graph, layer: Spreading, x: str, elimination: Elimination) -> s
 
 
 def by_channel(g: Graph, star: str, d: int) -> str:
-    """(n, frames times) as (n, frames d). A product with zeros and ones is faster than numbers that are broadcast."""
+    """(n, frames times) as (n, frames d). A product with zeros and ones is faster than broadcasting."""
     channels = g(
         "MatMul", g.reshape(star, -1, N_TIMES), g.constant(np.kron(np.eye(N_TIMES), np.ones((1, d // N_TIMES))))
     )
@@ -240,7 +240,7 @@ def diagonal_stars(g: Graph, layer: Spreading, x: str, masses: str) -> tuple[str
 
 
 def conductances(g: Graph, star0: str, star1: str) -> str:
-    """The entries that elimination begins with: t star1 over edges, star0 to the ground, zero and one."""
+    """The entries that elimination starts with: t star1 over edges, star0 to the ground, zero and one."""
     first = g("Gather", star0, g.constant([0]))
     over_edges = g.reshape(g("Mul", g.reshape(star1, 0, -1, N_TIMES), g.constant(TIMES)), 0, -1)
     sources = over_edges, star0, g("Sub", first, first), g("Div", first, first)

@@ -1,4 +1,4 @@
-"""H, T and D blocks: elements read each other, then a feed-forward network, each added to its input."""
+"""H, T and D blocks: attention or diffusion, then a feed-forward network, each added to its input."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class Spreading(nn.Module):
     """A_D(x_v) = W_O [y, tanh(c t (<dy, d(y W_P)> + dy ^ d(y W_Q)))], y = (star0 + t d0^T star1 d0)^-1 star0 x_v W_V.
 
     The product of dy with a mix of all derivatives, turned and scaled by W_P and W_Q: <.,.> is its symmetric part and
-    ^ its antisymmetric one. Each group of channels has its time t. Over a length of sqrt(t) what was spread changes by
-    about its size, so times t the product is of that size too; c is learned, one number for each channel.
+    ^ its antisymmetric one. Each group of channels has its time t. Over a length of sqrt(t) diffused values change by
+    about their size, so times t the product is of that size too; c is learned, one number for each channel.
 
     Learned stars are the textbook's times factors between exp(-r) and exp(r), r the bound, one pair for each time:
-    for a vertex from its own features, for an edge from those of both ends. They begin as the textbook's.
+    for a vertex from its own features, for an edge from those of both ends. They start as the textbook's.
     """
 
     times: Tensor
@@ -108,7 +108,7 @@ class Spreading(nn.Module):
 class Block(nn.Module):
     """x += attention(LN(x)), x += FF(LN(x)) for the updated kinds.
 
-    The other kinds arrive normalized and leave as they came. `residual_dropout` drops entries of what is added.
+    The other kinds arrive normalized and are not changed. `residual_dropout` drops entries of what is added.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Block(nn.Module):
     def forward(self, x: PerElement[Tensor], topology: PackedComplex) -> PerElement[Tensor]:
         change = {kind: self._dropped(value) for kind, value in self.attention(self.normal(x), topology).items()}
         x = x.replace(**{kind: x[kind] + change[kind] for kind in self.updated})
-        # Statistics of a batch are those of all its rows.
+        # The statistics of a batch need all its rows.
         at_once = self.training and self.normalizes
         return x.replace(
             **{

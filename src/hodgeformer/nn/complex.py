@@ -22,9 +22,9 @@ from hodgeformer.nn.metric import Metric, measured_surface
 class PackedComplex(TensorFields):
     """One block-diagonal complex: mesh b owns the elements `offsets[kind][b] : offsets[kind][b + 1]`.
 
-    `edges` are (tail, head); `face_edges` are the sides of `faces`, whose `face_signs` are +1 where a face walks them
-    from tail to head, else -1. Incidences are computed once, on first use: few models read all of them. `positions` are
-    read by the classical stars and by D blocks only.
+    `edges` are (tail, head); `face_edges` are the sides of `faces`, whose `face_signs` are +1 where a face traverses
+    them from tail to head, else -1. Incidences are computed once, on first use: few models read all of them.
+    `positions` are read by the classical stars and by D blocks only.
     """
 
     n: PerElement[int]
@@ -70,7 +70,7 @@ class PackedComplex(TensorFields):
         return self.gradient.apply_t(y)
 
     def d1(self, x: Float[Tensor, "n_e d"]) -> Float[Tensor, "n_f d"]:
-        """The sum around each face, edges walked against their direction taken negative."""
+        """The sum around each face, edges against their direction with a minus."""
         return self.curl.apply(x)
 
     def d1_t(self, y: Float[Tensor, "n_f d"]) -> Float[Tensor, "n_e d"]:
@@ -94,7 +94,7 @@ class PackedComplex(TensorFields):
         """For each element the mean of x over the adjacent ones; zero where there is none.
 
         Vertices are adjacent over an edge, edges at a vertex, faces over an edge. Sums go through the shared
-        element, so a vertex with 100,000 edges costs what its edges cost and not their square. A neighbor
+        element, so the cost of a vertex with 100,000 edges is that of its edges, not of their square. A neighbor
         counts once for each element shared with it: that is once, except between two faces with the same
         three corners, which share three edges.
         """
@@ -118,7 +118,7 @@ class PackedComplex(TensorFields):
         """Of length one, by the winding; zero where a face has no area."""
         a, b, c = self.positions.double()[self.faces.long()].unbind(1)
         normals = torch.linalg.cross(b - a, c - a)
-        # What rounding leaves of a face without area has some direction, and another on every machine.
+        # For a face without area, rounding leaves some direction, a different one on every machine.
         flat = normals.norm(dim=1) <= LEAST_SINE * (b - a).norm(dim=1) * (c - a).norm(dim=1)
         return functional.normalize(normals.masked_fill(flat[:, None], 0.0), dim=1).to(self.positions)
 
@@ -136,7 +136,7 @@ class PackedComplex(TensorFields):
 
     @cached_property
     def surface(self) -> Surface:
-        """What D blocks read of these positions; computed once, on first use."""
+        """What D blocks read, from these positions; computed once, on first use."""
         return measured_surface(
             self.positions,
             edges=self.edges,

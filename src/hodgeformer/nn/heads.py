@@ -1,4 +1,4 @@
-"""From element features to the answer: one row per mesh, or one per element."""
+"""From element features to the output: one row per mesh, or one per element."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class _Head(nn.Module):
 
 
 class MeshHead(_Head):
-    """One row per mesh: the mean over each updated kind, centered by the statistics of the batch unless told not to.
+    """One row per mesh: the mean over each updated kind, by default centered by the statistics of the batch.
 
     After the last LayerNorm all meshes share a large common offset and differ by little, which a linear layer
-    alone unlearns very slowly. A batch of one mesh has no statistics and is centered as in evaluation. The paper's
-    head has no such layer.
+    alone learns to ignore very slowly. A batch of one mesh has no statistics and is centered as in evaluation. The
+    paper's head has no such layer.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -44,10 +44,8 @@ class MeshHead(_Head):
 
     def forward(self, x: PerElement[Tensor | None], topology: PackedComplex) -> Float[Tensor, "meshes n_classes"]:
         means = [segment_mean(cast(Tensor, x[kind]), topology.offsets[kind]) for kind in self.updated]
-        return self.answer(self.centered(torch.cat(means, dim=1)))
-
-    def centered(self, pooled: Float[Tensor, "meshes d"]) -> Float[Tensor, "meshes d"]:
-        return pooled if self.center is None else cast(Tensor, self.center(pooled))
+        pooled = torch.cat(means, dim=1)
+        return self.answer(pooled if self.center is None else cast(Tensor, self.center(pooled)))
 
 
 class ElementHead(_Head):

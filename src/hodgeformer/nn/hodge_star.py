@@ -50,7 +50,7 @@ class HodgeStar(nn.Module):
         return topology.edge_directions if self.kind == "e" else topology.face_normals
 
     def queries_and_keys(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n h d_head"], ...]:
-        """Both by one matrix product: fewer and larger ones run faster."""
+        """Both by one matrix product, because fewer and larger products are faster."""
         both = product(x, self.query.weight, self.key.weight)
         return normalized_parts(both.view(x.shape[0], 2, self.n_heads, -1))
 
@@ -58,7 +58,7 @@ class HodgeStar(nn.Module):
 class FixedStar(nn.Module):
     """star y of discrete exterior calculus, the same for every head and column; the features are not read.
 
-    Stands in the place of a learned star, so that the two can be compared.
+    It replaces a learned star, for comparison.
 
     All stars are the diagonal ones of the barycentric dual. With `galerkin`, star1 is the mass matrix of
     Whitney 1-forms, which makes d0^T star1 d0 the cotangent Laplacian. Its inverse is dense, so star1_inv

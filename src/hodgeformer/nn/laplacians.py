@@ -15,7 +15,7 @@ Star = HodgeStar | FixedStar
 
 
 class _Laplacian(nn.Module):
-    """What the three share: W_V, W_O, and stars of their own; nothing is shared between them."""
+    """What all three have: W_V, W_O and stars, each with parameters of its own."""
 
     kind: ElementKind
     star0_inv: Star

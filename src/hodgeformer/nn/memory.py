@@ -8,14 +8,14 @@ from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import OPERATOR_STARS, STAR_KIND, ModelConfig
 
 BYTES = 4
-# A closed mesh whose patterns have their longest rows: from here on memory grows in proportion.
+# A closed mesh whose patterns have their longest rows; beyond it memory grows in proportion.
 _COUNTED = PerElement(50_000, 150_000, 100_000)
 _COPIES = 3  # of patterns and features while a view goes from preparation into the model
 _COMPLEX_BYTES = 1200  # per face: topology, orders, incidences and their transposes
 
 
 def bytes_per_face(model: ModelConfig, config: PrepareConfig, *, training: bool = False) -> float:
-    """What one pass takes for each face of a large mesh, with all that is prepared for it."""
+    """The memory of one pass per face of a large mesh, including what is prepared for it."""
     n, sizes = _COUNTED, config.row_sizes(_COUNTED)
     nnz = PerElement.build(lambda kind: n[kind] * sum(sizes[kind]))
     prepared = BYTES * _COPIES * (sum(nnz) + sum(n[kind] * config.widths[kind] for kind in ("v", "e", "f")))
@@ -26,7 +26,7 @@ def activation_memory(config: ModelConfig, n: PerElement[int], nnz: PerElement[i
     """Bytes at the peak of one pass over n elements with nnz pattern entries, float32, on the CPU; from sizes alone.
 
     Counted in numbers per element, layer by layer, as the layers keep them for the backward pass: what a
-    normalization, a dropout or a signed gather returns is kept by the layer that reads it, and by nobody else.
+    normalization, a dropout or a signed gather returns is kept only by the layer that reads it.
     Patterns, weights and optimizer are not counted.
     """
     if training:
@@ -68,7 +68,7 @@ def _kept_by_block(config: ModelConfig, letter: str, n: PerElement[int], nnz: Pe
 
 
 def _kept_by_switches(config: ModelConfig) -> int:
-    """Of each element: the hidden layer before its normalization too, and which entries both residuals dropped."""
+    """Per element: also the hidden layer before its normalization, and which entries both residuals dropped."""
     return config.feed_forward_norm * config.d_hidden + (config.residual_dropout > 0) * 2 * config.d_model
 
 

@@ -19,7 +19,7 @@ from hodgeformer.kernels.spreading import Neighborhoods, Surface
 from hodgeformer.mesh.topology import opposite_sides
 
 SMALLEST = 1e-12
-"""A length or area below this, in units of the mean, is none: it and its inverse count as zero."""
+"""A length or area below this, in units of the mean, counts as zero, and so does its inverse."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class Metric:
 
 
 def inverse(x: Tensor) -> Tensor:
-    """1 / x, and zero where x is none."""
+    """1 / x, and zero where x counts as zero."""
     return torch.where(x > SMALLEST, 1 / x.clamp(min=SMALLEST), 0)
 
 
@@ -124,7 +124,7 @@ def measured_surface(
     face_edges: Int[Tensor, "n_f 3"],
     offsets: PerElement[tuple[int, ...]],
 ) -> Surface:
-    """What D blocks read. Meshes are measured and ordered one by one, so company changes nothing."""
+    """What D blocks read. Meshes are measured and ordered one by one, independent of the rest of the batch."""
     first = offsets.map(list)
     parts = zip(
         _parts(positions.double(), first.v, [0] * len(first.v)),
@@ -176,13 +176,13 @@ def measured_surface(
 
 
 def _parts(values: Tensor, bounds: list[int], shifts: list[int]) -> list[NDArray[Any]]:
-    """The rows of each mesh, counted as if it were alone."""
+    """The rows of each mesh, numbered as in that mesh alone."""
     array = values.cpu().numpy()
     return [array[start:end] - shift for start, end, shift in zip(bounds, bounds[1:], shifts, strict=False)]
 
 
 def concatenated(arrays: list[NDArray[Any]], shifts: list[int]) -> NDArray[Any]:
-    """Arrays one after another, each with its shift added in place of a second copy."""
+    """Concatenate arrays, and add its shift to each, without a second copy."""
     joined = np.concatenate(arrays)
     first = 0
     for array, shift in zip(arrays, shifts, strict=False):

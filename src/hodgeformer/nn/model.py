@@ -53,7 +53,7 @@ class NeighborEmbedding(PlainEmbedding):
 
 
 class Encoder(nn.Module):
-    """x -> LN(B_L(...B_1(x))), with the blocks that `blocks` spells."""
+    """x -> LN(B_L(...B_1(x))), with the blocks that `blocks` names."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class HodgeFormer(nn.Module):
         return cast(Block, self.encoder.blocks[number - 1]).normal(x)
 
     def numbers_of(self, batch: Batch) -> int:
-        """How many numbers the widest layer reads and writes of a batch: what it pays to share among threads."""
+        """How many numbers the widest layer reads and writes: this decides how many threads are used."""
         return 2 * max(batch.n[kind] for kind in self.config.embedded) * self.config.d_hidden
 
     @property
@@ -117,7 +117,7 @@ class HodgeFormer(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def _check(self, batch: Batch) -> None:
-        """Refuse at the door what a kernel would misread."""
+        """Reject input that a kernel would read wrongly."""
         weight = self.head.out.weight
         for kind, x in batch.x_in.items():
             expected = (batch.n[kind], self.config.widths[kind])

@@ -27,7 +27,7 @@ Array = NDArray[Any]
 class Batch(TensorFields):
     """What `pack` makes of prepared meshes and the model reads.
 
-    Nothing is padded: row i of `x_in.f` is a face of some mesh, those of mesh b stand together. `target` holds
+    Nothing is padded: row i of `x_in.f` is a face of some mesh, and the faces of a mesh are contiguous. `target` holds
     one row per mesh, or per element of one kind, or is None. `sizes[b]` are the element counts of mesh b.
     """
 
@@ -42,7 +42,7 @@ class Batch(TensorFields):
 
     @property
     def n(self) -> PerElement[int]:
-        """Elements of all meshes together."""
+        """The number of elements of all meshes."""
         return self.topology.n
 
     def split(self, values: Shaped[Tensor, "n ..."], kind: ElementKind) -> list[Tensor]:
@@ -57,7 +57,7 @@ class Batch(TensorFields):
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Batch:
         """Move to a device; dtype casts the floating tensors and leaves integers alone."""
         if dtype is None and device is not None and self.x_in.v.device == torch.device(device):
-            return self  # a batch has some fifty tensors to look at
+            return self  # without a look at some fifty tensors
 
         def moved(tensor: Tensor) -> Tensor:
             return tensor.to(device, dtype if tensor.is_floating_point() else None, non_blocking=True)
@@ -66,9 +66,9 @@ class Batch(TensorFields):
 
 
 def pack(meshes: Sequence[PreparedMesh], *, transpose: bool = False) -> Batch:
-    """One block-diagonal complex from many meshes; nothing is padded, so company changes no result.
+    """One block-diagonal complex from many meshes, without padding: the rest of a batch does not change a result.
 
-    `transpose` also builds the transposed patterns that the backward pass reads, which a loader can do ahead.
+    `transpose` also builds the transposed patterns that the backward pass reads, which a loader can do in advance.
     Targets are one number (or one row, shape (1, c)) per mesh, or one for each element of a kind.
     """
     if not meshes:
@@ -108,7 +108,7 @@ def _pack_patterns(
         concatenated([pattern.indices for pattern in patterns], starts),
     )
     if transpose:
-        _ = packed.transposed  # which goes along
+        _ = packed.transposed  # is moved along with it
     return packed.map(torch.from_numpy)
 
 

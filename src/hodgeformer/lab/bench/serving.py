@@ -1,4 +1,4 @@
-"""What a server answers to one client and to eight, beside the same meshes in one call without a server."""
+"""How fast a server answers one client and eight, compared with the same meshes in one call without a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def serving_costs(quick: bool) -> list[dict[str, Any]]:
     """Answers per second, and the milliseconds a client waits, with `human` on meshes of Human size.
 
     `share` compares with `predict_many` on the same files in this process, which is measured before and after the
-    server's turns: it is the most that a server could reach.
+    server's turns.
     """
     with TemporaryDirectory() as folder:
         file = Path(folder) / "scan.ply"
@@ -67,7 +67,7 @@ def _serving() -> Iterator[int]:
 
 
 def _waits(visit: Any, clients: int, n: int) -> tuple[list[float], float]:
-    """The seconds of n requests of this many clients at once, and of all together, after some that do not count."""
+    """The seconds of each of n requests by this many concurrent clients, and the total, after a few to warm up."""
     with ThreadPoolExecutor(clients) as pool:
         list(pool.map(visit, [2] * clients))
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A training step of the paper's models against its dense matrix products alone, and an epoch of a recipe."""
+"""A training step of the paper's models compared with its dense matrix products, and an epoch of a recipe."""
 
 from __future__ import annotations
 
@@ -90,10 +90,6 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._record(*args[-2:], own=False)
         return func(*args, **(kwargs or {}))
 
-    @property
-    def flops(self) -> int:
-        return sum(2 * a.numel() * b.shape[-1] for a, b in self.operands)
-
     def repeat(self) -> None:
         for (a, b), own in zip(self.operands, self._own, strict=True):
             if own:
@@ -136,8 +132,6 @@ def _step_cost(name: str, n_meshes: int, repeat: int) -> dict[str, Any]:
         "torch_product_seconds": torch_seconds,
         "ratio": step_seconds / product_seconds,
         "ratio_to_torch": step_seconds / torch_seconds,
-        "ratio_of_best": min(seconds["step"]) / min(seconds["products"]),
-        "gigaflops_of_products": products.flops / 1e9,
         "target": 1.5,
     }
 
@@ -178,7 +172,7 @@ def star_costs(quick: bool) -> list[dict[str, Any]]:
 
 
 def recipe_cost(recipe: Path | str) -> dict[str, Any]:
-    """Processor seconds of one epoch of a configuration in one process, and the share of waiting for loader workers.
+    """Processor seconds of one epoch of a configuration in one process, and the share of time waiting for workers.
 
     The second epoch is measured: the first reads files.
     """
@@ -210,7 +204,7 @@ def waited_share(setup: Setup) -> float:
     """The share of wall time that a step waits for its batch, with as many workers as a plan gives."""
     learner = setup.learner()
     with setup.training_loader(workers=min(2, thread_count())) as loader:
-        next(iter(loader.batches(0)))  # the workers have begun
+        next(iter(loader.batches(0)))  # starts the workers
         waited, start = loader.seconds_waited, time.perf_counter()
         for batch in islice(loader.batches(0, 1), _WAITED_BATCHES):
             learner.learn(batch, 1e-3)

@@ -1,4 +1,4 @@
-"""Waiting times of a user: each verb from start to end, and a prediction step by step."""
+"""How long a user waits: whole commands, and a prediction step by step."""
 
 from __future__ import annotations
 
