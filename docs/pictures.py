@@ -27,7 +27,7 @@ from hodgeformer.draw.render import render, stacked
 from hodgeformer.kernels.elimination import TIMES
 from hodgeformer.lab.study.operator_report import study_operators
 from hodgeformer.lab.study.star_report import log10_of, study_stars
-from hodgeformer.predict.spread import sides_mean
+from hodgeformer.predict.operators import sides_mean
 from hodgeformer.training.run import train
 
 IMAGES = Path(__file__).parent / "images"

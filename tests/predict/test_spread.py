@@ -13,7 +13,7 @@ from hodgeformer.mesh.prepare import PreparedMesh, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
-from hodgeformer.predict.spread import log_factors, spread_from, textbook_stars
+from hodgeformer.predict.operators import log_factors, spread_from, textbook_stars
 from meshes import icosphere, open_grid
 from soups import renumbered
 
@@ -53,7 +53,7 @@ def test_what_a_vertex_reads_is_what_the_block_gives_it(sphere: PreparedMesh, nu
     def of_time(values: Tensor, i: int) -> np.ndarray:
         return values[:, i * GROUP : (i + 1) * GROUP].double().numpy()
 
-    found = spread_from(model, sphere, picked).blocks[number]
+    found = spread_from(model, sphere, picked)[number]
     areas = sphere.to_file_order(textbook_stars(batch)["star0"], "v")
     weights = found.heat * (areas / areas.sum())[:, None]
     np.testing.assert_allclose(weights.sum(axis=0), 1, rtol=1e-4)
@@ -61,7 +61,7 @@ def test_what_a_vertex_reads_is_what_the_block_gives_it(sphere: PreparedMesh, nu
     for i in range(N_TIMES):
         given = sphere.to_file_order(of_time(seen["value"], i), "v")
         np.testing.assert_allclose(weights[:, i] @ given, of_time(seen["spread"], i)[here], atol=1e-4)
-    assert list(spread_from(model, sphere, picked, number).blocks) == [number]
+    assert list(spread_from(model, sphere, picked, number)) == [number]
 
 
 def test_factors_lie_within_the_bound_and_follow_the_numbers_of_the_file() -> None:

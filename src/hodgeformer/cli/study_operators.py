@@ -20,30 +20,25 @@ def operators(
     model: ModelArgument,
     mesh: Annotated[Path, typer.Argument(help="The mesh to inspect.")],
     layer: Annotated[
-        int | None, typer.Option("--layer", min=1, help="The block, counted from 1; by default the last H and all D.")
+        int | None, typer.Option(min=1, help="The block, counted from 1; by default the last H and all D.")
     ] = None,
     head: Annotated[
         int | None,
         typer.Option(
-            "--head",
             help="The head of the H block or the time of D blocks, counted from 1; by default the first head and all "
-            "times.",
+            "times."
         ),
     ] = None,
     element: Annotated[
         Literal["vertex", "edge", "face"] | None,
-        typer.Option("--element", help="The kind of the picked element; by default the one the model updates."),
+        typer.Option(help="The kind of the picked element; by default the one the model updates."),
     ] = None,
     pick: Annotated[
-        int | None, typer.Option("--pick", help="The number of the picked element in the file, counted from 0.")
+        int | None, typer.Option(help="The number of the picked element in the file, counted from 0.")
     ] = None,
-    functions: Annotated[
-        int, typer.Option("--functions", min=1, help="The number of eigenfunctions per operator.")
-    ] = 6,
-    labels: Annotated[
-        Path | None, typer.Option("--labels", help="The true labels of the faces, to compare stars with.")
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("operators"),
+    functions: Annotated[int, typer.Option(min=1, help="The number of eigenfunctions per operator.")] = 6,
+    labels: Annotated[Path | None, typer.Option(help="The true labels of the faces, to compare stars with.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("operators"),
     as_json: JsonOption = False,
 ) -> None:
     """Measure what a model has learned, on one mesh.
@@ -88,12 +83,21 @@ class _Study:
 
     def spread(self, pick: int | None) -> None:
         """D blocks: how far a vertex reads at each time, and what each block takes from it."""
+        import numpy as np
+
+        from hodgeformer.kernels.elimination import TIMES
         from hodgeformer.mesh.prepare import prepare
-        from hodgeformer.predict.spread import farthest_vertex, spread_from
+        from hodgeformer.predict.operators import spread_from
 
         prepared = prepare(self.mesh, self.predictor.info.prepare)
-        picked = farthest_vertex(prepared) if pick is None else pick
-        rows = spread_from(self.predictor.model, prepared, picked, self.layer).rows()
+        farthest = int(prepared.order.v[np.linalg.norm(prepared.positions, axis=1).argmax()])
+        picked = farthest if pick is None else pick
+        rows: list[dict[str, Any]] = []
+        for block, read in spread_from(self.predictor.model, prepared, picked, self.layer).items():
+            for i, time in enumerate(TIMES):
+                percent = {"area_percent": 100 * read.area[i], "block_takes_percent": 100 * read.share[i]}
+                row = {"time": time, "distance": read.distance[i], **percent}
+                rows.append({"block": block, **{name: float(f"{value:.4g}") for name, value in row.items()}})
         self.content["spread"] = {"picked": picked, "times": rows}
         self.tables[f"spreading from vertex {picked}"] = rows
 

@@ -10,7 +10,7 @@ from hodgeformer.kernels.elimination import N_TIMES
 from hodgeformer.lab.study.star_report import StarReport, between_parts, explained, study_stars
 from hodgeformer.mesh.elements import incidences
 from hodgeformer.mesh.prepare import prepare
-from hodgeformer.predict.spread import log_factors, sides_mean
+from hodgeformer.predict.operators import log_factors, sides_mean
 from meshes import icosphere, open_grid
 from tiny_models import tiny_checkpoint
 

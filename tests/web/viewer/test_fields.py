@@ -20,7 +20,7 @@ from clock import PATIENCE
 from hodgeformer.mesh.geometry import face_vectors, norms
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.prepare import prepare
-from hodgeformer.predict.spread import spread_from
+from hodgeformer.predict.operators import spread_from
 from hodgeformer.web.viewer.app import Viewer, create_app
 from hodgeformer.web.viewer.fields import Pick, ScalarField
 from hodgeformer.web.viewer.messages import decode, face_neighbors, welded
@@ -126,7 +126,7 @@ def test_what_a_vertex_reads_spreads_with_time(tmp_path: Path) -> None:
     working = icosphere(2)
     network = shelf.network("tiny")
     assert network is not None
-    found = spread_from(network, prepare(working), 5).blocks[1]
+    found = spread_from(network, prepare(working), 5)[1]
     areas = np.bincount(working.faces.ravel(), np.repeat(norms(face_vectors(working.vertices, working.faces)), 3)) / 3
     np.testing.assert_allclose(areas / areas.sum() @ found.heat, 1, rtol=1e-4)
     assert (np.diff(found.area) > 0).all() and (np.diff(found.distance) > 0).all()

@@ -16,8 +16,8 @@ from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.nn.pack import pack
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.predict.inference import make_views
+from hodgeformer.predict.operators import DIAGONAL_KIND, DiagonalName, log_factors, textbook_stars
 from hodgeformer.predict.predictor import Predictor
-from hodgeformer.predict.spread import DIAGONAL_KIND, DiagonalName, log_factors, textbook_stars
 
 _QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
 _AT_THE_BOUND = 0.95  # of the bound

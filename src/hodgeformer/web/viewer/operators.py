@@ -20,8 +20,16 @@ from hodgeformer.nn.config import STAR_KIND, ModelConfig, StarName
 from hodgeformer.nn.hodge_star import HodgeStar
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.inference import Views, make_views
-from hodgeformer.predict.operators import head_operators, star_row, stars_of
-from hodgeformer.predict.spread import DIAGONAL_KIND, DiagonalName, log_factors, sides_mean, spread_from
+from hodgeformer.predict.operators import (
+    DIAGONAL_KIND,
+    DiagonalName,
+    head_operators,
+    log_factors,
+    sides_mean,
+    spread_from,
+    star_row,
+    stars_of,
+)
 from hodgeformer.web.server.intake import Refusal
 from hodgeformer.web.viewer.fields import MAX_KEPT, Choice, Pick, ScalarField, nearest_element, on_faces
 from hodgeformer.web.viewer.models import ModelList, Recent
@@ -152,7 +160,7 @@ class Spreading(_ModelLayer):
         prepared = inspected.prepared
         vertex = int(prepared.order.v[nearest_element(inspected.views, pick, "v")])
         find = partial(spread_from, inspected.network, prepared, vertex, int(block))
-        found = inspected.once(find, block, vertex).blocks[int(block)]
+        found = inspected.once(find, block, vertex)[int(block)]
         if time == "all":
             heat, note = found.mixed, f"What block {block} reads around the clicked vertex"
         else:
