@@ -13,15 +13,16 @@ from hodgeformer.base.errors import CheckpointError, ConfigError, OutputError
 from hodgeformer.base.files import files_below, offline, place, write_atomically
 
 
+@pytest.mark.parametrize("call", ["os.fsync", "pathlib.Path.replace"])
 def test_a_full_disk_is_the_error_of_the_caller_and_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     path = tmp_path / "labels.txt"
     write_atomically(path, b"before")
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr(call, full)
     with pytest.raises(OutputError, match=r"labels\.txt: cannot be written \(No space left on device\).*unchanged"):
         write_atomically(path, b"after")
     with pytest.raises(CheckpointError, match="cannot be written"):

@@ -26,6 +26,7 @@ from hodgeformer.mesh.io import save_mesh
 from hodgeformer.predict.cluster import Cluster
 from hodgeformer.predict.cluster import _ray as started_ray
 from hodgeformer.predict.many import Job, Predicted
+from hodgeformer.predict.options import PredictOptions
 from meshes import icosphere, open_grid
 
 pytestmark = [
@@ -135,7 +136,7 @@ def test_two_hundred_bodies(real_data: Path, tmp_path: Path) -> None:
 def test_a_mesh_that_kills_every_worker_is_named_and_the_others_are_done(
     model: Path, meshes: Path, tmp_path: Path
 ) -> None:
-    job = Job(str(model), tmp_path / "out", (".ply", ".json"), {})
+    job = Job(str(model), tmp_path / "out", (".ply", ".json"), PredictOptions())
     tasks = job.tasks({path: Path(path.name) for path in sorted(meshes.glob("mesh_??.obj"))})
     opened, fatal = job.opened, tasks[7].path
 

@@ -11,13 +11,19 @@ import ctypes
 import os
 import re
 import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 GIGABYTE = 2**30
+_MOST_AHEAD = 256
 _CONTAINER = Path("/sys/fs/cgroup")  # of a Linux container: its limit of memory, and what is used
 _sharing = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4  # of glibc's malloc.h
@@ -63,6 +69,31 @@ def for_row_ranges(work: Callable[[int, int], object], n_rows: int, *, n_threads
 def _pool(process: int, n_threads: int) -> ThreadPoolExecutor:
     """One pool per size; the process id is part of the key because threads do not survive a fork."""
     return ThreadPoolExecutor(n_threads, thread_name_prefix="hodgeformer")
+
+
+def worked_ahead(
+    work: Callable[[T], U], items: Iterable[T], *, size: Callable[[U], int], most: int
+) -> Iterator[tuple[T, Future[U]]]:
+    """Each item with its outcome, in order, while other threads work on those that follow.
+
+    They are ahead by results of the total size `most`, by that of the largest so far, and by at least one per thread.
+    """
+    ahead = n_threads = thread_count()
+    largest, source, waiting = 1, iter(items), deque[tuple[T, Future[U]]]()
+    with ThreadPoolExecutor(n_threads, thread_name_prefix="ahead") as pool:
+        try:
+            while True:
+                for item in islice(source, max(0, ahead + 1 - len(waiting))):
+                    waiting.append((item, pool.submit(work, item)))
+                if not waiting:
+                    return
+                item, outcome = waiting.popleft()
+                if outcome.exception() is None:
+                    largest = max(largest, size(outcome.result()))
+                    ahead = max(n_threads, min(_MOST_AHEAD, most // largest))
+                yield item, outcome
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def used_memory() -> int | None:

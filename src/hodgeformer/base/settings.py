@@ -7,13 +7,16 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from hodgeformer.base.errors import ConfigError
 
 Table = dict[str, Any]
+Faces = Annotated[int, Field(ge=4)] | Literal["auto", "original"]
+"""The working resolution: meshes with more faces are simplified to this number; "auto" lets the plan decide."""
+UpName = Literal["auto", "x", "y", "z", "-x", "-y", "-z"]
 NONE = "none"
 """TOML has no null: this word is None for settings that may be empty."""
 

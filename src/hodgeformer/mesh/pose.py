@@ -11,7 +11,6 @@ from hodgeformer.mesh.geometry import area_shares, face_centers, vertex_sums
 from hodgeformer.mesh.mesh import FloatArray, IntArray
 
 PoseName = Literal["file", "frame", "frame_average", "upright_x", "upright_y", "upright_z"]
-UpName = Literal["auto", "x", "y", "z", "-x", "-y", "-z"]
 UP_AXES: dict[str, tuple[int, int, int]] = {
     "y": (0, 1, 0), "z": (0, 0, 1), "x": (1, 0, 0), "-y": (0, -1, 0), "-z": (0, 0, -1), "-x": (-1, 0, 0),
 }  # fmt: skip

@@ -13,7 +13,7 @@ from pydantic import Field, FiniteFloat, PositiveFloat, field_validator
 from hodgeformer.base.containers import KIND_OF, KINDS, ElementKind, PerElement, SparsityPattern
 from hodgeformer.base.errors import BatchError
 from hodgeformer.base.machine import thread_count
-from hodgeformer.base.settings import Settings
+from hodgeformer.base.settings import Faces, Settings
 from hodgeformer.mesh.features import (
     PAPER_GROUPS,
     OnElements,
@@ -36,8 +36,6 @@ Count = Annotated[int, Field(ge=1)]
 Counts = dict[ElementKind, Count]
 SizeName = Literal["sphere", "area"]
 WindingName = Literal["file", "outward"]
-Faces = Annotated[int, Field(ge=4)] | Literal["auto", "original"]
-"""The working resolution: meshes with more faces are simplified to this number; "auto" lets the plan decide."""
 DEFAULT_CAPS: Counts = {"v": 64, "e": 96, "f": 96}
 
 

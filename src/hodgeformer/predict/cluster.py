@@ -10,12 +10,10 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +28,7 @@ Work = Callable[[Sequence[Item]], Iterator[Value | Exception]]
 
 _TOGETHER = 16  # items that a worker gets at once, and repeats at most if it dies
 _DEATHS = 3  # of workers with the same item: then the item is the cause
+_HERE = ("localhost", "127.0.0.1", "[::1]")
 _TIMEOUT = 10.0  # seconds for a cluster to answer
 _STORE_BYTES = 2**28  # messages are small; more is written to the disk
 # Ray reads them when it is imported or started: no usage statistics, and no log lines in our output.
@@ -104,35 +103,26 @@ class Cluster:
             )
         try:
             for row in results.iter_rows():
-                yield row["number"], row["content"].outcome
+                yield row["number"], row["content"].value
         except ray.exceptions.RayError as error:
             raise ConfigError(f"Ray failed: {str(error).strip().splitlines()[-1]}") from error
 
 
 @dataclass(frozen=True)
 class _Carried:
-    """What is sent between processes; an error with its traceback."""
+    """What is sent between processes: Ray would make arrays of some values."""
 
     value: Any
-    where: str = ""
 
     @classmethod
     def of(cls, outcome: Any) -> _Carried:
         """An outcome; an error that cannot be created again from its arguments becomes a RuntimeError."""
-        if not isinstance(outcome, Exception):
-            return cls(outcome)
-        where = "".join(traceback.format_exception(outcome))
-        try:
-            again: Exception = type(outcome)(*outcome.args)
-        except Exception:
-            again = RuntimeError(f"{type(outcome).__name__}: {outcome}")
-        return cls(again, where)
-
-    @property
-    def outcome(self) -> Any:
-        if self.where:
-            self.value.__cause__ = RuntimeError(f"in a worker:\n{self.where}")
-        return self.value
+        if isinstance(outcome, Exception):
+            try:
+                outcome = type(outcome)(*outcome.args)
+            except Exception:
+                outcome = RuntimeError(f"{type(outcome).__name__}: {outcome}")
+        return cls(outcome)
 
 
 class _Worker:
@@ -183,20 +173,13 @@ def _ray(address: str | None, workers: int | None) -> Iterator[Any]:
 def _check_answers(address: str) -> None:
     """Fail soon if no cluster answers; Ray itself would wait for minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
-    if address != "local" and not _is_here(host):
+    if address != "local" and host not in _HERE:
         refuse_network(f"the Ray cluster at '{address}'", "leave out --address and RAY_ADDRESS to use this machine")
     if colon and port.isdigit():
         try:
             socket.create_connection((host, int(port)), timeout=_TIMEOUT).close()
         except OSError as error:
             raise ConfigError(f"no Ray cluster answers at {address} ({error.strerror or error})") from None
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _start(ray: Any, address: str, workers: int | None) -> None:
@@ -207,26 +190,12 @@ def _start(ray: Any, address: str, workers: int | None) -> None:
         n_cpus = max(workers or 0, os.cpu_count() or 1)
         options |= {"num_cpus": n_cpus, "object_store_memory": _STORE_BYTES, "include_dashboard": False}
     try:
-        with _without_stderr():
-            ray.init(address, **options)
+        ray.init(address, **options)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(f"Ray at '{address}' cannot be used ({str(error).strip().splitlines()[0]})") from None
     finally:
         if in_main:  # Ray installs its own handler
             signal.signal(signal.SIGTERM, on_sigterm)
-
-
-@contextmanager
-def _without_stderr() -> Iterator[None]:
-    """For a line that native code of Ray writes before its log level is set."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def _hush(ray: Any) -> None:

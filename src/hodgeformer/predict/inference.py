@@ -27,7 +27,7 @@ from hodgeformer.mesh.resized import Simplified
 from hodgeformer.mesh.simplify import triangulations
 from hodgeformer.mesh.subdivision import Refined, refine
 from hodgeformer.nn.config import ModelConfig
-from hodgeformer.predict.options import UNLIMITED
+from hodgeformer.predict.options import UNLIMITED, FaceBudget
 
 T = TypeVar("T")
 Output = NDArray[np.float32]
@@ -87,15 +87,14 @@ def make_views(
     model: ModelConfig | None = None,
     turns: Sequence[FloatArray] = (),
     upright: FloatArray | None = None,
-    room: Callable[[Mesh, int], int] = lambda mesh, n_views: UNLIMITED,
+    budget: FaceBudget | None = None,
     n_threads: int | None = None,
 ) -> Views:
     """Everything that comes before the model, at the resolution of the configuration.
 
-    `turns` are rotations to use besides the pose of the file, `upright` is one that comes before them all, and `room`
-    gives the number of faces that one pass may have, from the working mesh and the number of its views. Each frame has
-    its own canonical order; if the `model` does not read it, the first frame represents all of them. What the model
-    does not read at all is not computed.
+    `turns` are rotations to use besides the pose of the file, `upright` is one that comes before them all. A mesh that
+    exceeds the `budget` is refused. Each frame has its own canonical order; if the `model` does not read it, the first
+    frame represents all of them. What the model does not read at all is not computed.
     """
     original, mesh = mesh, in_range(mesh.with_only_columns(config.own_columns))
     frames, reads_order = n_frames(config.pose), model is None or model.reads_order
@@ -104,12 +103,14 @@ def make_views(
     poses = [(turn, frame) for turn in all_turns for frame in range(prepared_frames)]
     sized: tuple[Simplified | Refined, ...] = ()
     if config.most_faces is not None and mesh.n_faces > config.most_faces:
+        if budget is not None:
+            budget.check_simplifying(mesh)
         sized = triangulations(mesh, config.most_faces, len(poses) * shared_frames)
     elif 2 * mesh.n_faces < config.least_faces:
         sized = (refine(mesh, config.least_faces),)
     meshes = [way.mesh for way in sized] or [mesh]
     poses = poses if reads_order else [pose for pose in poses for _ in meshes]
-    space = room(meshes[0], len(poses))
+    room = UNLIMITED if budget is None else budget(meshes[0], len(poses))
     embedded, patterned = (KINDS, KINDS) if model is None else (model.embedded, model.patterned)
 
     def view(working: Mesh, turn: FloatArray | None, frame: int) -> PreparedMesh:
@@ -117,7 +118,7 @@ def make_views(
         return prepare(turned, config, frame=frame, embedded=embedded, patterned=patterned, n_threads=n_threads)
 
     prepared = tuple(view(working, *pose) for working, pose in zip(cycle(meshes), poses, strict=False))
-    return Views(original, sized, prepared, config, space, shared_frames)
+    return Views(original, sized, prepared, config, room, shared_frames)
 
 
 class Network(Protocol):

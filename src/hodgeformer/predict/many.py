@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.files import stamp, write_atomically
 from hodgeformer.mesh.io import save_mesh
+from hodgeformer.predict.options import PredictOptions
 from hodgeformer.predict.pretrained import locate_models
 
 if TYPE_CHECKING:  # a worker imports them when it starts
@@ -58,7 +59,7 @@ class Job:
     model: str
     out: Path
     suffixes: tuple[str, ...]
-    options: Mapping[str, Any]
+    options: PredictOptions
     device: str = "auto"
     split_parts: bool = False
     with_content: bool = False
@@ -72,14 +73,16 @@ class Job:
             raise ConfigError(
                 f"{self.out}: a web server cannot store results; choose a folder or a store such as s3://"
             )
-        stems = Counter(place.with_suffix("") for place in inputs.values())
+        stems = Counter(below.with_suffix("") for below in inputs.values())
         read = {_resolved(path) for path in inputs}
+        models = [hashlib.sha256(path.read_bytes()).hexdigest() for path in locate_models(self.model)]
+        options = self.options.model_dump(exclude={"batch_faces", "seed"})
+        request = json.dumps([models, options, sorted(self.suffixes), self.split_parts], sort_keys=True)
         taken: dict[PurePath, Path] = {}
-        request = self._request()
         tasks = []
-        for path, place in inputs.items():
-            short = place.with_suffix("")
-            name = short if stems[short] == 1 else place
+        for path, below in inputs.items():
+            short = below.with_suffix("")
+            name = short if stems[short] == 1 else below
             target = self.out / name.as_posix()
             if taken.setdefault(name, path) != path:
                 raise ConfigError(f"{path}: several inputs would be written as {target}; pass their folder instead")
@@ -89,11 +92,6 @@ class Job:
             key = hashlib.sha256(f"{request}\n{stamp(path)}".encode()).hexdigest()
             tasks.append(Task(path, target, self.out / RECORDS / f"{name.as_posix()}.json", key))
         return tasks
-
-    def _request(self) -> str:
-        """The model, by its content, and the options that affect the answer."""
-        models = [hashlib.sha256(path.read_bytes()).hexdigest() for path in locate_models(self.model)]
-        return json.dumps([models, dict(self.options), sorted(self.suffixes), self.split_parts], sort_keys=True)
 
     def opened(self) -> partial[Iterator[Predicted | Exception]]:
         """A worker: loads the model once, then works on tasks."""
@@ -106,8 +104,8 @@ class Job:
     ) -> Iterator[Predicted | Exception]:
         """The outcome of each task, in order; its results are written by then."""
         failed: dict[Any, Exception] = {}
-        paths = [task.path for task in tasks]
-        results = predictor.predict_many(paths, on_error=failed.__setitem__, report=report, **self.options)
+        paths, options = [task.path for task in tasks], self.options.model_dump()
+        results = predictor.predict_many(paths, on_error=failed.__setitem__, report=report, **options)
         following: Result | None = None  # possibly of a later task than the current one
         for task in tasks:
             if following is None and task.path not in failed:
@@ -140,20 +138,23 @@ class Job:
             task.record.parent.mkdir(parents=True, exist_ok=True)
             record = {"of": task.key, "written": [path.name for path in written], "unfamiliar": unfamiliar}
             write_atomically(task.record, json.dumps(record).encode())
-        content = _content(result, written) if self.with_content else None
-        return Predicted(tuple(written), unfamiliar, _answer(result), content)
+        known = "" if result.familiarity is None else f"familiarity {result.familiarity:.2f}"
+        unlike = (f"unlike the training meshes: {text}" for text in result.warnings)
+        answer = "\n  ".join([result.summary, *filter(None, [result.resolution, known, *unlike])])
+        content = result.to_dict() | {"written": list(map(str, written))} if self.with_content else None
+        if content and result.task == "segmentation":
+            del content["probabilities"]  # long; --format json writes them
+        return Predicted(tuple(written), unfamiliar, answer, content)
 
 
 def done_before(tasks: Iterable[Task]) -> dict[Path, Predicted]:
     """The meshes whose results all exist and belong to the same model, options and file."""
-    there: dict[Path, frozenset[str]] = {}
 
+    @cache
     def names_in(folder: Path) -> frozenset[str]:
-        if folder not in there:
-            there[folder] = frozenset()
-            with suppress(OSError):
-                there[folder] = frozenset(path.name for path in folder.iterdir())
-        return there[folder]
+        with suppress(OSError):
+            return frozenset(path.name for path in folder.iterdir())
+        return frozenset()
 
     recorded = [task for task in tasks if task.record.name in names_in(task.record.parent)]
     found = {}
@@ -175,18 +176,3 @@ def _read_record(task: Task) -> dict[str, Any]:
         if isinstance(record, dict) and record.keys() >= {"of", "written", "unfamiliar"}:
             return record
     return {"of": None}
-
-
-def _content(result: Result, written: list[Path]) -> dict[str, Any]:
-    content = result.to_dict()
-    if result.task == "segmentation":
-        # Long; --format json writes them.
-        del content["probabilities"]
-    return content | {"written": [str(path) for path in written]}
-
-
-def _answer(result: Result) -> str:
-    """One line with the answer, and one for each remark."""
-    known = "" if result.familiarity is None else f"familiarity {result.familiarity:.2f}"
-    unlike = (f"unlike the training meshes: {text}" for text in result.warnings)
-    return "\n  ".join([result.summary, *filter(None, [result.resolution, known, *unlike])])

@@ -9,15 +9,15 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, FiniteFloat, PositiveFloat, field_validator, model_validator
+from pydantic import Field, FiniteFloat, PositiveFloat, model_validator
 
 from hodgeformer.base.containers import ElementKind
-from hodgeformer.base.settings import Settings
+from hodgeformer.base.settings import Faces, Settings, UpName
 from hodgeformer.mesh.elements import radius, unit_edge_lengths
 from hodgeformer.mesh.geometry import face_vectors, in_range, norms
 from hodgeformer.mesh.mesh import FloatArray, Mesh
-from hodgeformer.mesh.pose import up_axis
-from hodgeformer.mesh.prepare import Faces, PrepareConfig
+from hodgeformer.mesh.pose import UP_AXES, up_axis, upright
+from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.mesh.topology import component_numbers
 from hodgeformer.nn.config import ModelConfig
 
@@ -185,11 +185,12 @@ class ModelInfo(Settings):
     versions: dict[str, str] = Field(default_factory=dict, description="Versions of the software that wrote the file.")
     path: Path | None = Field(default=None, exclude=True, description="The file that the model was loaded from.")
 
-    @field_validator("model", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _stars_of_old_files(cls, model: Any) -> Any:
+    def _stars_of_old_files(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Files from before D blocks learned their stars have the cotangent ones."""
-        return {"star_bound": 0.0, **model} if isinstance(model, dict) else model
+        model = values.get("model")
+        return {**values, "model": {"star_bound": 0.0, **model}} if isinstance(model, dict) else values
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -203,6 +204,16 @@ class ModelInfo(Settings):
         return self
 
     @property
+    def question(self) -> str:
+        """What the model predicts, in words; equal for models that can form an ensemble."""
+        model = self.model
+        return f"{model.task} per {model.element} of {', '.join(self.classes) or f'{model.n_classes} values'}"
+
+    @property
+    def title(self) -> str:
+        return f"'{self.name}'" if self.path is None else str(self.path)
+
+    @property
     def turn_axis(self) -> FloatArray | None:
         """The axis about which answers may be averaged over rotations; None for any rotation."""
         if (up := up_axis(self.prepare.pose)) is not None:
@@ -211,6 +222,20 @@ class ModelInfo(Settings):
         if not isinstance(augment, dict) or augment.get("rotation") != "axis":
             return None
         return np.asarray(np.eye(3)[{"x": 0, "z": 2}.get(str(augment.get("axis")), 1)])
+
+    def upright(self, up: UpName) -> FloatArray | None:
+        """The rotation of a file in which another axis points up than in the training files."""
+        wanted = up_axis(self.prepare.pose)
+        return None if wanted is None or up == "auto" else upright(np.array(UP_AXES[up], dtype=np.float64), wanted)
+
+    def compare(self, mesh: Mesh, features: FloatArray, outputs: FloatArray) -> tuple[float | None, tuple[str, ...]]:
+        """How familiar a working mesh is, if the model was calibrated, and how it differs, one sentence each."""
+        unlike = () if self.statistics is None else self.statistics.unlike(mesh)
+        if self.familiarity is None:
+            return None, unlike
+        probabilities = None if self.model.task == "regression" else outputs
+        score, reasons = self.familiarity.judge(impression(mesh, features, probabilities))
+        return score, unlike + reasons
 
     def at(self, faces: Faces | str = "auto") -> PrepareConfig:
         """The preparation of meshes at a resolution.

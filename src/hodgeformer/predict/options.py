@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -13,14 +14,13 @@ from pydantic import Field, field_validator
 from hodgeformer.base.containers import PartElement, PerElement
 from hodgeformer.base.errors import MeshError
 from hodgeformer.base.machine import GIGABYTE, free_memory, used_memory
-from hodgeformer.base.settings import Settings
-from hodgeformer.kernels.elimination import N_TIMES
-from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.pose import UpName
-from hodgeformer.mesh.prepare import Faces, PrepareConfig
-from hodgeformer.nn.config import ModelConfig
-from hodgeformer.nn.memory import activation_memory, bytes_per_face
-from hodgeformer.predict.model_info import ModelInfo
+from hodgeformer.base.settings import Faces, Settings, UpName
+
+if TYPE_CHECKING:  # the command line reads the options, and must start fast
+    from hodgeformer.mesh.mesh import Mesh
+    from hodgeformer.mesh.prepare import PrepareConfig
+    from hodgeformer.nn.config import ModelConfig
+    from hodgeformer.predict.model_info import ModelInfo
 
 UNLIMITED = 10**9
 _SHARE = 0.9  # of the free memory that a prediction may use
@@ -44,15 +44,16 @@ class PredictOptions(Settings):
     memory: int | None = Field(
         default=None,
         ge=1,
-        description="The memory limit of the process in bytes; by default most of the free memory. Meshes that need "
-        "more are refused before any work on them.",
+        description="The memory limit of the process, in bytes or as 4GB; by default most of the free memory. Meshes "
+        "that need more are refused before any work on them.",
     )
     smooth: float | None = Field(
         default=None,
         ge=0.0,
         lt=1.0,
-        description="How strongly the answer for an element follows its neighbors, from 0 to below 1; true is 0.8. By "
-        "default as strongly as was best for meshes that the model was not trained on.",
+        description="Smooth the boundaries of parts: how strongly the answer for an element follows its neighbors, "
+        "from 0 (no) to below 1; yes is 0.8. By default as strongly as was best for meshes that the model was not "
+        "trained on.",
     )
     tta: int = Field(
         default=1,
@@ -78,6 +79,17 @@ class PredictOptions(Settings):
     @classmethod
     def _flag(cls, value: object) -> object:
         return _DEFAULT_SMOOTH * value if isinstance(value, bool) else value
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _bytes(cls, value: object) -> object:
+        """4GB, 500 MB or 2.5g as a number of bytes."""
+        if not isinstance(value, str):
+            return value
+        found = re.fullmatch(r"(\d+\.?\d*) *([kmgt]?)i?b?", value.strip().lower())
+        if found is None:
+            raise ValueError("must be a size such as 4GB or 800MB")
+        return int(float(found[1]) * 1024 ** (1 + "kmgt".find(found[2] or " ")))
 
     def strength(self, info: ModelInfo) -> float:
         """How strongly the answers of a model are smoothed."""
@@ -112,6 +124,8 @@ class FaceBudget:
         """Refuses a mesh whose views need too much, even if each goes through the model alone."""
         if self.memory is None and n_views * mesh.n_faces <= _SMALL:
             return UNLIMITED
+        from hodgeformer.nn.memory import bytes_per_face
+
         each = bytes_per_face(self.model, self.config)
         view = mesh.n_faces * (_WHOLE_BYTES + 4 * sum(self.config.widths) + 16 * self.model.n_classes)
         one_pass = each * mesh.n_faces if self.model.patterned else self._lean(mesh)
@@ -145,6 +159,9 @@ class FaceBudget:
 
         The factor has one value per time, and three lists of the places of its entries.
         """
+        from hodgeformer.kernels.elimination import N_TIMES
+        from hodgeformer.nn.memory import activation_memory
+
         n = PerElement(mesh.n_vertices, 0, 0)
         entries = FILL * mesh.n_vertices * np.log2(mesh.n_vertices) if "D" in self.model.blocks else 0
         return activation_memory(self.model, n, n.map(lambda _: 0), training=False) + 4 * (N_TIMES + 3) * entries

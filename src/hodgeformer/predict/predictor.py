@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union, Unpack, cast
 
@@ -16,12 +14,13 @@ import numpy as np
 from hodgeformer.base.containers import Element
 from hodgeformer.base.errors import CheckpointError, ConfigError, MeshError
 from hodgeformer.base.files import place
-from hodgeformer.base.machine import return_freed_memory, thread_count
+from hodgeformer.base.machine import return_freed_memory, worked_ahead
+from hodgeformer.base.settings import Faces
 from hodgeformer.mesh.io import MeshLike, as_mesh, load_mesh
 from hodgeformer.mesh.mesh import ColumnLike, FloatArray
-from hodgeformer.mesh.prepare import Faces, PrepareConfig
+from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.predict.inference import Report, Views, answers, make_views
-from hodgeformer.predict.member import Member, is_file, together
+from hodgeformer.predict.member import Member, is_file
 from hodgeformer.predict.model_info import ModelInfo
 from hodgeformer.predict.options import FaceBudget, PredictKeywords, PredictOptions
 from hodgeformer.predict.pretrained import PRETRAINED, locate_models
@@ -30,8 +29,6 @@ from hodgeformer.predict.result import Result
 if TYPE_CHECKING:  # exported models run without torch
     from hodgeformer.nn.model import HodgeFormer
     from hodgeformer.predict.checkpoint import Checkpoint, Forward
-
-_MOST_AHEAD = 256
 
 ModelLike = Union[str, os.PathLike[str], "Checkpoint", "Predictor"]
 """A name or path of one or several models, or a loaded model."""
@@ -51,11 +48,12 @@ class Predictor:
         if not models:
             raise CheckpointError("no model was given")
         self.members = tuple(each if isinstance(each, Member) else Member.in_torch(each, device) for each in models)
-        first = self.members[0]
-        if other := next((each for each in self.members if each.question != first.question), None):
-            raise CheckpointError(
-                f"{first.title} and {other.title} cannot form an ensemble: {first.question} and {other.question}"
-            )
+        for other in (member.info for member in self.members):
+            if other.question != self.info.question:
+                raise CheckpointError(
+                    f"{self.info.title} and {other.title} cannot form an ensemble: {self.info.question} and "
+                    f"{other.question}"
+                )
 
     @classmethod
     def load(cls, model: Models, device: str = "auto") -> Predictor:
@@ -108,26 +106,23 @@ class Predictor:
     @property
     def checkpoint(self) -> Checkpoint:
         """The settings and weights of a single model in PyTorch."""
-        return self._single()
-
-    @property
-    def model(self) -> HodgeFormer:
-        """The network of a single model in PyTorch."""
-        self._single()
-        return cast("Forward", self.members[0].network).model
-
-    def _single(self) -> Checkpoint:
         if len(self.members) > 1:
             raise ConfigError(f"this needs a single model, not an ensemble of {len(self.members)}; name one of them")
         if (found := self.members[0].checkpoint) is None:
             raise ConfigError("this needs a model in PyTorch; use the checkpoint that the model was exported from")
         return found
 
+    @property
+    def model(self) -> HodgeFormer:
+        """The network of a single model in PyTorch."""
+        _ = self.checkpoint
+        return cast("Forward", self.members[0].network).model
+
     def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
         """Write the model into a folder, which every command accepts, and which can be uploaded to a model hub."""
         from hodgeformer.predict.checkpoint import save_checkpoint
 
-        checkpoint, folder = self._single(), Path(folder)
+        checkpoint, folder = self.checkpoint, Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -143,12 +138,12 @@ class Predictor:
         Columns are the features of all kinds that the model updates, side by side, as its last layer reads them. Like
         answers, they are means over all views, transferred back from the working resolution.
         """
-        self._single()
+        model = self.model
         from hodgeformer.predict.checkpoint import FeatureForward
 
-        network = FeatureForward(self.model, element=element)
+        network = FeatureForward(model, element=element)
         budget = FaceBudget(network.config, self.info.prepare, memory)
-        views = make_views(as_mesh(mesh), self.info.at(faces), room=budget, model=network.config)
+        views = make_views(as_mesh(mesh), self.info.at(faces), budget=budget, model=network.config)
         answer = next(answers(network, [(mesh, views)], batch_faces=PredictOptions().batch_faces))
         return answer.output.astype(np.float32, copy=False)
 
@@ -167,9 +162,9 @@ class Predictor:
         and seed. `features` are columns that the model reads, by name, if the mesh does not have them: one number, or
         several, per vertex, edge or face. `report` is called with the share of the work that is done.
         """
-        chosen = self._checked(PredictOptions(**options))
+        chosen = PredictOptions(**options)
         mesh = as_mesh(mesh).with_columns(features) if features else mesh
-        return self._results([(mesh, self._views(mesh, chosen, self._budgets(chosen)))], chosen, report)[0]
+        return self._results([(mesh, self._preparation(chosen)(mesh))], chosen, report)[0]
 
     def predict_many(
         self,
@@ -184,69 +179,34 @@ class Predictor:
         Meshes are read and prepared in other threads meanwhile. A mesh that cannot be used raises its error, or is
         passed to `on_error` and skipped. `report` is called with the share of the work on the current mesh.
         """
-        chosen = self._checked(PredictOptions(**options))
-        groups = _groups(self._prepared_ahead(meshes, chosen, on_error), chosen.batch_faces)
+        chosen = PredictOptions(**options)
+        prepare, most = self._preparation(chosen, n_threads=1), chosen.batch_faces
+        groups = _groups(worked_ahead(prepare, meshes, size=_n_faces, most=2 * most), most, on_error)
         return (result for group in groups for result in self._answered(group, chosen, on_error, report))
 
-    def _checked(self, chosen: PredictOptions) -> PredictOptions:
-        if chosen.element is not None and self.info.model.target_kind is None:
-            raise ConfigError(f"'{self.info.name}' predicts whole meshes; it has no answer for each {chosen.element}")
-        return chosen
-
-    def _budgets(self, options: PredictOptions) -> tuple[FaceBudget, ...]:
+    def _preparation(
+        self, options: PredictOptions, n_threads: int | None = None
+    ) -> Callable[[MeshLike], tuple[Views, ...]]:
+        """What makes the views of a mesh for every member. All meshes share one limit of memory."""
+        if options.element is not None and self.info.model.target_kind is None:
+            raise ConfigError(f"'{self.info.name}' predicts whole meshes; it has no answer for each {options.element}")
         if options.memory is not None:
             return_freed_memory()
-        return tuple(member.budget(options) for member in self.members)
+        budgets = [FaceBudget(each.info.model, each.info.prepare, options.memory) for each in self.members]
 
-    def _views(
-        self, given: MeshLike, options: PredictOptions, budgets: tuple[FaceBudget, ...], n_threads: int | None = None
-    ) -> tuple[Views, ...]:
-        if is_file(given):
-            budgets[0].check_reading(place(given))
-        mesh = load_mesh(given) if is_file(given) else as_mesh(given)
-        pairs = zip(self.members, budgets, strict=True)
-        try:
-            return tuple(member.views(mesh, options, budget, n_threads) for member, budget in pairs)
-        except MeshError as error:
-            if not is_file(given):
-                raise
-            raise type(error)(str(error).replace(f"{mesh.name}: ", f"{given}: ", 1)) from None
-
-    def _prepared_ahead(
-        self, meshes: Iterable[MeshLike], options: PredictOptions, on_error: OnError | None
-    ) -> Iterator[_Prepared]:
-        """In order, prepared in threads that are about two passes ahead, less if meshes are large."""
-        budgets = self._budgets(options)
-
-        def attempt(given: MeshLike) -> tuple[Views, ...] | Exception:
+        def prepared(given: MeshLike) -> tuple[Views, ...]:
+            if is_file(given):
+                budgets[0].check_reading(place(given))
+            mesh = load_mesh(given) if is_file(given) else as_mesh(given)
+            pairs = zip(self.members, budgets, strict=True)
             try:
-                return self._views(given, options, budgets, n_threads=1)
-            except Exception as error:  # reported with its mesh; the others continue
-                return error
+                return tuple(member.views(mesh, options, budget, n_threads) for member, budget in pairs)
+            except MeshError as error:
+                if not is_file(given):
+                    raise
+                raise type(error)(str(error).replace(f"{mesh.name}: ", f"{given}: ", 1)) from None
 
-        ahead = n_threads = thread_count()
-        largest = 1
-        waiting: deque[tuple[MeshLike, Future[tuple[Views, ...] | Exception]]] = deque()
-        source = iter(meshes)
-        with ThreadPoolExecutor(n_threads, thread_name_prefix="prepare") as pool:
-            try:
-                while True:
-                    for given in islice(source, max(0, ahead + 1 - len(waiting))):
-                        waiting.append((given, pool.submit(attempt, given)))
-                    if not waiting:
-                        return
-                    given, future = waiting.popleft()
-                    views = future.result()
-                    if not isinstance(views, Exception):
-                        largest = max(largest, _n_faces(views))
-                        ahead = max(n_threads, min(_MOST_AHEAD, 2 * options.batch_faces // largest))
-                        yield given, views
-                    elif on_error is None:
-                        raise views
-                    else:
-                        on_error(given, views)
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+        return prepared
 
     def _answered(
         self, group: list[_Prepared], options: PredictOptions, on_error: OnError | None, report: Report | None
@@ -271,9 +231,8 @@ class Predictor:
             return member.results([(given, views[number]) for given, views in meshes], options, report_part)
 
         each = [results(number, member) for number, member in enumerate(self.members)]
-        means = (together(found) for found in zip(*each, strict=True))
-        rounded = (replace(mean, outputs=mean.outputs.astype(np.float32, copy=False)) for mean in means)
-        return [result if options.element is None else result.on(options.element) for result in rounded]
+        means = (_together(found) for found in zip(*each, strict=True))
+        return [mean if options.element is None else mean.on(options.element) for mean in means]
 
 
 def _n_faces(views: tuple[Views, ...]) -> int:
@@ -281,13 +240,33 @@ def _n_faces(views: tuple[Views, ...]) -> int:
     return sum(each.n_faces for each in views)
 
 
-def _groups(meshes: Iterable[_Prepared], batch_faces: int) -> Iterator[list[_Prepared]]:
+def _groups(
+    meshes: Iterable[tuple[MeshLike, Future[tuple[Views, ...]]]], batch_faces: int, on_error: OnError | None
+) -> Iterator[list[_Prepared]]:
     """Group consecutive meshes up to a total number of faces; larger ones are alone."""
     group: list[_Prepared] = []
-    for given, views in meshes:
+    for given, outcome in meshes:
+        if error := outcome.exception():
+            if on_error is None or not isinstance(error, Exception):
+                raise error
+            on_error(given, error)
+            continue
+        views = outcome.result()
         if group and sum(_n_faces(other) for _, other in group) + _n_faces(views) > batch_faces:
             yield group
             group = []
         group.append((given, views))
     if group:
         yield group
+
+
+def _together(results: tuple[Result, ...]) -> Result:
+    """The mean of the answers of all members for a mesh."""
+    known = [result.familiarity for result in results if result.familiarity is not None]
+    outputs: Any = sum(result.outputs for result in results) / len(results)
+    return replace(
+        results[0],
+        outputs=outputs.astype(np.float32, copy=False),
+        familiarity=float(np.mean(known)) if known else None,
+        warnings=tuple(dict.fromkeys(warning for result in results for warning in result.warnings)),
+    )

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.errors import DataError, HodgeFormerError
+from hodgeformer.base.settings import Faces, UpName
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.measured import identity, measured_columns, shape_hash
 from hodgeformer.data.memory import Pairs
@@ -19,8 +20,7 @@ from hodgeformer.data.open import DataConfig, open_dataset
 from hodgeformer.draw.colormap import Bytes, label_colors
 from hodgeformer.mesh.elements import convert_labels, element_areas
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.pose import UpName
-from hodgeformer.mesh.prepare import Faces, PrepareConfig, to_size
+from hodgeformer.mesh.prepare import PrepareConfig, to_size
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Forward
 from hodgeformer.predict.inference import Network, Views, answers, make_views
@@ -131,7 +131,7 @@ class Evaluator:
         if sample.name in self._cache:
             return self._cache[sample.name]
         mesh, target = self._dataset.load(sample)
-        views = make_views(mesh, self._config, room=budget, model=budget.model)
+        views = make_views(mesh, self._config, budget=budget, model=budget.model)
         if views.n_faces <= self._faces_left:
             self._cache[sample.name] = target, views
             self._faces_left -= views.n_faces

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from hodgeformer.base.machine import thread_count
-from hodgeformer.base.settings import Table
+from hodgeformer.base.settings import Faces, Table
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.census import Census
 from hodgeformer.data.measured import scaled
 from hodgeformer.kernels.rows import threads_for
 from hodgeformer.mesh.features import GROUPS
 from hodgeformer.mesh.pose import PoseName, up_axis
-from hodgeformer.mesh.prepare import Faces, PrepareConfig
+from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.predict.checkpoint import Checkpoint
 from hodgeformer.training.config import FROM_DATA, RunConfig, TrainConfig

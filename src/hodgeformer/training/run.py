@@ -16,12 +16,11 @@ from typing import Any, TypeVar, overload
 import tomli_w
 
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.base.settings import Table, read_toml
+from hodgeformer.base.settings import Faces, Table, read_toml
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.folder import write_folder
 from hodgeformer.data.memory import Pairs
 from hodgeformer.data.open import DataConfig, open_dataset
-from hodgeformer.mesh.prepare import Faces
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from hodgeformer.predict.predictor import ModelLike, Predictor

@@ -12,15 +12,16 @@ pytest.importorskip("starlette", reason="needs the viewer's server: pip install 
 
 import torch
 
+from hodgeformer.base.settings import Faces
 from hodgeformer.kernels.star import star_attention_weights
 from hodgeformer.mesh.mesh import Mesh
-from hodgeformer.mesh.prepare import Faces, PreparedMesh, prepare
+from hodgeformer.mesh.prepare import PreparedMesh, prepare
 from hodgeformer.mesh.simplify import triangulations
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import pack
 from hodgeformer.predict import inference
 from hodgeformer.predict.inference import Views, make_views
-from hodgeformer.predict.spread import log_factors, sides_mean
+from hodgeformer.predict.operators import log_factors, sides_mean
 from hodgeformer.web.server.intake import Refusal
 from hodgeformer.web.viewer import operators
 from hodgeformer.web.viewer.fields import Pick, nearest_element, on_faces

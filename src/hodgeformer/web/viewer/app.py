@@ -22,11 +22,11 @@ from starlette.staticfiles import StaticFiles
 
 from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.palette import class_colors, hex_color, parse_color
+from hodgeformer.base.settings import Faces, UpName
 from hodgeformer.base.version import __version__
 from hodgeformer.data.figures import figure
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
-from hodgeformer.mesh.pose import UP_AXES, UpName
-from hodgeformer.mesh.prepare import Faces
+from hodgeformer.mesh.pose import UP_AXES
 from hodgeformer.predict.pretrained import locate_models
 from hodgeformer.web.server.guard import page_guard
 from hodgeformer.web.server.intake import EXPLAINED, Refusal, Threads, Uploads

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
+from hodgeformer.base.settings import Faces
 from hodgeformer.data.labels import Codes, LabelFile
 from hodgeformer.draw.camera import upright
 from hodgeformer.mesh.elements import UNLABELED, convert_labels
 from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
-from hodgeformer.mesh.prepare import Faces
 from hodgeformer.web.server.intake import Refusal
 from hodgeformer.web.viewer.fields import Pick
 from hodgeformer.web.viewer.open_meshes import OpenMesh, Prediction

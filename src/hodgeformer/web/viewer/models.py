@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from hodgeformer.base.errors import ConfigError, HodgeFormerError
-from hodgeformer.mesh.prepare import Faces
+from hodgeformer.base.settings import Faces
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.predictor import Models, Predictor
 from hodgeformer.predict.pretrained import bundled_models

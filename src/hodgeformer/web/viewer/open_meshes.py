@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hodgeformer.base.settings import Faces
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
 from hodgeformer.mesh.pose import UP_AXES
-from hodgeformer.mesh.prepare import Faces
 from hodgeformer.mesh.up import up_from_shape
 from hodgeformer.predict.result import Result
 from hodgeformer.web.server.intake import Refusal
