@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -76,11 +75,3 @@ def test_the_command_serves_and_ends_quietly(tmp_path: Path) -> None:
     assert told == ""
     assert process.returncode == 0
     assert not (tmp_path / "out").exists()  # nothing was saved, so nothing was made
-
-
-def test_a_port_in_use_is_told() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        found = CliRunner().invoke(command_line, ["view", "--no-browser", "--port", port])
-    assert found.exit_code == 2
-    assert "try another --port" in found.stderr

@@ -74,12 +74,6 @@ def _is_ours(event: Any) -> bool:
 event.register("numba:compile", _WithoutCollection())  # type: ignore[no-untyped-call]  # of numba
 
 
-def is_cached(function: Any) -> bool:
-    """Whether some machine code of a function of `njit` is on disk."""
-    folder = function.stats.cache_path
-    return folder is not None and any(Path(folder).glob(f"*.{function.__name__}-*.nbi"))
-
-
 @lru_cache(maxsize=1)
 def _temporary_folder() -> Path | None:
     """A folder of this user alone, with the compiled code from beside the package; None if it cannot be created."""

@@ -25,9 +25,7 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes only.")] = False,
     recipe: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--recipe", metavar="TOML", help="training: measure an epoch of this configuration instead of steps."
-        ),
+        typer.Option(metavar="TOML", help="training: measure an epoch of this configuration instead of steps."),
     ] = None,
 ) -> None:
     """Measure speed and memory on this machine. Figures are medians; ratios compare values of one run.

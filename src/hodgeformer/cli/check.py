@@ -170,25 +170,19 @@ def _share(n: int, total: int) -> str:
 
 
 def _inspect(files: list[Path], *, quiet: bool) -> dict[Path, MeshReport | Exception]:
-    found: dict[Path, MeshReport | Exception] = {}
-    with bar("checking", quiet=quiet) as progress:
-        progress(0, len(files))
-        for file in files:
-            found[file] = report = _inspected(file)
-            if isinstance(report, Exception):
-                report.add_note(f"{file}:")
-            progress(len(found), len(files))
-    return found
-
-
-def _inspected(file: Path) -> MeshReport | Exception:
     from hodgeformer.mesh.check import check_mesh
     from hodgeformer.mesh.io import load_mesh
 
-    try:
-        return check_mesh(load_mesh(file))
-    except Exception as error:  # one bad file never stops a folder
-        return error
+    found: dict[Path, MeshReport | Exception] = {}
+    with bar("checking", quiet=quiet) as progress:
+        for file in files:
+            progress(len(found), len(files))
+            try:
+                found[file] = check_mesh(load_mesh(file))
+            except Exception as error:  # one bad file never stops a folder
+                error.add_note(f"{file}:")
+                found[file] = error
+    return found
 
 
 def _print_folder(found: dict[Path, MeshReport | Exception], folder: Path) -> None:

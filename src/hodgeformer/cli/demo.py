@@ -33,10 +33,10 @@ SETTINGS = (
 
 def demo(
     out: Annotated[
-        Path | None, typer.Option("--out", help="The folder to create; by default demo, or demo-2 and so on.")
+        Path | None, typer.Option(help="The folder to create; by default demo, or demo-2 and so on.")
     ] = None,
-    epochs: Annotated[int, typer.Option("--epochs", min=1, help="The number of epochs to train.")] = EPOCHS,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed for the data set and the model.")] = 0,
+    epochs: Annotated[int, typer.Option(min=1, help="The number of epochs to train.")] = EPOCHS,
+    seed: Annotated[int, typer.Option(min=0, help="The seed for the data set and the model.")] = 0,
 ) -> None:
     """Train on a small built-in data set, predict, draw pictures.
 

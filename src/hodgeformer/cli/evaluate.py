@@ -19,43 +19,42 @@ from hodgeformer.cli.results import (
     ModelArgument,
     QuietOption,
     SmoothOption,
+    SplitOption,
     TtaOption,
     UpOption,
     bar,
-    byte_count,
+    counted,
+    options_of,
     save_rows,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from hodgeformer.data.dataset import DataSet, Sample
     from hodgeformer.predict.model_info import ModelInfo
-    from hodgeformer.training.evaluate import Answer
+    from hodgeformer.predict.predictor import Predictor
     from hodgeformer.training.metrics import Scores
+
+_CALIBRATE = (
+    "First fit confidence and familiarity to this split and store both in the model. Use a split that the model was "
+    "not trained on."
+)
+_OUT = "Also write the scores to this CSV file, and details to a JSON file beside it."
 
 
 def evaluate(
+    context: typer.Context,
     model: ModelArgument,
     data: DataArgument,
-    split: Annotated[str, typer.Option("--split", help="The split to score: train, val or test.")] = "test",
+    split: SplitOption = "test",
     faces: FacesOption = "auto",
     memory: MemoryOption = None,
     smooth: SmoothOption = None,
     tta: TtaOption = 1,
     up: UpOption = "auto",
-    calibrate: Annotated[
-        bool,
-        typer.Option(
-            "--calibrate",
-            help="First fit confidence and familiarity to this split and store both in the model. Use a split that the "
-            "model was not trained on.",
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Also write the scores to this CSV file, and details to a JSON file beside it."),
-    ] = None,
+    calibrate: Annotated[bool, typer.Option("--calibrate", help=_CALIBRATE)] = False,
+    out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
     allow_remote: AllowRemoteOption = False,
     device: DeviceOption = "auto",
     quiet: QuietOption = False,
@@ -67,32 +66,23 @@ def evaluate(
 
     Scores count the elements of the original files, whatever resolution the model works at.
     """
-    from hodgeformer.base.errors import ConfigError
     from hodgeformer.data.open import open_dataset
-    from hodgeformer.predict.checkpoint import save_checkpoint
     from hodgeformer.predict.predictor import Predictor
-    from hodgeformer.predict.pretrained import bundled_models
-    from hodgeformer.training.calibration import calibrated
-    from hodgeformer.training.evaluate import Evaluator, fitting
     from hodgeformer.training.evaluate import evaluate as scores_of
+    from hodgeformer.training.evaluate import fitting
 
+    options = options_of(context).model_dump(include={"faces", "memory", "smooth", "tta", "up"})
     predictor = Predictor.load(model, device)
-    path = predictor.checkpoint.path if calibrate else None
-    if path is not None and path in (bundled.path for bundled in bundled_models().values()):
-        raise ConfigError(f"'{model}' is part of the package; copy {path.name} and calibrate the copy")
+    if calibrate:
+        _check_own(predictor)
     dataset = fitting(open_dataset(data, allow_remote=allow_remote), predictor.info)
-    samples, prepare = dataset.split(split), predictor.info.at(faces)
-    if path is not None:
-        with bar("calibrating", quiet=quiet) as progress:
-            answers = Evaluator(dataset, samples, prepare).answers(predictor.model)
-            checkpoint = calibrated(predictor.checkpoint, _counted(answers, progress, len(samples)))
-        save_checkpoint(path, checkpoint)
-        predictor = Predictor.load(checkpoint, device)
+    samples = dataset.split(split)
+    if calibrate:
+        predictor = _calibrated(predictor, dataset, samples, faces, device, quiet=quiet)
     with bar("evaluating", quiet=quiet) as progress:
-        options: dict[str, Any] = {"faces": faces, "memory": byte_count(memory), "smooth": smooth, "tta": tta, "up": up}
         scores = scores_of(predictor, dataset, split=split, report=progress, **options)
-    about = {"model": model, "data": dataset.name, "split": split, "rotations": tta, "faces": prepare.faces}
-    about |= {"smooth": smooth, "up": up}
+    about = {"model": model, "data": dataset.name, "split": split, "rotations": tta}
+    about |= {"faces": predictor.info.at(faces).faces, "smooth": smooth, "up": up}
     about |= {"temperature": predictor.info.temperature, "calibrated_on": split if calibrate else None}
     learned = warn_of_learned([member.info for member in predictor.members], dataset, samples)
     scores = scores.without_copies(learned)
@@ -109,10 +99,30 @@ def evaluate(
         )
 
 
-def _counted(answers: Iterator[Answer], progress: Callable[[float, float], None], total: int) -> Iterator[Answer]:
-    for done, answer in enumerate(answers, 1):
-        progress(done, total)
-        yield answer
+def _check_own(predictor: Predictor) -> None:
+    """Refuse to change a model of the package."""
+    from hodgeformer.base.errors import ConfigError
+    from hodgeformer.predict.pretrained import bundled_models
+
+    if (path := predictor.checkpoint.path) in (bundled.path for bundled in bundled_models().values()):
+        raise ConfigError(f"{path} is part of the package; copy it and calibrate the copy")
+
+
+def _calibrated(
+    predictor: Predictor, dataset: DataSet, samples: Sequence[Sample], faces: Any, device: str, *, quiet: bool
+) -> Predictor:
+    """The model with confidence and familiarity fitted to the samples, as its file is from now on."""
+    from hodgeformer.predict.checkpoint import save_checkpoint
+    from hodgeformer.predict.predictor import Predictor
+    from hodgeformer.training.calibration import calibrated
+    from hodgeformer.training.evaluate import Evaluator
+
+    with bar("calibrating", quiet=quiet) as progress:
+        answers = Evaluator(dataset, samples, predictor.info.at(faces)).answers(predictor.model)
+        checkpoint = calibrated(predictor.checkpoint, counted(answers, progress, len(samples)))
+    assert checkpoint.path is not None
+    save_checkpoint(checkpoint.path, checkpoint)
+    return Predictor.load(checkpoint, device)
 
 
 def warn_of_learned(models: Sequence[ModelInfo], dataset: DataSet, samples: Sequence[Sample]) -> list[str]:

@@ -12,9 +12,7 @@ from hodgeformer.cli.results import ModelArgument
 
 def export(
     model: ModelArgument,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The file; by default NAME.onnx in the current folder.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The file; by default NAME.onnx in the current folder.")] = None,
 ) -> None:
     """Write a model as an ONNX graph.
 

@@ -68,19 +68,20 @@ def _facts(member: Member) -> dict[str, Any]:
         "updates": model.updates,
         "d_model": model.d_model,
         "d_hidden": model.d_hidden,
-        **({"n_heads": model.n_heads} if set(model.blocks) & set("HT") else {}),
-        **({"stars": model.stars} if "H" in model.blocks else {}),
-        **({"signed_stars": model.signed_stars} if model.attends else {}),
-        **({"star_bound": model.star_bound} if "D" in model.blocks and model.diffusion_bound else {}),
-        **({} if checkpoint is None else {"parameters": sum(part.numel() for part in checkpoint.weights.values())}),
+        "n_heads": model.n_heads if set(model.blocks) & set("HT") else None,
+        "stars": model.stars if "H" in model.blocks else None,
+        "signed_stars": model.signed_stars if model.attends else None,
+        "star_bound": model.star_bound if "D" in model.blocks and model.diffusion_bound else None,
+        "parameters": checkpoint and sum(part.numel() for part in checkpoint.weights.values()),
         "pose": prepare.pose,
         "size": prepare.size,
-        **({"n_neighbors": prepare.n_neighbors} if model.attends else {}),
+        "n_neighbors": prepare.n_neighbors if model.attends else None,
         "features": list(prepare.features),
         "seed": prepare.seed,
         "metrics": dict(info.metrics),
         "versions": dict(info.versions),
     }
+    facts = {name: value for name, value in facts.items() if value is not None}
     if prepare.scales:
         facts["columns"] = {name: {"mean": mean, "deviation": d} for name, (mean, d) in prepare.scales.items()}
     if statistics is not None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -16,6 +15,7 @@ from hodgeformer.base.errors import ConfigError, MeshError
 from hodgeformer.base.files import files_matching, is_file, is_folder, place
 from hodgeformer.cli.results import (
     DeviceOption,
+    ElementOption,
     FacesOption,
     JsonOption,
     MemoryOption,
@@ -25,62 +25,38 @@ from hodgeformer.cli.results import (
     TtaOption,
     UpOption,
     bar,
-    byte_count,
     mesh_files,
     one_line,
+    options_of,
     print_failed,
 )
 
 if TYPE_CHECKING:
     from hodgeformer.predict.cluster import Cluster
-    from hodgeformer.predict.inference import Report
     from hodgeformer.predict.many import Job, Predicted, Task
+    from hodgeformer.predict.model_info import ModelInfo
     from hodgeformer.predict.predictor import Predictor
 
-
-@dataclass
-class _Done:
-    """The outcomes of the inputs, of this run and of earlier ones."""
-
-    before: dict[Path, Predicted]
-    now: dict[Path, Predicted] = field(default_factory=dict)
-    errors: dict[Path, Exception] = field(default_factory=dict)
-    stopped: bool = False
-
-    @property
-    def unfamiliar(self) -> bool:
-        return any(predicted.unfamiliar for predicted in (*self.before.values(), *self.now.values()))
+Outcomes = dict[Path, "Predicted | Exception"]
+_PATHS = "Mesh files, folders (searched for meshes) or globs; local paths or URLs."
+_FORMATS = (
+    "What to write, separated by commas: ply glb obj off (colored mesh), json npz txt (numbers), png, html, or none. "
+    "By default ply,json, or only json for models that label whole meshes."
+)
 
 
 def predict(
     context: typer.Context,
     model: ModelArgument,
-    paths: Annotated[
-        list[str],
-        typer.Argument(metavar="MESH", help="Mesh files, folders (searched for meshes) or globs; local paths or URLs."),
-    ],
-    out: Annotated[
-        str, typer.Option("--out", help="The folder for the results: a local path or a URL.")
-    ] = "predictions",
-    formats: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="What to write, separated by commas: ply glb obj off (colored mesh), json npz txt (numbers), png, "
-            "html, or none. By default ply,json, or only json for models that label whole meshes.",
-        ),
-    ] = None,
+    paths: Annotated[list[str], typer.Argument(metavar="MESH", help=_PATHS)],
+    out: Annotated[str, typer.Option(help="The folder for the results: a local path or a URL.")] = "predictions",
+    formats: Annotated[str | None, typer.Option("--format", help=_FORMATS)] = None,
     faces: FacesOption = "auto",
     memory: MemoryOption = None,
     smooth: SmoothOption = None,
     tta: TtaOption = 1,
-    split_parts: Annotated[
-        bool, typer.Option("--split-parts", help="Also write one mesh for each predicted part.")
-    ] = False,
-    element: Annotated[
-        Literal["face", "vertex", "edge"] | None,
-        typer.Option("--element", help="Give labels for these elements; by default those the model was trained on."),
-    ] = None,
+    split_parts: Annotated[bool, typer.Option("--split-parts", help="Also write every part as a mesh.")] = False,
+    element: ElementOption = None,
     up: UpOption = "auto",
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with code 1 if a mesh is unlike the training meshes.")
@@ -88,15 +64,12 @@ def predict(
     again: Annotated[
         bool, typer.Option("--again", help="Predict everything again, even if the results already exist.")
     ] = False,
-    engine: Annotated[
-        Literal["local", "ray"], typer.Option("--engine", help="Work in this process, or on a Ray cluster.")
-    ] = "local",
+    engine: Annotated[Literal["local", "ray"], typer.Option(help="Work here, or on a Ray cluster.")] = "local",
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Processes for --engine ray; by default one per core.")
+        int | None, typer.Option(min=1, help="Processes for --engine ray; by default one per core.")
     ] = None,
     address: Annotated[
-        str | None,
-        typer.Option("--address", help="The address of the Ray cluster; by default RAY_ADDRESS, or this machine."),
+        str | None, typer.Option(help="The address of the Ray cluster; by default RAY_ADDRESS, or this machine.")
     ] = None,
     device: DeviceOption = "auto",
     quiet: QuietOption = False,
@@ -110,41 +83,35 @@ def predict(
     Exit code 0: all meshes done. 1: some files failed (each is named), or with --strict some are unlike the training
     meshes. 2: wrong use, or all files failed. 130: stopped by Ctrl-C or SIGTERM; finished results are kept.
     """
-    from hodgeformer.base.compiled import is_cached
     from hodgeformer.mesh.topology import fill_places
-    from hodgeformer.predict.many import Job, done_before
+    from hodgeformer.predict.many import Job, Predicted, done_before
     from hodgeformer.predict.predictor import Predictor
 
-    inputs, folder = _resolve_inputs(paths), place(out)
+    inputs, folder, options = _resolve_inputs(paths), place(out), options_of(context)
     if is_file(folder):
         raise ConfigError(f"{out}: this is a file; --out needs a folder")
     cluster = _chosen_cluster(engine, workers, address, [folder, *inputs], on_gpu=device.startswith("cuda"))
     predictor = Predictor.load(model, "cpu" if cluster else device)
-    options = {"faces": faces, "memory": byte_count(memory), "smooth": smooth, "tta": tta, "element": element, "up": up}
-    job = Job(
-        model=model,
-        out=folder,
-        suffixes=_suffixes(formats, predictor, split_parts),
-        options=options,
-        device="cuda" if cluster and cluster.on_gpu else device,  # a worker sees only its own GPU
-        split_parts=split_parts,
-        with_content=as_json,
-    )
+    device = "cuda" if cluster and cluster.on_gpu else device  # a worker sees only its own GPU
+    suffixes = _suffixes(formats, predictor.info, split_parts)
+    job = Job(model, folder, suffixes, options, device, split_parts=split_parts, with_content=as_json)
     tasks = job.tasks(inputs)
     # A user who names a single mesh wants its answer.
-    done = _Done({} if again or len(tasks) == 1 else done_before(tasks))
-    left = [task for task in tasks if task.path not in done.before]
-    if left and cluster is None and not quiet and not is_cached(fill_places):  # every prediction needs it
+    before = {} if again or len(tasks) == 1 else done_before(tasks)
+    left = [task for task in tasks if task.path not in before]
+    if left and cluster is None and not quiet and not _is_cached(fill_places):  # every prediction needs it
         print("compiling for this processor, once: about 7 s", file=sys.stderr)
-    _predict_all(job, predictor, cluster, left, done, quiet=quiet)
-    if len(paths) == 1 and len(inputs) == 1 and done.errors and not is_folder(place(paths[0])):
-        raise next(iter(done.errors.values()))
-    _report(done, job, tasks, context)
-    if done.stopped:
-        n_left = len(left) - len(done.now) - len(done.errors)
+    outcomes, stopped = _predict_all(job, predictor, cluster, left, quiet=quiet)
+    errors = {path: outcome for path, outcome in outcomes.items() if isinstance(outcome, Exception)}
+    now = {task.path: found for task in left if isinstance(found := outcomes.get(task.path), Predicted)}
+    if errors and len(inputs) == len(paths) == 1 and not is_folder(place(paths[0])):
+        raise next(iter(errors.values()))
+    _report(job, before, now, errors, len(left), context)
+    if stopped:
+        n_left = len(left) - len(outcomes)
         print(f"hodgeformer: stopped; meshes left: {n_left}; run the same command to continue", file=sys.stderr)
         raise typer.Exit(130)
-    if done.errors or (strict and done.unfamiliar):
+    if errors or (strict and any(found.unfamiliar for found in (*before.values(), *now.values()))):
         raise typer.Exit(1)
 
 
@@ -171,94 +138,90 @@ def _resolve_inputs(paths: list[str]) -> dict[Path, PurePath]:
     """
     found: dict[Path, PurePath] = {}
     for text in paths:
-        for path, below in _resolved(text).items():
-            found.setdefault(path, below)
+        path = place(text)
+        if is_folder(path):
+            named = {file: PurePosixPath(str(file.relative_to(path))) for file in mesh_files(path)}
+        elif any(letter in text for letter in "*?[") and not is_file(path):
+            named = {match: PurePosixPath(match.name) for match in files_matching(text)}
+            if not named:
+                raise MeshError(f"{text}: no file matches")
+        else:
+            named = {path: PurePosixPath(path.name)}
+        for file, below in named.items():
+            found.setdefault(file, below)
     return found
 
 
-def _resolved(text: str) -> dict[Path, PurePath]:
-    path = place(text)
-    if is_folder(path):
-        return {file: PurePosixPath(str(file.relative_to(path))) for file in mesh_files(path)}
-    if any(letter in text for letter in "*?[") and not is_file(path):
-        matches = files_matching(text)
-        if not matches:
-            raise MeshError(f"{text}: no file matches")
-        return {match: PurePosixPath(match.name) for match in matches}
-    return {path: PurePosixPath(path.name)}
+def _suffixes(formats: str | None, info: ModelInfo, split_parts: bool) -> tuple[str, ...]:
+    from hodgeformer.predict.result import known_format
+
+    whole = info.model.target_kind is None
+    if split_parts and (whole or info.model.task != "segmentation"):
+        raise ConfigError(f"--split-parts needs a segmentation model; '{info.name}' is not one")
+    names = ("json" if whole else "ply,json") if formats is None else formats
+    given = dict.fromkeys(name.strip().lower().lstrip(".") for name in names.split(","))
+    return tuple(known_format(f".{name}", "--format") for name in given if name not in ("", "none"))
 
 
-def _suffixes(formats: str | None, predictor: Predictor, split_parts: bool) -> tuple[str, ...]:
-    from hodgeformer.predict.result import FORMATS
-
-    whole = predictor.info.model.target_kind is None
-    if split_parts and (whole or predictor.info.model.task != "segmentation"):
-        raise ConfigError(f"--split-parts needs a segmentation model; '{predictor.info.name}' is not one")
-    if formats is None:
-        return (".json",) if whole else (".ply", ".json")
-    suffixes = [f".{name.strip().lower().lstrip('.')}" for name in formats.split(",") if name.strip()]
-    suffixes = [suffix for suffix in suffixes if suffix != ".none"]
-    unknown = [suffix for suffix in suffixes if suffix not in FORMATS]
-    if unknown:
-        raise ConfigError(
-            f"--format {unknown[0][1:]} is not supported; use {', '.join(s[1:] for s in FORMATS)} or none"
-        )
-    return tuple(dict.fromkeys(suffixes))
+def _is_cached(function: Any) -> bool:
+    """Whether some machine code of a compiled function is on disk."""
+    folder = function.stats.cache_path
+    return folder is not None and any(Path(folder).glob(f"*.{function.__name__}-*.nbi"))
 
 
 def _predict_all(
-    job: Job, predictor: Predictor, cluster: Cluster | None, tasks: list[Task], done: _Done, *, quiet: bool
-) -> None:
+    job: Job, predictor: Predictor, cluster: Cluster | None, tasks: list[Task], *, quiet: bool
+) -> tuple[Outcomes, bool]:
+    """The outcomes, and whether the user stopped the work."""
+    outcomes: Outcomes = {}
     with bar("predicting", quiet=quiet) as progress:
 
-        def worked(share: float) -> None:
-            progress(len(done.now) + len(done.errors) + share, len(tasks))
+        def report(share: float) -> None:
+            progress(len(outcomes) + share, len(tasks))
 
-        with closing(_outcomes(job, predictor, cluster, tasks, worked)) as outcomes:
+        def work() -> Generator[tuple[Task, Predicted | Exception]]:
+            if cluster is None or not tasks:
+                yield from zip(tasks, job.work(predictor, tasks, report), strict=True)
+            else:
+                yield from cluster.spread(job.opened, tasks)
+
+        with closing(work()) as found:
             try:
-                for task, outcome in outcomes:
+                for task, outcome in found:
                     if isinstance(outcome, Exception):
                         outcome.add_note(f"{task.path}:")
-                        done.errors[task.path] = outcome
-                    else:
-                        done.now[task.path] = outcome
-                    worked(0)
+                    outcomes[task.path] = outcome
+                    report(0)
             except KeyboardInterrupt:
-                done.stopped = True
+                return outcomes, True
+    return outcomes, False
 
 
-def _outcomes(
-    job: Job, predictor: Predictor, cluster: Cluster | None, tasks: list[Task], report: Report
-) -> Generator[tuple[Task, Predicted | Exception]]:
-    if cluster is None or not tasks:
-        yield from zip(tasks, job.work(predictor, tasks, report), strict=True)
-    else:
-        yield from cluster.spread(job.opened, tasks)
-
-
-def _report(done: _Done, job: Job, tasks: list[Task], context: typer.Context) -> None:
-    now = {task.path: done.now[task.path] for task in tasks if task.path in done.now}
+def _report(
+    job: Job,
+    before: Mapping[Path, Predicted],
+    now: Mapping[Path, Predicted],
+    errors: Mapping[Path, Exception],
+    n_asked: int,
+    context: typer.Context,
+) -> None:
+    """Print what was done, as text or as JSON, and what failed."""
     if job.with_content:
+        done = ({"file": str(path), "written": list(map(str, found.written))} for path, found in before.items())
         content = {
             "model": job.model,
-            "results": [predicted.content for predicted in now.values()],
-            "failed": [{"file": str(path), "error": one_line(error, path)} for path, error in done.errors.items()],
-            "done_before": [
-                {"file": str(path), "written": [str(file) for file in predicted.written]}
-                for path, predicted in done.before.items()
-            ],
+            "results": [found.content for found in now.values()],
+            "failed": [{"file": str(path), "error": one_line(error, path)} for path, error in errors.items()],
+            "done_before": list(done),
         }
         print(json.dumps(content, allow_nan=False))
-    else:
-        for path, predicted in now.items():
-            print(f"{path}: {predicted.answer}")
-    print_failed(done.errors, context)
-    if not job.with_content:
-        n_files = sum(len(predicted.written) for predicted in now.values())
-        n_asked = len(tasks) - len(done.before)
-        parts = [f"{len(now)} of {n_asked} meshes done"] if n_asked else []
-        if n_files:
-            parts.append(f"{n_files} files in {job.out}")
-        if done.before:
-            parts.append(f"{len(done.before)} skipped, their results exist (--again predicts them again)")
-        print(", ".join(parts))
+        print_failed(errors, context)
+        return
+    for path, found in now.items():
+        print(f"{path}: {found.answer}")
+    print_failed(errors, context)
+    n_files = sum(len(found.written) for found in now.values())
+    parts = [f"{len(now)} of {n_asked} meshes done"] if n_asked else []
+    parts += [f"{n_files} files in {job.out}"] if n_files else []
+    parts += [f"{len(before)} skipped, their results exist (--again predicts them again)"] if before else []
+    print(", ".join(parts))

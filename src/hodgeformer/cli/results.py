@@ -3,75 +3,66 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Annotated, Any, TypeGuard, TypeVar
 
 import typer
 
+from hodgeformer.base.containers import PartElement
 from hodgeformer.base.errors import ConfigError, HodgeFormerError, MeshError
 from hodgeformer.base.files import files_below, write_atomically
 from hodgeformer.base.machine import is_out_of_memory
+from hodgeformer.base.settings import UpName
+from hodgeformer.predict.options import PredictOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 MODEL_HELP = (
     "A bundled name, a run folder, a checkpoint, or an exported .onnx file. Several are averaged: a,b or the folder of "
     "a cross-validation."
 )
+DATA_HELP = "A data-set folder, the name of a data set, or a TOML configuration."
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)]
-DataArgument = Annotated[
-    str,
-    typer.Argument(metavar="DATA", help="A data-set folder, the name of a data set, or a TOML configuration."),
-]
+DataArgument = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Hide progress; show only the result and errors.")]
 SettingsOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as train.lr=3e-4; repeatable."),
 ]
-FacesOption = Annotated[
-    str,
-    typer.Option(
-        "--faces", help="Simplify larger meshes to this many faces: auto (as in training), a number, or original."
-    ),
-]
-DeviceOption = Annotated[
-    str, typer.Option("--device", help="Where to compute: auto (a GPU if there is one), cpu, cuda, cuda:1, and so on.")
-]
-TtaOption = Annotated[
-    int,
-    typer.Option(
-        "--tta", min=1, help="Average over this many rotations of each mesh in total, including the original."
-    ),
-]
-MemoryOption = Annotated[
-    str | None,
-    typer.Option(
-        "--memory", help="The memory limit, such as 4GB; by default most of the free memory. Larger meshes are refused."
-    ),
-]
-SmoothOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--smooth/--no-smooth",
-        help="Smooth the boundaries of parts, or not; by default as was best for meshes not trained on.",
-    ),
-]
-UpOption = Annotated[
-    Literal["auto", "x", "y", "z", "-x", "-y", "-z"],
-    typer.Option("--up", help="The axis that points up in the file; for pictures, and for models of upright meshes."),
-]
+DeviceOption = Annotated[str, typer.Option(help="Where to compute: auto (a GPU if there is one), cpu, cuda, cuda:1.")]
 AllowRemoteOption = Annotated[
     bool, typer.Option("--allow-remote", help="Read shards at the URL that the dataset.toml names.")
 ]
+SplitOption = Annotated[str, typer.Option(help="The split to use: train, val or test.")]
+
+
+def _setting(name: str, *flags: str) -> Any:
+    """The option that sets a field of `PredictOptions`, with the description of the field."""
+    return typer.Option(*flags, help=PredictOptions.model_fields[name].description)
+
+
+FacesOption = Annotated[str, _setting("faces")]
+TtaOption = Annotated[int, _setting("tta")]
+MemoryOption = Annotated[str | None, _setting("memory")]
+SmoothOption = Annotated[bool | None, _setting("smooth", "--smooth/--no-smooth")]
+ElementOption = Annotated[PartElement | None, _setting("element")]
+UpOption = Annotated[UpName, _setting("up")]
+
+
+def options_of(context: typer.Context) -> PredictOptions:
+    """The options of a command that set fields of `PredictOptions`."""
+    names = PredictOptions.model_fields.keys() & context.params.keys()
+    return PredictOptions(**{name: context.params[name] for name in names})
+
 
 _LONGEST = 1500
 LOG_EVERY = 30.0
@@ -108,17 +99,6 @@ def one_line(error: BaseException, path: Path | None = None) -> str:
         )
     text = text if path is None or str(path) in text else f"{path}: {text}"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 100]} ... ({len(text):,} characters)"
-
-
-def byte_count(text: str | None) -> int | None:
-    """4GB, 500 MB or 2.5g as a number of bytes."""
-    if text is None:
-        return None
-    found = re.fullmatch(r"([0-9.]+) *([kmgt]?)i?b?", text.strip().lower())
-    try:
-        return int(float(found[1]) * 1024 ** "kmgt".find(found[2] or " ") * 1024) if found else int(text)
-    except ValueError:
-        raise ConfigError(f"--memory {text}: expected a size such as 4GB or 800MB") from None
 
 
 def is_not_installed(error: BaseException) -> TypeGuard[ModuleNotFoundError]:
@@ -200,6 +180,13 @@ def bar(doing: str, *, quiet: bool = False) -> Iterator[Callable[[float, float],
     with progress:
         task = progress.add_task(doing, total=None)
         yield update
+
+
+def counted(items: Iterable[T], progress: Callable[[float, float], None], total: int) -> Iterator[T]:
+    """The items, whose number is shown as progress."""
+    for done, item in enumerate(items, 1):
+        progress(done, total)
+        yield item
 
 
 def duration(seconds: float) -> str:

@@ -13,30 +13,25 @@ from hodgeformer.cli.results import DeviceOption, ModelArgument, needs_extra
 
 def serve(
     model: ModelArgument,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
     token: Annotated[
         str | None,
         typer.Option(
-            "--token",
-            envvar="HODGEFORMER_TOKEN",
-            help="The token that clients must send as `Authorization: Bearer TOKEN`.",
+            envvar="HODGEFORMER_TOKEN", help="The token that clients must send as `Authorization: Bearer TOKEN`."
         ),
     ] = None,
     device: DeviceOption = "auto",
-    workers: Annotated[int, typer.Option("--workers", min=1, help="The number of predictions at the same time.")] = 2,
-    queue: Annotated[
-        int, typer.Option("--queue", min=0, help="The number of requests that may wait; more get 503.")
-    ] = 32,
+    workers: Annotated[int, typer.Option(min=1, help="The number of predictions at the same time.")] = 2,
+    queue: Annotated[int, typer.Option(min=0, help="The number of requests that may wait; more get 503.")] = 32,
     megabytes: Annotated[
         int, typer.Option("--max-upload", min=1, help="The largest request in megabytes; larger ones get 413.")
     ] = 256,
     upload_seconds: Annotated[
-        float, typer.Option("--upload-seconds", min=0.1, help="The time limit for an upload; slower ones get 408.")
+        float, typer.Option(min=0.1, help="The time limit for an upload; slower ones get 408.")
     ] = 60,
     answer_seconds: Annotated[
-        float,
-        typer.Option("--answer-seconds", min=0.1, help="The time limit for an answer; slower ones get 503 or 504."),
+        float, typer.Option(min=0.1, help="The time limit for an answer; slower ones get 503 or 504.")
     ] = 120,
 ) -> None:
     """Serve predictions over HTTP.

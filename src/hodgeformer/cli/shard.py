@@ -13,11 +13,11 @@ from hodgeformer.cli.results import AllowRemoteOption, DataArgument, QuietOption
 
 def shard(
     data: DataArgument,
-    out: Annotated[Path, typer.Option("--out", help="The data-set folder to create, with dataset.toml and an index.")],
+    out: Annotated[Path, typer.Option(help="The data-set folder to create, with dataset.toml and an index.")],
     shards: Annotated[
-        str, typer.Option("--shards", help="The folder of the archives, below --out, or a URL such as s3://bucket/x.")
+        str, typer.Option(help="The folder of the archives, below --out, or a URL such as s3://bucket/x.")
     ] = "shards",
-    megabytes: Annotated[int, typer.Option("--megabytes", min=1, help="The approximate size of an archive.")] = 256,
+    megabytes: Annotated[int, typer.Option(min=1, help="The approximate size of an archive.")] = 256,
     allow_remote: AllowRemoteOption = False,
     quiet: QuietOption = False,
 ) -> None:

@@ -18,9 +18,11 @@ from hodgeformer.cli.results import (
     ModelArgument,
     QuietOption,
     SettingsOption,
+    SplitOption,
     UpOption,
     bar,
     conclude,
+    counted,
     mesh_files,
     save_rows,
 )
@@ -49,12 +51,12 @@ app.command(name="soft-edges")(soft_edges)
 def robustness(
     model: ModelArgument,
     data: DataArgument,
-    split: Annotated[str, typer.Option("--split", help="The split to mutate: train, val or test.")] = "test",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed for all mutations.")] = 0,
-    meshes: Annotated[int | None, typer.Option("--meshes", min=1, help="Use only this many meshes.")] = None,
+    split: SplitOption = "test",
+    seed: Annotated[int, typer.Option(min=0, help="The seed for all mutations.")] = 0,
+    meshes: Annotated[int | None, typer.Option(min=1, help="Use only this many meshes.")] = None,
     faces: FacesOption = "auto",
     up: UpOption = "auto",
-    out: Annotated[Path, typer.Option("--out", help="Folder for tables and pictures.")] = Path("robustness"),
+    out: Annotated[Path, typer.Option(help="Folder for tables and pictures.")] = Path("robustness"),
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -79,12 +81,10 @@ def robustness(
     samples = dataset.split(split)[:meshes]
     learned = warn_of_learned([checkpoint], dataset, samples)
     mutations = [*paper_mutations(), *further_mutations()]
-    results: list[Any] = []
     settings: dict[str, Any] = {"seed": seed, "smooth": checkpoint.smooth}
     with bar("scoring mutated meshes", quiet=quiet) as progress:
-        for result in scored(predictor.model, dataset, samples, checkpoint.at(faces), mutations, **settings):
-            results.append(result)
-            progress(len(results), len(mutations) + 1)
+        found = scored(predictor.model, dataset, samples, checkpoint.at(faces), mutations, **settings)
+        results = list(counted(found, progress, len(mutations) + 1))
     table = [result.row(results[0]) for result in results]
     about: dict[str, Any] = {"model": model, "data": dataset.name, "split": split, "n_meshes": len(samples)}
     about |= {"n_learned_from": len(learned), **settings, "score": results[0].scores.main_name}
@@ -103,13 +103,13 @@ def robustness(
 def familiarity(
     model: ModelArgument,
     data: DataArgument,
-    split: Annotated[str, typer.Option("--split", help="The split of meshes that should be familiar.")] = "test",
+    split: SplitOption = "test",
     strange: Annotated[
-        list[Path] | None, typer.Option("--strange", help="A folder of meshes that should be unfamiliar; repeatable.")
+        list[Path] | None, typer.Option(help="A folder of meshes that should be unfamiliar; repeatable.")
     ] = None,
-    meshes: Annotated[int | None, typer.Option("--meshes", min=2, help="Use at most this many of each.")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed for the cutting planes.")] = 0,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("familiarity"),
+    meshes: Annotated[int | None, typer.Option(min=2, help="Use at most this many of each.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed for the cutting planes.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("familiarity"),
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -135,11 +135,9 @@ def familiarity(
     kinds |= {
         folder.name: [load_mesh(file) for file in _spread(mesh_files(folder), meshes)] for folder in strange or []
     }
-    rows = []
     with bar("predicting", quiet=quiet) as progress:
-        for name, shown in kinds.items():
-            rows.append(_row(predictor, name, shown))
-            progress(len(rows), len(kinds))
+        found = (_row(predictor, name, shown) for name, shown in kinds.items())
+        rows = list(counted(found, progress, len(kinds)))
     files = save_rows(out, "familiarity", rows, {"model": model, "data": dataset.name, "split": split, "seed": seed})
     conclude(rows, {"unfamiliar meshes": rows}, files, as_json=as_json)
 
@@ -172,14 +170,14 @@ def ablation(
             help="embedding, features, neighbors, mixing, label-smoothing, main, or a TOML file like theirs."
         ),
     ],
-    data: Annotated[str | None, typer.Option("--data", help="A data-set folder or name; `main` has its own.")] = None,
+    data: Annotated[str | None, typer.Option(help="A data-set folder or name; `main` has its own.")] = None,
     rows: Annotated[list[str] | None, typer.Option("--row", help="Only this row; repeatable.")] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="The number of seeds, counted from --first-seed.")] = 3,
-    first_seed: Annotated[int, typer.Option("--first-seed", min=0, help="The first seed.")] = 0,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="The number of epochs of every run.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="The number of seeds, counted from --first-seed.")] = 3,
+    first_seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    epochs: Annotated[int | None, typer.Option(min=1, help="The number of epochs of every run.")] = None,
     settings: SettingsOption = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder of the runs; default runs/STUDY.")] = None,
-    results: Annotated[Path, typer.Option("--results", help="Folder of the tables.")] = Path("results"),
+    out: Annotated[Path | None, typer.Option(help="Folder of the runs; default runs/STUDY.")] = None,
+    results: Annotated[Path, typer.Option(help="Folder of the tables.")] = Path("results"),
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -209,7 +207,7 @@ def ablation(
 
 @app.command()
 def table(
-    results: Annotated[Path, typer.Option("--results", help="The folder that studies write to.")] = Path("results"),
+    results: Annotated[Path, typer.Option(help="The folder that studies write to.")] = Path("results"),
     as_json: JsonOption = False,
 ) -> None:
     """Show the paper's main table beside our results.
@@ -252,17 +250,14 @@ def _carry_out(run: PlannedRun, place: str, *, quiet: bool) -> None:
 @app.command()
 def efficiency(
     data: Annotated[
-        str | None,
-        typer.Option("--data", help="A data-set folder or name; by default synthetic bodies of the size of Human."),
+        str | None, typer.Option(help="A data-set folder or name; by default synthetic bodies of the size of Human.")
     ] = None,
-    largest: Annotated[
-        int, typer.Option("--largest", min=8, max=20, help="The largest mesh has 2 to this power vertices.")
-    ] = 14,
+    largest: Annotated[int, typer.Option(min=8, max=20, help="The largest mesh has 2 to this power vertices.")] = 14,
     capped: Annotated[
         bool, typer.Option("--capped", help="Limit neighbors as our recipes do, instead of sqrt(n).")
     ] = False,
     settings: SettingsOption = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the tables.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("results"),
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -280,10 +275,7 @@ def efficiency(
     exponents = range(8, largest + 1, 2)
     config = PrepareConfig() if capped else PrepareConfig(max_neighbors=None)
     with bar("measuring", quiet=quiet) as progress:
-        sizes = []
-        for row in size_rows(exponents, config):
-            sizes.append(row)
-            progress(len(sizes), len(WORKS) * len(exponents) + 1)
+        sizes = list(counted(size_rows(exponents, config), progress, len(WORKS) * len(exponents) + 1))
         runtime = runtime_rows(human_tables(_FIGURES if data is None else _source(data), settings or []))
     about = {"data": data or "figures", "capped": capped, "settings": settings or []}
     files = [*save_rows(out, "sizes", sizes, about), *save_rows(out, "runtime", runtime, about)]

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from hodgeformer.base.errors import ConfigError
-from hodgeformer.cli.results import DataArgument, JsonOption, ModelArgument, conclude
+from hodgeformer.cli.results import DataArgument, JsonOption, ModelArgument, SplitOption, conclude
 
 
 def soft_edges(
     model: ModelArgument,
     data: DataArgument,
-    split: Annotated[str, typer.Option("--split", help="The split to score: train, val or test.")] = "test",
+    split: SplitOption = "test",
     as_json: JsonOption = False,
 ) -> None:
     """Compare scores of hard and of soft labels.
