@@ -112,14 +112,14 @@ def _explain_one(cls: type[BaseModel], path: str, items: list[dict[str, Any]]) -
         return f"unknown setting {where}; {hint}"
     if item["type"] == "missing":
         return f"'{where}' is missing; set it"
-    messages = dict.fromkeys(_plain(item["msg"]) for item in items)
+    messages = dict.fromkeys(plain(item["msg"]) for item in items)
     if item["type"] == "value_error" and next(iter(messages)).startswith((f"{path}.", f"{path}:")):
         return ", or ".join(messages)  # a group of settings inside this one has explained it
     found = f"{', or '.join(messages)} (got {_cut(repr(item['input']))})" if path else ", or ".join(messages)
     return f"{where}: {found}" if where else found
 
 
-def _plain(message: str) -> str:
+def plain(message: str) -> str:
     """What pydantic reports, in our words."""
     text = re.sub(r"^[A-Z]\w+ should (be|have) ", r"must \1 ", message.removeprefix("Value error, "))
     return text.partition(", unable to parse")[0][: 2 * _LONGEST]  # it may quote a value

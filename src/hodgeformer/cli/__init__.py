@@ -22,6 +22,7 @@ from typer.core import TyperGroup
 
 from hodgeformer.base.errors import ConfigError, HodgeFormerError
 from hodgeformer.base.machine import is_out_of_memory
+from hodgeformer.base.settings import plain
 from hodgeformer.cli.bench import bench
 from hodgeformer.cli.check import check
 from hodgeformer.cli.demo import demo
@@ -91,6 +92,8 @@ class _Commands(TyperGroup):
         except Exception as error:
             # Typer handles its own exits and usage errors; a closed pipe is not an error.
             own = isinstance(error, (typer.Exit, typer.Abort, BrokenPipeError)) or hasattr(error, "exit_code")
+            if isinstance(error, typer.BadParameter):
+                error.message = plain(error.message)
             if own or ctx.params.get("debug"):
                 raise
             print(f"hodgeformer: {one_line(error)}", file=sys.stderr)

@@ -104,7 +104,8 @@ def _check_own(predictor: Predictor) -> None:
     from hodgeformer.base.errors import ConfigError
     from hodgeformer.predict.pretrained import bundled_models
 
-    if (path := predictor.checkpoint.path) in (bundled.path for bundled in bundled_models().values()):
+    path = predictor.checkpoint.path
+    if path in [bundled.path for bundled in bundled_models().values()]:
         raise ConfigError(f"{path} is part of the package; copy it and calibrate the copy")
 
 

@@ -6,13 +6,13 @@ import json
 import sys
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hodgeformer.base.errors import ConfigError, MeshError
-from hodgeformer.base.files import files_matching, is_file, is_folder, place
+from hodgeformer.base.errors import ConfigError
+from hodgeformer.base.files import is_file, is_folder, place
 from hodgeformer.cli.results import (
     DeviceOption,
     ElementOption,
@@ -25,7 +25,7 @@ from hodgeformer.cli.results import (
     TtaOption,
     UpOption,
     bar,
-    mesh_files,
+    mesh_inputs,
     one_line,
     options_of,
     print_failed,
@@ -87,7 +87,7 @@ def predict(
     from hodgeformer.predict.many import Job, Predicted, done_before
     from hodgeformer.predict.predictor import Predictor
 
-    inputs, folder, options = _resolve_inputs(paths), place(out), options_of(context)
+    inputs, folder, options = mesh_inputs(paths), place(out), options_of(context)
     if is_file(folder):
         raise ConfigError(f"{out}: this is a file; --out needs a folder")
     cluster = _chosen_cluster(engine, workers, address, [folder, *inputs], on_gpu=device.startswith("cuda"))
@@ -129,27 +129,6 @@ def _chosen_cluster(
     if inside is not None:
         raise ConfigError(f"{inside}: other processes cannot read the memory of this process; use --engine local")
     return Cluster(address, workers, on_gpu)
-
-
-def _resolve_inputs(paths: list[str]) -> dict[Path, PurePath]:
-    """Each mesh file once, in the order given, with its path relative to the given folder (or its own name).
-
-    A file that does not exist is kept, and fails later like other bad files.
-    """
-    found: dict[Path, PurePath] = {}
-    for text in paths:
-        path = place(text)
-        if is_folder(path):
-            named = {file: PurePosixPath(str(file.relative_to(path))) for file in mesh_files(path)}
-        elif any(letter in text for letter in "*?[") and not is_file(path):
-            named = {match: PurePosixPath(match.name) for match in files_matching(text)}
-            if not named:
-                raise MeshError(f"{text}: no file matches")
-        else:
-            named = {path: PurePosixPath(path.name)}
-        for file, below in named.items():
-            found.setdefault(file, below)
-    return found
 
 
 def _suffixes(formats: str | None, info: ModelInfo, split_parts: bool) -> tuple[str, ...]:

@@ -8,14 +8,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, TypeGuard, TypeVar
 
 import typer
 
 from hodgeformer.base.containers import PartElement
 from hodgeformer.base.errors import ConfigError, HodgeFormerError, MeshError
-from hodgeformer.base.files import files_below, write_atomically
+from hodgeformer.base.files import files_below, files_matching, is_file, is_folder, place, write_atomically
 from hodgeformer.base.machine import is_out_of_memory
 from hodgeformer.base.settings import UpName
 from hodgeformer.predict.options import PredictOptions
@@ -90,11 +90,11 @@ def one_line(error: BaseException, path: Path | None = None) -> str:
         text = f"{named}out of memory; work on fewer faces (--faces, prepare.faces), or on a machine with more"
     else:
         where = traceback.extract_tb(error.__traceback__)[-1:]
-        place = f" at {Path(where[0].filename).name}:{where[0].lineno}" if where else ""
+        line = f" at {Path(where[0].filename).name}:{where[0].lineno}" if where else ""
         named = "".join(f"{note} " for note in getattr(error, "__notes__", ()))
         message = " ".join(str(error).split())[: _LONGEST // 2]
         text = (
-            f"{named}unexpected {type(error).__name__}{place}: {message}; please report this with the output of "
+            f"{named}unexpected {type(error).__name__}{line}: {message}; please report this with the output of "
             "`hodgeformer --debug ...`"
         )
     text = text if path is None or str(path) in text else f"{path}: {text}"
@@ -133,6 +133,27 @@ def mesh_files(folder: Path) -> list[Path]:
     if not files:
         raise MeshError(f"{folder}: no meshes in this folder or its subfolders (looked for {', '.join(MESH_SUFFIXES)})")
     return files
+
+
+def mesh_inputs(paths: list[str]) -> dict[Path, PurePath]:
+    """Each mesh file once, in the order given, with its path relative to the given folder (or its own name).
+
+    A file that does not exist is kept, and fails later like other bad files.
+    """
+    found: dict[Path, PurePath] = {}
+    for text in paths:
+        path = place(text)
+        if is_folder(path):
+            named = {file: PurePosixPath(str(file.relative_to(path))) for file in mesh_files(path)}
+        elif any(letter in text for letter in "*?[") and not is_file(path):
+            named = {match: PurePosixPath(match.name) for match in files_matching(text)}
+            if not named:
+                raise MeshError(f"{text}: no file matches")
+        else:
+            named = {path: PurePosixPath(path.name)}
+        for file, below in named.items():
+            found.setdefault(file, below)
+    return found
 
 
 class Pulse:

@@ -167,7 +167,8 @@ def ablation(
     study: Annotated[
         str,
         typer.Argument(
-            help="embedding, features, neighbors, mixing, label-smoothing, main, or a TOML file like theirs."
+            metavar="STUDY",
+            help="embedding, features, neighbors, mixing, label-smoothing, main, or a TOML file like theirs.",
         ),
     ],
     data: Annotated[str | None, typer.Option(help="A data-set folder or name; `main` has its own.")] = None,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def operators(
     model: ModelArgument,
-    mesh: Annotated[Path, typer.Argument(help="The mesh to inspect.")],
+    mesh: Annotated[Path, typer.Argument(metavar="MESH", help="The mesh to inspect.")],
     layer: Annotated[
         int | None, typer.Option(min=1, help="The block, counted from 1; by default the last H and all D.")
     ] = None,

@@ -44,8 +44,8 @@ class PredictOptions(Settings):
     memory: int | None = Field(
         default=None,
         ge=1,
-        description="The memory limit of the process, in bytes or as 4GB; by default most of the free memory. Meshes "
-        "that need more are refused before any work on them.",
+        description="The memory limit of the process, in bytes or such as 4GB; by default most of the free memory. "
+        "Meshes that need more are refused before any work on them.",
     )
     smooth: float | None = Field(
         default=None,
@@ -63,12 +63,12 @@ class PredictOptions(Settings):
     )
     element: PartElement | None = Field(
         default=None,
-        description="The element that a segmentation is given for; by default the one the model was trained on.",
+        description="Give labels for these elements; by default those the model was trained on.",
     )
     up: UpName = Field(
         default="auto",
-        description="The axis of the file that points up. auto guesses it for pictures; for a model of upright meshes "
-        "it is the one that pointed up in those.",
+        description="The axis of the file that points up. auto guesses it for pictures, and for models of upright "
+        "meshes assumes the axis of the training meshes.",
     )
     batch_faces: int = Field(
         default=40_000, ge=1, description="Meshes with up to this many faces in total go through the model at once."

@@ -204,7 +204,9 @@ class Result:
         """Write PLY, GLB, OBJ or OFF (colored mesh), JSON, NPZ or TXT (numbers), PNG (picture) or HTML (3D page)."""
         path = place(path)
         suffix = known_format(path.suffix, path)
-        if suffix in COLORED:
+        if self.element == "mesh" and suffix in COLORED:
+            save_mesh(self.mesh, path)
+        elif suffix in COLORED:
             self._save_colored(path, suffix)
         elif suffix == ".png":
             self.render(path)
@@ -271,9 +273,6 @@ class Result:
 
     def _save_colored(self, path: Path, suffix: str) -> None:
         """The original mesh with the class of each face or vertex as color and, if the format supports it, as label."""
-        if self.element == "mesh":
-            save_mesh(self.mesh, path)
-            return
         shown = self._paintable()
         given: dict[str, Any] = {f"{shown.element}_colors": shown.element_colors}
         if self.task != "regression" and f"{shown.element}_labels" in WRITTEN[suffix]:
