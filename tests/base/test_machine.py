@@ -6,12 +6,13 @@ import mmap
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hodgeformer.base.machine import for_row_ranges, free_memory, peak_memory, share_memory, used_memory
+from hodgeformer.base.machine import for_row_ranges, free_memory, peak_memory, share_memory, used_memory, worked_ahead
 
 
 @pytest.mark.parametrize(("n_rows", "n_threads", "min_rows"), [(0, 2, 1), (1, 3, 1), (1000, 4, 1), (1000, 2, 600)])
@@ -50,6 +51,20 @@ def test_an_error_reaches_the_caller(failing):
 
     with pytest.raises(ValueError, match="row"):
         for_row_ranges(work, 1000, n_threads=2, min_rows=1)
+
+
+def test_work_ahead_comes_in_order_from_an_endless_source_and_errors_with_their_item():
+    started = []
+
+    def work(item):
+        started.append(item)
+        return 1 / (item - 3)
+
+    found = worked_ahead(work, count(), size=lambda _: 1, most=4)
+    outcomes = dict(next(found) for _ in range(6))
+    found.close()
+    assert list(outcomes) == list(range(6)) and len(started) < 20
+    assert isinstance(outcomes[3].exception(), ZeroDivisionError) and outcomes[5].result() == 0.5
 
 
 CODE = """

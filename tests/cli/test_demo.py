@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
-from hodgeformer.cli import app
+from command import run
 from hodgeformer.data.open import open_dataset
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.predict.predictor import Predictor
@@ -25,7 +24,7 @@ def small_demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "N_TRAIN", 12)
         patch.setattr(module, "N_TEST", 2)
-        answer = CliRunner().invoke(app, ["demo", "--out", str(out), "--epochs", "12"])
+        answer = run("demo", "--out", out, "--epochs", 12)
     assert answer.exit_code == 0, answer.output
     return out, answer.stdout
 
@@ -59,7 +58,7 @@ def test_what_is_said_is_there(small_demo: tuple[Path, str]) -> None:
 
 
 def test_a_full_folder_is_left_alone(small_demo: tuple[Path, str]) -> None:
-    answer = CliRunner().invoke(app, ["demo", "--out", str(small_demo[0])])
+    answer = run("demo", "--out", small_demo[0])
     assert answer.exit_code == 2
     assert "not empty" in answer.stderr
 
@@ -71,7 +70,7 @@ def test_demo_learns(small_demo: tuple[Path, str]) -> None:
 
 @pytest.mark.attack(minutes=1)
 def test_the_whole_demo_learns(tmp_path: Path) -> None:
-    answer = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out")])
+    answer = run("demo", "--out", tmp_path / "out")
     assert answer.exit_code == 0, answer.output
     assert Predictor.load(tmp_path / "out" / "run").checkpoint.metrics["test_face_accuracy"] >= 0.9
 

@@ -10,14 +10,12 @@ import pytest
 
 pytest.importorskip("prometheus_client", reason="needs the server: pip install 'hodgeformer[serve]'")
 
-from typer.testing import CliRunner
-
-from hodgeformer.cli import app as command_line
+from command import run
 from tiny_models import write_tiny
 
 
 def refused(*words: str | Path) -> str:
-    found = CliRunner().invoke(command_line, ["serve", *map(str, words)])
+    found = run("serve", *words)
     assert found.exit_code == 2
     assert found.stderr.count("\n") == 1
     return found.stderr

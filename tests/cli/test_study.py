@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner, Result
 
-from command import options
-from hodgeformer.cli import app
+from command import options, run
 from hodgeformer.data.measured import shape_hash
 from hodgeformer.data.open import open_dataset
 from hodgeformer.lab.study import efficiency, mutations
@@ -26,11 +23,6 @@ from hodgeformer.predict.model_info import DataStatistics
 from hodgeformer.training.evaluate import HASH_DIGITS, learned_from
 from meshes import icosphere
 from tiny_models import write_tiny
-
-
-@pytest.fixture
-def run() -> Callable[..., Result]:
-    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +59,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("element", ["vertex", "edge", "face"])
-def test_operators_write_numbers(
-    run: Callable[..., Result], model: Path, data: Path, tmp_path: Path, element: str
-) -> None:
+def test_operators_write_numbers(model: Path, data: Path, tmp_path: Path, element: str) -> None:
     mesh = data / "meshes" / "one.ply"
     result = run(
         "study", "operators", model, mesh, "--element", element, "--pick", 5, "--functions", 3, "--out", tmp_path
@@ -87,7 +77,7 @@ def test_operators_write_numbers(
     assert np.nansum(arrays[f"{owner}.attention"]) == pytest.approx(1, abs=1e-5)
 
 
-def test_operators_of_blocks_that_spread(run: Callable[..., Result], data: Path, tmp_path: Path) -> None:
+def test_operators_of_blocks_that_spread(data: Path, tmp_path: Path) -> None:
     mesh = data / "meshes" / "one.ply"
     model = write_tiny(tmp_path, blocks="DD")
     told = run("study", "operators", model, mesh, "--pick", 3, "--out", tmp_path, "--json")
@@ -103,7 +93,7 @@ def test_operators_of_blocks_that_spread(run: Callable[..., Result], data: Path,
     assert run("study", "operators", model, mesh, "--pick", 5000, "--out", tmp_path).exit_code == 2
 
 
-def test_operators_measure_learned_diagonal_stars(run: Callable[..., Result], data: Path, tmp_path: Path) -> None:
+def test_operators_measure_learned_diagonal_stars(data: Path, tmp_path: Path) -> None:
     mesh, labels = data / "meshes" / "one.ply", data / "labels" / "one.txt"
     model = write_tiny(tmp_path, blocks="DD", star_std=0.5)
     told = run("study", "operators", model, mesh, "--labels", labels, "--out", tmp_path)
@@ -133,7 +123,7 @@ def test_operators_measure_learned_diagonal_stars(run: Callable[..., Result], da
     assert "--labels needs D blocks with learned stars" in refused.stderr
 
 
-def test_operators_refuse_wrong_choices(run: Callable[..., Result], model: Path, data: Path, tmp_path: Path) -> None:
+def test_operators_refuse_wrong_choices(model: Path, data: Path, tmp_path: Path) -> None:
     mesh = data / "meshes" / "one.ply"
     wrong = run("study", "operators", model, mesh, "--layer", 2, "--out", tmp_path)
     assert wrong.exit_code == 2
@@ -143,7 +133,7 @@ def test_operators_refuse_wrong_choices(run: Callable[..., Result], model: Path,
 
 
 def test_robustness_writes_a_table_and_a_picture(
-    run: Callable[..., Result], model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = [m for m in mutations.paper_mutations() if m.name.startswith(("Gaussian noise 0.02", "patches", "1 limb"))]
     monkeypatch.setattr(mutations, "paper_mutations", lambda: [*few, mutations.remeshed(60)])
@@ -162,9 +152,7 @@ def test_robustness_writes_a_table_and_a_picture(
         assert picture.width < 600 < picture.height
 
 
-def test_ablation_makes_its_table_and_skips_what_is_done(
-    run: Callable[..., Result], data: Path, tmp_path: Path
-) -> None:
+def test_ablation_makes_its_table_and_skips_what_is_done(data: Path, tmp_path: Path) -> None:
     study = tmp_path / "tiny.toml"
     study.write_text(
         'title = "tiny"\n[base.model]\nd_model = 8\nn_heads = 1\n'
@@ -193,7 +181,7 @@ def test_ablation_makes_its_table_and_skips_what_is_done(
     assert unknown.exit_code == 2 and "its rows are: plain, neighbor" in unknown.stderr
 
 
-def test_the_main_table_is_printed_and_written(run: Callable[..., Result], tmp_path: Path) -> None:
+def test_the_main_table_is_printed_and_written(tmp_path: Path) -> None:
     result = run("study", "table", "--results", tmp_path)
     assert result.exit_code == 0, result.output
     assert "COSEG aliens" in result.stdout and "98.3" in result.stdout
@@ -203,9 +191,7 @@ def test_the_main_table_is_printed_and_written(run: Callable[..., Result], tmp_p
     assert (tmp_path / "table.csv").read_text().startswith("data,paper,mean,std,seeds,epochs,recipe_mean")
 
 
-def test_efficiency_writes_both_tables(
-    run: Callable[..., Result], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_efficiency_writes_both_tables(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(efficiency, "apart", lambda function, *arguments: function(*arguments))
     monkeypatch.setattr(efficiency, "ENOUGH_SECONDS", 0.0)
     monkeypatch.setattr(efficiency, "ONE_LAYER", efficiency.ONE_LAYER.replace(d_model=8, d_hidden=8, n_heads=2))
@@ -220,7 +206,7 @@ def test_efficiency_writes_both_tables(
 
 
 def test_scores_of_meshes_that_were_learned_from_are_told_to_flatter(
-    run: Callable[..., Result], model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("paper_mutations", "further_mutations"):
         monkeypatch.setattr(mutations, name, list)

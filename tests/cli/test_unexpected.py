@@ -78,17 +78,6 @@ def test_one_bad_file_stops_no_folder(
     assert "Traceback" in shown.stderr
 
 
-def test_one_bad_file_stops_no_check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stumble(monkeypatch, "reading")
-    answer = run("check", folder, "--json")
-    assert answer.exit_code == 1
-    told = json.loads(answer.stdout)
-    assert [Path(mesh["path"]).name for mesh in told["meshes"]] == list(GOOD)
-    assert [Path(mesh["path"]).name for mesh in told["failed"]] == [BAD]
-    assert answer.stderr.count("\n") == 1
-    assert "1 cannot be read" in run("check", folder).stdout
-
-
 def test_one_bad_file_stops_no_check_of_a_data_set(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder.parent / "labels").mkdir()
     for path in folder.iterdir():

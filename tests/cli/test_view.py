@@ -14,10 +14,9 @@ pytest.importorskip("starlette", reason="needs the viewer's server: pip install 
 pytest.importorskip("httpx2", reason="needs a client for the server: pip install httpx2")
 
 import httpx2
-from typer.testing import CliRunner
 
 from clock import PATIENCE
-from hodgeformer.cli import app as command_line
+from command import run
 from hodgeformer.mesh.io import save_mesh
 from meshes import icosphere
 from tiny_models import write_tiny
@@ -33,7 +32,7 @@ from tiny_models import write_tiny
     ],
 )
 def test_wrong_use_is_one_line(arguments: list[str], expected: str) -> None:
-    found = CliRunner().invoke(command_line, ["view", "--no-browser", *arguments])
+    found = run("view", "--no-browser", *arguments)
     assert found.exit_code == 2
     assert expected in found.stderr
     assert found.stderr.count("\n") == 1
@@ -42,7 +41,7 @@ def test_wrong_use_is_one_line(arguments: list[str], expected: str) -> None:
 def test_a_missing_extra_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "hodgeformer.web.viewer.app")
     monkeypatch.setitem(sys.modules, "starlette.applications", None)
-    found = CliRunner().invoke(command_line, ["view", "--no-browser"])
+    found = run("view", "--no-browser")
     assert found.exit_code == 2
     assert "pip install 'hodgeformer[view]'" in found.stderr
 

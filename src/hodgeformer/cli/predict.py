@@ -81,7 +81,8 @@ def predict(
     run that was stopped continues, and new files are added.
 
     Exit code 0: all meshes done. 1: some files failed (each is named), or with --strict some are unlike the training
-    meshes. 2: wrong use, or all files failed. 130: stopped by Ctrl-C or SIGTERM; finished results are kept.
+    meshes. 2: wrong use, or a single file that cannot be used. 130: stopped by Ctrl-C or SIGTERM; finished results are
+    kept.
     """
     from hodgeformer.mesh.topology import fill_places
     from hodgeformer.predict.many import Job, Predicted, done_before

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
+LOG_EVERY = 30.0
+"""Seconds between two progress lines if there is no terminal for a bar."""
+_LONGEST = 1500
+# Tables in a file or a pipe are not cut to the width of a terminal.
+_PIPE_WIDTH = 200
 MODEL_HELP = (
     "A bundled name, a run folder, a checkpoint, or an exported .onnx file. Several are averaged: a,b or the folder of "
     "a cross-validation."
@@ -62,13 +67,6 @@ def options_of(context: typer.Context) -> PredictOptions:
     """The options of a command that set fields of `PredictOptions`."""
     names = PredictOptions.model_fields.keys() & context.params.keys()
     return PredictOptions(**{name: context.params[name] for name in names})
-
-
-_LONGEST = 1500
-LOG_EVERY = 30.0
-"""Seconds between two progress lines if there is no terminal for a bar."""
-# Tables in a file or a pipe are not cut to the width of a terminal.
-_PIPE_WIDTH = 200
 
 
 def one_line(error: BaseException, path: Path | None = None) -> str:

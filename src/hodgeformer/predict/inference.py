@@ -7,19 +7,22 @@ learned operators run the network directly.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hodgeformer.base.containers import KINDS, ElementKind, PerElement
+from hodgeformer.base.files import place
 from hodgeformer.mesh.elements import smoothed
 from hodgeformer.mesh.features import feature_widths
 from hodgeformer.mesh.geometry import in_range
+from hodgeformer.mesh.io import MeshLike, as_mesh, load_mesh
 from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.pose import frame_signs, n_frames
 from hodgeformer.mesh.prepare import PrepareConfig, PreparedMesh, prepare
@@ -78,6 +81,18 @@ class Views:
         if not self.sized or kind is None:
             return values
         return self.sized[view % len(self.sized)].values_back(values, kind)
+
+
+def is_file(given: object) -> TypeGuard[str | os.PathLike[str]]:
+    return isinstance(given, str | os.PathLike) or hasattr(given, "read_bytes")  # remote paths are not PathLike
+
+
+def loaded(given: MeshLike, budget: FaceBudget) -> Mesh:
+    """The mesh of a file, which is refused if reading it exceeds the budget; other meshes as they are."""
+    if not is_file(given):
+        return as_mesh(given)
+    budget.check_reading(place(given))
+    return load_mesh(given)
 
 
 def make_views(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from hodgeformer.base.palette import class_colors
 from hodgeformer.mesh.io import MeshLike
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.pose import random_turns
-from hodgeformer.predict.inference import Network, Report, Views, answers, make_views, tempered
+from hodgeformer.predict.inference import Network, Report, Views, answers, is_file, make_views, tempered
 from hodgeformer.predict.model_info import ModelInfo
 from hodgeformer.predict.options import FaceBudget, PredictOptions
 from hodgeformer.predict.pretrained import EXPORTED
@@ -24,10 +23,6 @@ from hodgeformer.predict.result import Result
 
 if TYPE_CHECKING:  # exported models run without torch
     from hodgeformer.predict.checkpoint import Checkpoint
-
-
-def is_file(given: object) -> TypeGuard[str | os.PathLike[str]]:
-    return isinstance(given, str | os.PathLike) or hasattr(given, "read_bytes")  # remote paths are not PathLike
 
 
 @dataclass(frozen=True, eq=False)

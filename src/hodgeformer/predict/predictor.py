@@ -13,14 +13,13 @@ import numpy as np
 
 from hodgeformer.base.containers import Element
 from hodgeformer.base.errors import CheckpointError, ConfigError, MeshError
-from hodgeformer.base.files import place
 from hodgeformer.base.machine import return_freed_memory, worked_ahead
 from hodgeformer.base.settings import Faces
-from hodgeformer.mesh.io import MeshLike, as_mesh, load_mesh
+from hodgeformer.mesh.io import MeshLike, as_mesh
 from hodgeformer.mesh.mesh import ColumnLike, FloatArray
 from hodgeformer.mesh.prepare import PrepareConfig
-from hodgeformer.predict.inference import Report, Views, answers, make_views
-from hodgeformer.predict.member import Member, is_file
+from hodgeformer.predict.inference import Report, Views, answers, is_file, loaded, make_views
+from hodgeformer.predict.member import Member
 from hodgeformer.predict.model_info import ModelInfo
 from hodgeformer.predict.options import FaceBudget, PredictKeywords, PredictOptions
 from hodgeformer.predict.pretrained import PRETRAINED, locate_models
@@ -195,9 +194,7 @@ class Predictor:
         budgets = [FaceBudget(each.info.model, each.info.prepare, options.memory) for each in self.members]
 
         def prepared(given: MeshLike) -> tuple[Views, ...]:
-            if is_file(given):
-                budgets[0].check_reading(place(given))
-            mesh = load_mesh(given) if is_file(given) else as_mesh(given)
+            mesh = loaded(given, budgets[0])
             pairs = zip(self.members, budgets, strict=True)
             try:
                 return tuple(member.views(mesh, options, budget, n_threads) for member, budget in pairs)
