@@ -48,23 +48,20 @@ else:
     raise AssertionError("numba has nowhere to keep this function, and did not say so")
 """
 ONE_VARIANT = """
-import gc, sys
+import sys
 import numba
 from numba.core import event
 import hodgeformer as hf
-import hodgeformer.base.compiled  # whose listener is asked before this one
 from hodgeformer.mesh.io import load_mesh
 seen = []
 class Listener(event.Listener):
     def on_start(self, event):
-        if event.data["dispatcher"].py_func.__module__.startswith("hodgeformer."):
-            seen.append(gc.isenabled())
+        seen.append(event.data["dispatcher"].py_func.__module__.startswith("hodgeformer."))
     def on_end(self, event):
         pass
 event.register("numba:compile", Listener())
 hf.Predictor.load("human").predict(load_mesh(sys.argv[1]))
-assert 10 < len(seen) < 20 and not any(seen), seen  # as many as are worth their time
-assert gc.isenabled()
+assert 10 < sum(seen) < 20, sum(seen)  # as many as are worth their time
 functions = {
     f"{module.__name__}.{name}": function.nopython_signatures
     for module in list(sys.modules.values()) if getattr(module, "__name__", "").startswith("hodgeformer.")
@@ -132,7 +129,7 @@ def test_functions_of_others_and_the_environment_are_left_alone(folders: tuple[P
     assert found.returncode == 0, found.stderr
 
 
-def test_a_first_prediction_compiles_each_function_once_and_without_garbage_collection(tmp_path: Path) -> None:
+def test_a_first_prediction_compiles_each_function_once(tmp_path: Path) -> None:
     save_mesh(icosphere(2), tmp_path / "ball.obj")
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "nothing compiled yet")}
     command = [sys.executable, "-c", ONE_VARIANT, str(tmp_path / "ball.obj")]

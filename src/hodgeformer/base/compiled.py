@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import os
 import shutil
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import event
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,33 +43,6 @@ def njit(*, cache: bool = False, **options: Any) -> Callable[[F], F]:
                 config.CACHE_DIR = given
 
     return compiled
-
-
-class _WithoutCollection(event.Listener):
-    """Pauses garbage collection while a function of ours compiles: it finds little, and takes a sixth of the time."""
-
-    def __init__(self) -> None:
-        self._depth, self._was_enabled = 0, False
-
-    def on_start(self, event: Any) -> None:
-        if _is_ours(event):
-            if self._depth == 0:
-                self._was_enabled = gc.isenabled()
-                gc.disable()
-            self._depth += 1
-
-    def on_end(self, event: Any) -> None:
-        if _is_ours(event):
-            self._depth -= 1
-            if self._depth == 0 and self._was_enabled:
-                gc.enable()
-
-
-def _is_ours(event: Any) -> bool:
-    return str(event.data["dispatcher"].py_func.__module__).startswith("hodgeformer.")
-
-
-event.register("numba:compile", _WithoutCollection())  # type: ignore[no-untyped-call]  # of numba
 
 
 @lru_cache(maxsize=1)
