@@ -107,7 +107,7 @@ def test_features_are_what_the_last_layer_reads() -> None:
 
 def test_keywords_of_predict_are_its_options() -> None:
     options = {name: get_type_hints(PredictOptions)[name] for name in PredictOptions.model_fields}
-    assert get_type_hints(PredictKeywords) == {**options, "smooth": float | bool | None}
+    assert get_type_hints(PredictKeywords) == {**options, "memory": int | str | None, "smooth": float | bool | None}
 
 
 def test_what_other_packages_hold_is_predicted() -> None:

@@ -39,19 +39,14 @@ class Display(Listener):
                 *columns, TimeElapsedColumn(), console=self._console, disable=not self._console.is_terminal
             )
         self._bar.start()
-        self._task: TaskID | None = None
-        self._reading: TaskID | None = None
-        self._beside: dict[str, TaskID] = {}
+        self._tasks: dict[str, TaskID] = {}
         self._pulse = Pulse(LOG_EVERY)
 
     def close(self) -> None:
         self._bar.stop()
 
     def reading(self, done: int, total: int) -> None:
-        if self._reading is None:
-            self._reading = self._bar.add_task("reading meshes", total=total, state="")
-        self._bar.update(self._reading, completed=done, state=f"{done}/{total}", visible=done < total)
-        self._log(f"reading meshes: {done} of {total}")
+        self._advance("reading meshes", done / total, f"{done} of {total}", visible=done < total)
 
     def warned(self, message: str) -> None:
         self._print(f"note: {message}")
@@ -63,21 +58,15 @@ class Display(Listener):
         self._print(f"continuing at epoch {epoch + 1}, batch {batch + 1}")
 
     def stepped(self, standing: Standing) -> None:
-        if self._task is None:
-            self._task = self._bar.add_task("training", total=1.0, state="")
         total = "" if standing.epochs is None else f"/{standing.epochs}"
         accuracy = "" if standing.accuracy is None else f", accuracy {100 * standing.accuracy:.1f} %"
         left = standing.elapsed * (1 - standing.share) / standing.share if standing.share > 0.002 else None
         state = f"epoch {standing.epoch + 1}{total}, loss {standing.loss:.3f}{accuracy}"
         state += "" if left is None else f", {duration(left)} left"
-        self._bar.update(self._task, completed=min(standing.share, 1.0), state=state)
-        self._log(f"training: {state}")
+        self._advance("training", min(standing.share, 1.0), state)
 
     def beside(self, work: str, share: float) -> None:
-        if work not in self._beside:
-            self._beside[work] = self._bar.add_task(work, total=1.0, state="")
-        self._bar.update(self._beside[work], completed=share, state=f"{share:.0%}")
-        self._log(f"{work} with shorter runs: {share:.0%}")
+        self._advance(f"{work} with shorter runs", share, f"{share:.0%}")
 
     def evaluated(self, row: Row) -> None:
         shown = [f"epoch {row['epoch']:>4}", f"loss {float(row['train_loss']):.4f}"]
@@ -86,9 +75,12 @@ class Display(Listener):
                 shown.append(f"{name.replace('_', ' ')} {float(value):.4f}")
         self._print("  ".join(shown))
 
-    def _log(self, text: str) -> None:
+    def _advance(self, work: str, share: float, state: str, *, visible: bool = True) -> None:
+        if work not in self._tasks:
+            self._tasks[work] = self._bar.add_task(work, total=1.0, state="")
+        self._bar.update(self._tasks[work], completed=share, state=state, visible=visible)
         if self._bar.disable and self._pulse.due():
-            self._print(text)
+            self._print(f"{work}: {state}")
 
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)

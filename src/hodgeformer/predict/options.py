@@ -100,7 +100,7 @@ class PredictKeywords(TypedDict, total=False):
     """The settings of `PredictOptions`, for editors and type checkers."""
 
     faces: Faces
-    memory: int | None
+    memory: int | str | None
     smooth: float | bool | None
     tta: int
     element: PartElement | None
