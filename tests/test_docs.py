@@ -41,7 +41,7 @@ def test_every_verb_and_option_has_a_sentence(reference: ModuleType) -> None:
             assert row.meaning.split("  [")[0].strip().endswith("."), f"{name} {row.name}"
 
 
-@pytest.mark.parametrize("option", ["--device", "--tta", "--up", "--quiet"])
+@pytest.mark.parametrize("option", ["--device", "--memory", "--quiet", "--smooth", "--split", "--tta", "--up"])
 def test_an_option_means_the_same_in_every_verb(option: str, reference: ModuleType) -> None:
     found = [(name, row.meaning) for name, _, rows in reference.verbs() for row in rows if option in row.name.split()]
     assert len(found) > 1 and len({meaning for _, meaning in found}) == 1, found

@@ -76,7 +76,7 @@ def worked_ahead(
 ) -> Iterator[tuple[T, Future[U]]]:
     """Each item with its outcome, in order, while other threads work on those that follow.
 
-    They are ahead by results of the total size `most`, by that of the largest so far, and by at least one per thread.
+    Results wait up to a total size of `most`, each counted as the largest so far; at least one per thread.
     """
     ahead = n_threads = thread_count()
     largest, source, waiting = 1, iter(items), deque[tuple[T, Future[U]]]()

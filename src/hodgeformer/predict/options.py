@@ -44,8 +44,8 @@ class PredictOptions(Settings):
     memory: int | None = Field(
         default=None,
         ge=1,
-        description="The memory limit of the process, in bytes or such as 4GB; by default most of the free memory. "
-        "Meshes that need more are refused before any work on them.",
+        description="The memory limit of the process, in bytes or as a size such as 4GB; by default most of the free "
+        "memory. Meshes that need more are refused before any work on them.",
     )
     smooth: float | None = Field(
         default=None,
