@@ -43,14 +43,16 @@ def demo(
     Writes the data set, the run, predictions for unseen meshes, pictures and an HTML page. Needs no arguments and
     no downloads, and takes less than two minutes on two cores.
     """
+    from hodgeformer.cli.train_display import train
+
     began = time.monotonic()
     out = _free_folder() if out is None else out
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} exists and is not empty; choose another folder with --out")
     dataset = _make_data(out / "data", seed)
-    outcome = _train(out / "data", out / "run", epochs, seed)
+    outcome = train(out / "data", out / "run", epochs=epochs, overrides=[*SETTINGS, f"train.seed={seed}"])
     results = _predict(dataset, outcome.chosen, out / "results")
-    _write_page(dataset, results, outcome, out / "page.html")
+    _write_page(dataset, results, out / "page.html")
     _print_summary(out, outcome, results, time.monotonic() - began)
 
 
@@ -70,15 +72,6 @@ def _make_data(folder: Path, seed: int) -> DataSet:
         return open_folder(folder)
 
 
-def _train(data: Path, run_folder: Path, epochs: int, seed: int) -> Outcome:
-    from hodgeformer.cli.train_display import display
-    from hodgeformer.training.run import train
-
-    with display() as listener:
-        overrides = [*SETTINGS, f"train.seed={seed}"]
-        return train(data, run_folder, epochs=epochs, callbacks=[listener], overrides=overrides)
-
-
 def _predict(dataset: DataSet, model: Path, folder: Path) -> list[Result]:
     from rich.console import Console
 
@@ -94,7 +87,7 @@ def _predict(dataset: DataSet, model: Path, folder: Path) -> list[Result]:
     return results
 
 
-def _write_page(dataset: DataSet, results: list[Result], outcome: Outcome, path: Path) -> None:
+def _write_page(dataset: DataSet, results: list[Result], path: Path) -> None:
     from dataclasses import replace
 
     from hodgeformer.draw.page import page
