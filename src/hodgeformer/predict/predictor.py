@@ -161,7 +161,7 @@ class Predictor:
         and seed. `features` are columns that the model reads, by name, if the mesh does not have them: one number, or
         several, per vertex, edge or face. `report` is called with the share of the work that is done.
         """
-        chosen = PredictOptions(**options)
+        chosen = PredictOptions.parse(options)
         mesh = as_mesh(mesh).with_columns(features) if features else mesh
         return self._results([(mesh, self._preparation(chosen)(mesh))], chosen, report)[0]
 
@@ -178,7 +178,7 @@ class Predictor:
         Meshes are read and prepared in other threads meanwhile. A mesh that cannot be used raises its error, or is
         passed to `on_error` and skipped. `report` is called with the share of the work on the current mesh.
         """
-        chosen = PredictOptions(**options)
+        chosen = PredictOptions.parse(options)
         prepare, most = self._preparation(chosen, n_threads=1), chosen.batch_faces
         groups = _groups(worked_ahead(prepare, meshes, size=_n_faces, most=2 * most), most, on_error)
         return (result for group in groups for result in self._answered(group, chosen, on_error, report))
