@@ -183,6 +183,25 @@ def test_a_budget_of_minutes_ends_with_the_rate_at_zero(tmp_path: Path) -> None:
     assert 120 <= run.position.elapsed < 150
 
 
+def test_time_that_ends_between_two_epochs_leaves_no_epoch_without_steps(tmp_path: Path) -> None:
+    seconds = [0.0]
+
+    class Slow(Steps):
+        def stepped(self, standing: Standing) -> None:
+            seconds[0] += 10
+
+        def evaluated(self, row: object) -> None:
+            super().evaluated(row)
+            seconds[0] += 100
+
+    listener = Slow()
+    run = run_through(set_up(parts(), tmp_path, "train.minutes=1"), listener, clock=lambda: seconds[0])
+    assert run.position.finished and run.position.epoch == 1
+    (row,) = run.rows
+    assert (row["epoch"], row["step"]) == (1, 2) and float(row["train_loss"]) > 0
+    assert listener.rows[-1] == row
+
+
 def test_the_best_is_chosen_by_validation_alone(tmp_path: Path) -> None:
     setup = set_up(parts(n_val=2), tmp_path, "train.epochs=6", "train.eval_every=1")
     run = run_through(setup)

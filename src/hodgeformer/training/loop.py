@@ -187,7 +187,11 @@ class Run:
     def _end_epoch(self, share: float) -> None:
         """Evaluate if it is time, write metrics and checkpoints, save the state of the next epoch."""
         last = share >= 1.0
-        row = self._row()
+        if self.position.batch or not self.rows:
+            row = self._row()
+        else:  # the time was over before its first step: complete the epoch before it
+            row = dict(self.rows.pop())
+            self.position = replace(self.position, epoch=self.position.epoch - 1)
         if last or self._is_time_to_evaluate(share):
             self.position = replace(self.position, evaluated=share)
             ready = recentered(self._learner.model, self._centering_batches())
