@@ -11,7 +11,6 @@ from pydantic import Field
 
 from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import ElementKind
-from hodgeformer.base.errors import ConfigError
 from hodgeformer.base.settings import Settings
 from hodgeformer.mesh.elements import edge_rows, mirrored_edge_order, selected
 from hodgeformer.mesh.features import EdgeGraph
@@ -35,7 +34,14 @@ class AugmentConfig(Settings):
     scale, mirror, rotation and tilt.
     """
 
-    retired: ClassVar = {"warp": (0,), "joints": (_PARTS,), "cut_chance": (_CUT,)}
+    retired: ClassVar = {
+        "warp": (0,),
+        "joints": (_PARTS,),
+        "cut_chance": (_CUT,),
+        "axis": ("x", "y", "z"),
+        "mirror_axis": ("x",),
+        "swap": ((), []),
+    }
 
     resolution: float = Field(
         default=1.0,
@@ -57,10 +63,9 @@ class AugmentConfig(Settings):
         description="Move the surface along its normals in waves of up to this standard deviation, in units of the "
         "size of the mesh.",
     )
-    rotation: Literal["none", "so3", "axis"] = Field(
-        default="so3", description="Rotate meshes not at all, by any rotation (so3), or about one axis."
+    rotation: Literal["none", "so3"] = Field(
+        default="so3", description="Rotate meshes not at all, or by any rotation (so3)."
     )
-    axis: Literal["x", "y", "z"] = Field(default="y", description="The axis of rotation = axis.")
     tilt: float = Field(
         default=0.0, ge=0.0, le=180.0, description="Then tilt by up to this many degrees about a random axis."
     )
@@ -79,12 +84,11 @@ class AugmentConfig(Settings):
         lt=1.0,
         description="Scale each axis of the pose by a random factor between 1 - scale and 1 + scale.",
     )
-    mirror: float = Field(default=0.0, ge=0.0, le=1.0, description="The probability of using the mirror image.")
-    mirror_axis: Literal["x", "y", "z"] = Field(
-        default="x", description="The axis that mirror images reverse. It only matters with prepare.pose = file."
-    )
-    swap: tuple[tuple[str, str], ...] = Field(
-        default=(), description="Pairs of classes that a mirror image exchanges, such as left and right."
+    mirror: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=1.0,
+        description="The probability of using the mirror image. Not for classes such as left and right.",
     )
     noise: float = Field(
         default=0.0,
@@ -98,20 +102,6 @@ class AugmentConfig(Settings):
         lt=1.0,
         description="Cut off up to this share of the faces of every fifth mesh with a random plane.",
     )
-
-    def swapped(self, classes: tuple[str, ...]) -> IntArray | None:
-        """The class number of each class in a mirror image, None if nothing changes."""
-        unknown = [name for pair in self.swap for name in pair if name not in classes]
-        if unknown:
-            raise ConfigError(f"augment.swap names '{unknown[0]}', but the classes are {', '.join(classes)}")
-        if not self.swap:
-            return None
-        number = np.arange(len(classes) + 1)
-        number[-1] = -1  # for unlabeled elements
-        for first, second in self.swap:
-            i, j = classes.index(first), classes.index(second)
-            number[[i, j]] = number[[j, i]]
-        return number
 
 
 def deformed(
@@ -174,7 +164,6 @@ def augmented(
     rng: np.random.Generator,
     *,
     kind: ElementKind | None,
-    swapped: IntArray | None = None,
 ) -> tuple[Mesh, NDArray[Any]]:
     """The mesh scaled, mirrored and rotated, and its target; `kind` is that of the target, None for the whole mesh."""
     stream = np.random.default_rng
@@ -183,9 +172,8 @@ def augmented(
     if config.scale:
         vertices = vertices * stream(scales).uniform(1 - config.scale, 1 + config.scale, 3)
     if config.mirror and stream(mirrors).random() < config.mirror:
-        vertices = vertices * [-1.0 if name == config.mirror_axis else 1.0 for name in "xyz"]
+        vertices = vertices * [-1.0, 1.0, 1.0]
         faces = faces[:, [0, 2, 1]]
-        target = target if swapped is None else swapped[target]
         target = target[mirrored_edge_order(mesh)] if kind == "e" else target
         mesh = selected(mesh, np.arange(mesh.n_vertices), faces, np.arange(mesh.n_faces))
     vertices = vertices @ _rotation(config, stream(turns)).T
@@ -193,11 +181,7 @@ def augmented(
 
 
 def _rotation(config: AugmentConfig, rng: np.random.Generator) -> FloatArray:
-    turn = np.eye(3)
-    if config.rotation == "so3":
-        turn = random_rotation(rng)
-    elif config.rotation == "axis":
-        turn = rotation_about(np.eye(3)["xyz".index(config.axis)], rng.uniform(0, 2 * np.pi))
+    turn = random_rotation(rng) if config.rotation == "so3" else np.eye(3)
     if config.tilt:
         axis = rng.standard_normal(3)
         turn = rotation_about(axis / np.linalg.norm(axis), np.radians(rng.uniform(0, config.tilt))) @ turn

@@ -57,7 +57,6 @@ class BatchSource:
         self._prepare = prepare
         self._augment = augment
         self._in_frame = prepare if augment is None else prepare.replace(pose="file")
-        self._swapped = None if augment is None else augment.swapped(dataset.classes)
         self._memory: dict[tuple[int, int | None], tuple[Mesh, NDArray[Any]]] = {}
         self._memory_left = _MEMORY
 
@@ -90,7 +89,7 @@ class BatchSource:
             # it would undo them.
             mesh, target = deformed(mesh, target, self._augment, rng, kind=kind)
             mesh = mesh.with_vertices(posed(mesh.vertices, mesh.faces, self._prepare.pose, frame))
-            mesh, target = augmented(mesh, target, self._augment, rng, kind=kind, swapped=self._swapped)
+            mesh, target = augmented(mesh, target, self._augment, rng, kind=kind)
         prepared = prepare(
             mesh,
             config,
