@@ -7,8 +7,7 @@ from scipy.sparse.csgraph import connected_components
 
 from hodgeformer.base.errors import DataError
 from hodgeformer.data.dataset import DataSet
-from hodgeformer.data.figures import PARTS
-from hodgeformer.data.isosurface import isosurface
+from hodgeformer.data.figures import PARTS, isosurface
 from hodgeformer.data.synthetic import GLYPHS, engraved_cube, synthetic_cubes, synthetic_figures
 from hodgeformer.mesh.mesh import Mesh
 from hodgeformer.mesh.topology import MeshComplex
@@ -101,8 +100,8 @@ def test_more_meshes_keep_the_ones_before() -> None:
 
 
 def test_sizes_that_make_no_sense() -> None:
-    with pytest.raises(DataError, match="2 to 10 classes"):
-        synthetic_cubes(n_classes=11)
+    with pytest.raises(DataError, match="2 to 6 classes"):
+        synthetic_cubes(n_classes=7)
     with pytest.raises(DataError, match="at least one training mesh"):
         synthetic_figures(n_train=0)
     with pytest.raises(DataError, match="n_faces"):

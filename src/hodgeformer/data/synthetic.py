@@ -19,41 +19,15 @@ from hodgeformer.mesh.simplify import simplify
 _STEPS = 28  # grid cells along a side of the cube before decimation
 
 
-def _polygon(u: FloatArray, v: FloatArray, corners: list[tuple[float, float]]) -> FloatArray:
-    """Signed distance to a closed polygon, negative inside."""
-    ends = np.array(corners)
-    distance = np.full(u.shape, np.inf)
-    inside = np.zeros(u.shape, dtype=bool)
-    for (x0, y0), (x1, y1) in zip(ends, np.roll(ends, -1, axis=0), strict=True):
-        along = np.clip(((u - x0) * (x1 - x0) + (v - y0) * (y1 - y0)) / ((x1 - x0) ** 2 + (y1 - y0) ** 2), 0, 1)
-        distance = np.minimum(distance, np.hypot(u - x0 - along * (x1 - x0), v - y0 - along * (y1 - y0)))
-        if y0 != y1:
-            inside ^= ((y0 > v) != (y1 > v)) & (u < x0 + (v - y0) * (x1 - x0) / (y1 - y0))
-    return np.where(inside, -distance, distance)
-
-
-def _regular(n: int, radii: tuple[float, ...]) -> list[tuple[float, float]]:
-    angles = np.pi / 2 + 2 * np.pi * np.arange(n) / n
-    return [(radii[i % len(radii)] * np.cos(a), radii[i % len(radii)] * np.sin(a)) for i, a in enumerate(angles)]
-
-
 # Signed distances in the square [-1, 1] x [-1, 1].
 GLYPHS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
     "disc": lambda u, v: np.hypot(u, v) - 0.85,
-    "cross": lambda u, v: np.minimum(
-        np.maximum(abs(u) - 0.9, abs(v) - 0.28), np.maximum(abs(u) - 0.28, abs(v) - 0.9)
-    ),
+    "cross": lambda u, v: np.minimum(np.maximum(abs(u) - 0.9, abs(v) - 0.28), np.maximum(abs(u) - 0.28, abs(v) - 0.9)),
     "ring": lambda u, v: abs(np.hypot(u, v) - 0.65) - 0.23,
-    "triangle": lambda u, v: _polygon(u, v, _regular(3, (1.05,))),
-    "star": lambda u, v: _polygon(u, v, _regular(10, (1.05, 0.45))),
     "bar": lambda u, v: np.maximum(abs(u) - 1.0, abs(v) - 0.26),
     "square": lambda u, v: np.maximum(abs(u), abs(v)) - 0.72,
     "moon": lambda u, v: np.maximum(np.hypot(u, v) - 0.95, 0.75 - np.hypot(u - 0.5, v)),
-    "corner": lambda u, v: _polygon(
-        u, v, [(-0.9, -0.9), (0.9, -0.9), (0.9, -0.3), (-0.3, -0.3), (-0.3, 0.9), (-0.9, 0.9)]
-    ),
-    "hourglass": lambda u, v: _polygon(u, v, [(-0.8, -0.9), (0.8, -0.9), (0.2, 0), (0.8, 0.9), (-0.8, 0.9), (-0.2, 0)]),
-}  # fmt: skip
+}
 
 
 def synthetic_figures(
