@@ -14,7 +14,7 @@ from hodgeformer.base.errors import DataError
 from hodgeformer.data.census import take_census
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.label_files import label_files, read_labels, read_numbers
-from hodgeformer.data.labels import Codes, FileAttribute, LabelFile, ValueFile, WholeMesh
+from hodgeformer.data.labels import Codes, LabelFile, ValueFile, WholeMesh
 from hodgeformer.mesh.io import load_mesh, save_mesh
 from hodgeformer.mesh.mesh import Mesh
 from meshes import icosphere
@@ -62,7 +62,7 @@ def test_labels_that_no_integer_holds_are_refused(tmp_path: Path, label: int) ->
 def test_labels_of_a_mesh_file_are_whole(strip: Mesh, label: float) -> None:
     mesh = replace(strip, attributes={"face_labels": np.array([1.0, 1.0, label, 1.0])})
     with pytest.raises(DataError, match="at element 2 is not an integer"):
-        FileAttribute("f", Codes.counted_from(1, 2)).read(mesh)
+        LabelFile(Path("a.ply"), "f", "f", Codes.counted_from(1, 2), "ply:label").read(mesh)
 
 
 @pytest.mark.parametrize("shape", ["(1000000000000,)", "(10000000000000000000000000000000,)", "(-1,)", "(4,", "('a',)"])
@@ -126,7 +126,7 @@ def test_labels_inside_the_mesh_file(strip: Mesh, tmp_path: Path, kind: str, n: 
     path = tmp_path / "strip.ply"
     labels = np.arange(n) % 2 + 1
     save_mesh(strip, path, **{"face_labels" if kind == "f" else "vertex_labels": labels})
-    source = FileAttribute(kind, Codes.counted_from(1, 2))
+    source = LabelFile(path, "f", kind, Codes.counted_from(1, 2), "ply:label")
     assert source.read(load_mesh(path)).tolist() == (labels - 1).tolist()
     with pytest.raises(DataError, match="property 'label'"):
         source.read(strip)
@@ -289,13 +289,13 @@ def test_colors_stand_for_classes(strip: Mesh, tmp_path: Path, kind: str) -> Non
     colors = np.array(codes.colors)[labels]
     colors[0] -= (3, 0, 0)  # what another program rounded
     save_mesh(strip, tmp_path / "strip.ply", **{f"{kind}_colors": colors})
-    inside = FileAttribute("f", codes, "colors").read(load_mesh(tmp_path / "strip.ply"))
+    inside = LabelFile(tmp_path / "strip.ply", "f", "f", codes, "ply:color").read(load_mesh(tmp_path / "strip.ply"))
     beside = LabelFile(tmp_path / "strip.ply", "f", "f", codes).read(strip)
     assert inside.tolist() == beside.tolist() == [0, 0, 1, 1]
     colors[1] = 90, 90, 90
     save_mesh(strip, tmp_path / "strip.ply", **{f"{kind}_colors": colors})
     with pytest.raises(DataError, match=r"no class has the color #5a5a5a .*#ff0000, #0000fa"):
-        FileAttribute("f", codes, "colors").read(load_mesh(tmp_path / "strip.ply"))
+        LabelFile(tmp_path / "strip.ply", "f", "f", codes, "ply:color").read(load_mesh(tmp_path / "strip.ply"))
 
 
 def test_few_stray_colors_get_the_nearest_class(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_few_stray_colors_get_the_nearest_class(tmp_path: Path) -> None:
     colors = np.array(codes.colors)[labels]
     colors[3] = 40, 0, 190
     save_mesh(mesh, tmp_path / "a.ply", face_colors=colors)
-    source = FileAttribute("f", codes, "colors")
+    source = LabelFile(tmp_path / "a.ply", "f", "f", codes, "ply:color")
     dataset = DataSet("painted", "segmentation", "face", {"train": (Sample("a", tmp_path / "a.ply", source),)}, PARTS)
     assert dataset.load(dataset.samples[0])[1].tolist() == labels.tolist()
     warning = "elements with a color of no class get the class of the nearest color: a (1)"

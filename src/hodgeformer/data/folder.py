@@ -19,14 +19,13 @@ from hodgeformer.base.files import files_below
 from hodgeformer.base.settings import Table
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, TableValue, described, read_spec
-from hodgeformer.data.label_files import COUNTED, LABEL_SUFFIXES, label_files, read_numbers, read_text
-from hodgeformer.data.labels import Codes, FileAttribute, LabelFile, Target, ValueFile, WholeMesh
+from hodgeformer.data.label_files import COUNTED, INSIDE, LABEL_SUFFIXES, label_files, read_numbers, read_text
+from hodgeformer.data.labels import Codes, LabelFile, Target, ValueFile, WholeMesh
 from hodgeformer.data.numbers import table_rows
 from hodgeformer.data.shards import open_shards
 from hodgeformer.data.splits import by_rules, with_validation
 from hodgeformer.mesh.io import MESH_SUFFIXES, WRITTEN, save_mesh
 
-OBJ_KEYWORDS = {"obj:material": "usemtl", "obj:group": "g", "obj:object": "o"}
 _MOST_REPEATS = 4  # of a pattern from a stranger: each multiplies the time by the length of a name
 _LONGEST = 1000  # letters of an error: names may be of any length
 
@@ -114,7 +113,7 @@ def folder_class(name: str, path: Path, classes: tuple[str, ...], split_names: s
     return known[0] if known else parts[0]
 
 
-def label_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dict[str, Target]:
+def label_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> Mapping[str, LabelFile]:
     """The sources of the labels of a segmentation, whether or not its classes are known."""
     kind = _kind(spec)
     codes = Codes.counted_from(spec.first_label, len(spec.classes), spec.classes, spec.colors)
@@ -122,11 +121,8 @@ def label_targets(root: Path, spec: FolderSpec, meshes: dict[str, Path]) -> dict
         if not len(set(spec.numbers)) == len(spec.numbers) == len(spec.classes) or min(spec.numbers) < 0:
             raise DataError(f"`numbers` needs {len(spec.classes)} different numbers from 0 up, one for each class")
         codes = replace(codes, codes=spec.numbers)
-    if isinstance(spec.labels, str) and spec.labels in OBJ_KEYWORDS:
-        keyword = OBJ_KEYWORDS[spec.labels]
-        return {name: LabelFile(path, "f", kind, codes, keyword) for name, path in meshes.items()}
-    if spec.labels in ("ply:label", "ply:color"):
-        return dict.fromkeys(meshes, FileAttribute(kind, codes, "labels" if spec.labels == "ply:label" else "colors"))
+    if isinstance(spec.labels, str) and spec.labels in INSIDE:
+        return {name: LabelFile(path, "f", kind, codes, spec.labels) for name, path in meshes.items()}
     return {
         name: LabelFile(path, COUNTED.get(path.suffix.lower(), kind), kind, codes)
         for name, path in _label_files(root, spec, meshes).items()

@@ -15,7 +15,7 @@ from zipfile import ZipInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from hodgeformer.base.containers import KIND_OF, ElementKind
+from hodgeformer.base.containers import ELEMENT_NAMES, KIND_OF, ElementKind
 from hodgeformer.base.errors import DataError, MeshError
 from hodgeformer.base.files import files_below
 from hodgeformer.data.numbers import first_line, is_number, lines_of, numbers, rows_of_numbers, table_rows, words_of
@@ -27,6 +27,8 @@ from hodgeformer.mesh.mesh import Attribute, FloatArray, IntArray, Mesh
 
 COUNTED: dict[str, ElementKind] = {".eseg": "e", ".fseg": "f"}
 """The elements of a label file, by its suffix."""
+INSIDE = {"ply:label": "labels", "obj:material": "usemtl", "obj:group": "g", "obj:object": "o", "ply:color": "colors"}
+"""Labels in the mesh files themselves: an attribute of the mesh, or the keyword before names in an OBJ file."""
 _LARGEST = 1 << 53  # from it on, floating-point numbers skip integers
 _LONGEST_ROW = 1 << 16  # characters: no row of a table, but a list of labels
 _LONGEST_NAME = 1000  # in an array of names, each needs as much memory as the longest
@@ -59,10 +61,28 @@ def read_labels(path: Path) -> RawLabels:
     return reader(path)
 
 
-def read_obj_names(path: Path, keyword: str) -> RawLabels:
+def labels_inside(path: Path, mesh: Mesh | None, place: str, kind: ElementKind = "f") -> RawLabels:
+    """The labels in a mesh file at a place of `INSIDE`; of several, those of elements of this kind.
+
+    Without its `mesh`, the file is read.
+    """
+    if place.startswith("obj:"):
+        return _obj_names(path, INSIDE[place])
+    mesh = load_mesh(path) if mesh is None else mesh
+    found = stored_in(mesh, INSIDE[place], kind)
+    if found is None:
+        others = ", ".join(mesh.attributes) or "none"
+        raise DataError(
+            f"{path}: the mesh file has no {ELEMENT_NAMES[kind]} {INSIDE[place]} (found: {others}); add an integer "
+            "property 'label' to that element, or set `labels` to a folder of label files"
+        )
+    return found
+
+
+def _obj_names(path: Path, keyword: str) -> RawLabels:
     """The names of the materials, groups or objects of the polygons of an OBJ file."""
     try:
-        names, places = face_names(Source.open(path), keyword)
+        names, places = face_names(Source.open(path), keyword) if path.suffix.lower() == ".obj" else ([], [])
     except MeshError as error:
         raise DataError(str(error)) from None
     if not names:

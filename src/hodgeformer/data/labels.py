@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,10 @@ from hodgeformer.base.errors import DataError
 from hodgeformer.base.palette import RGB, UNLABELED_COLOR, class_colors, hex_color
 from hodgeformer.data.label_files import (
     RawLabels,
+    labels_inside,
     points_beside,
     read_labels,
     read_numbers,
-    read_obj_names,
-    stored_in,
 )
 from hodgeformer.mesh.elements import UNLABELED, convert_labels, element_centers, radius
 from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
@@ -144,20 +143,20 @@ class Codes:
 class LabelFile:
     """A file with one label per element of kind `kind`, or of kind `stored`, converted by majority.
 
-    With a `keyword`, the file is the OBJ file of the mesh, and labels are the names after this keyword.
+    It may be the file of the mesh, with the labels `inside`.
     """
 
     path: Path
     stored: ElementKind
     kind: ElementKind
     codes: Codes
-    keyword: str = ""
+    inside: str = ""
 
-    def raw(self) -> RawLabels:
-        return read_obj_names(self.path, self.keyword) if self.keyword else read_labels(self.path)
+    def raw(self, mesh: Mesh | None = None) -> RawLabels:
+        return labels_inside(self.path, mesh, self.inside, self.kind) if self.inside else read_labels(self.path)
 
     def read(self, mesh: Mesh) -> IntArray:
-        where, raw = str(self.path), self.raw()
+        where, raw = str(self.path), self.raw(mesh)
         points, labels = raw.points, self.codes.decode_raw(raw, where)
         # The length decides, not the name: there are archives whose .eseg files have a label for every face.
         stored = raw.kind or (self.kind if _fits(labels, mesh, self.kind) else self.stored)
@@ -171,35 +170,11 @@ class LabelFile:
         return convert_labels(labels, mesh, source=stored, to=self.kind)
 
 
-@dataclass(frozen=True)
-class FileAttribute:
-    """Labels in the mesh file itself: the property `label` of a PLY file, or the colors of classes."""
-
-    kind: ElementKind
-    codes: Codes
-    what: Literal["labels", "colors"] = "labels"
-
-    def raw(self, mesh: Mesh) -> RawLabels:
-        raw = stored_in(mesh, self.what, self.kind)
-        if raw is None:
-            found = ", ".join(mesh.attributes) or "none"
-            raise DataError(
-                f"{mesh.name}: the mesh file has no {ELEMENT_NAMES[self.kind]} {self.what} (found: {found}); add an "
-                "integer property 'label' to that element, or set `labels` to a folder of label files"
-            )
-        return raw
-
-    def read(self, mesh: Mesh) -> NDArray[Any]:
-        raw = self.raw(mesh)
-        labels = self.codes.decode_raw(raw, mesh.name)
-        return convert_labels(labels, mesh, source=raw.kind or self.kind, to=self.kind)
-
-
 def n_stray_colors(target: Target, mesh: Mesh) -> int:
     """The number of labels of a mesh that are the nearest class to a color of no class."""
-    if isinstance(target, FileAttribute):
-        return target.codes.n_stray(target.raw(mesh))
-    return target.codes.n_stray(target.raw()) if isinstance(target, LabelFile) and target.path.suffix == ".ply" else 0
+    if not isinstance(target, LabelFile) or (target.inside != "ply:color" and target.path.suffix.lower() != ".ply"):
+        return 0
+    return target.codes.n_stray(target.raw(mesh))
 
 
 @dataclass(frozen=True)

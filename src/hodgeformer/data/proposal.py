@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ from hodgeformer.base.errors import DataError, HodgeFormerError
 from hodgeformer.base.palette import hex_color
 from hodgeformer.base.settings import Table, read_toml
 from hodgeformer.data.dataset import SPLITS
-from hodgeformer.data.folder import OBJ_KEYWORDS, find_meshes, folder_class, label_targets, open_folder
+from hodgeformer.data.folder import find_meshes, folder_class, label_targets, open_folder
 from hodgeformer.data.folder_spec import FILE_NAME, FolderSpec, read_spec
-from hodgeformer.data.label_files import RawLabels, label_files, read_labels, read_obj_names, stored_in
-from hodgeformer.data.labels import NO_NAME, SAME_COLOR, FileAttribute, LabelFile
+from hodgeformer.data.label_files import INSIDE, RawLabels, label_files, labels_inside, read_labels
+from hodgeformer.data.labels import NO_NAME, SAME_COLOR
 from hodgeformer.mesh.io import load_mesh
 from hodgeformer.mesh.mesh import Mesh
 
@@ -69,7 +70,7 @@ def recognized(root: Path) -> FolderSpec | None:
         return spec
     elif classes := _class_folders(meshes):
         return FolderSpec(task="classification", meshes=where, classes=classes)
-    elif found := _inside(first, mesh, *OBJ_KEYWORDS, "ply:color"):
+    elif found := _inside(first, mesh, *INSIDE):
         labels, element = found
     else:
         return None
@@ -105,13 +106,10 @@ def _inside(path: Path, mesh: Mesh, *places: str) -> tuple[str, Element] | None:
     """The first of the places in a mesh file that contains several labels, and their element."""
     for place in places:
         try:
-            if place in OBJ_KEYWORDS:
-                raw = read_obj_names(path, OBJ_KEYWORDS[place]) if path.suffix.lower() == ".obj" else None
-            else:
-                raw = stored_in(mesh, "labels" if place == "ply:label" else "colors", "f")
+            raw = labels_inside(path, mesh, place)
         except DataError:
             continue
-        if raw is not None and 1 < len(np.unique(raw.values, axis=0)) <= _MOST:
+        if 1 < len(np.unique(raw.values, axis=0)) <= _MOST:
             return place, ELEMENT_NAMES[raw.kind or "f"]
     return None
 
@@ -129,14 +127,9 @@ def _classes(root: Path, spec: FolderSpec, progress: Callable[[float, float], No
     """The names, numbers or colors that occur in the labels."""
     meshes = find_meshes(root, spec.meshes)
     found: Counter[Any] = Counter()
-    for done, (name, target) in enumerate(label_targets(root, spec, meshes).items(), 1):
-        try:
-            if isinstance(target, FileAttribute):
-                found.update(_occurring(target.raw(load_mesh(meshes[name]))))
-            elif isinstance(target, LabelFile):
-                found.update(_occurring(target.raw()))
-        except HodgeFormerError:
-            pass  # reported by the check of the data set
+    for done, target in enumerate(label_targets(root, spec, meshes).values(), 1):
+        with suppress(HodgeFormerError):  # reported by the check of the data set
+            found.update(_occurring(target.raw()))
         progress(done, len(meshes))
     colors = [key for key, _ in found.most_common() if isinstance(key, tuple)]
     if colors:
