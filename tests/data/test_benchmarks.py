@@ -72,11 +72,8 @@ def test_cube_engraving_can_validate(class_folders: Path) -> None:
     assert {split: len(members) for split, members in dataset.splits.items()} == {"train": 6, "test": 4, "val": 2}
 
 
-def test_human_labels_in_both_versions(bodies: Path, octahedron: Mesh) -> None:
-    edges = np.arange(12) % 4
-    dataset = open_dataset(DataConfig(name="human", path=bodies, labels="edge", element="edge"))
-    assert dataset.load(dataset.samples[0])[1].tolist() == edges.tolist()
-    as_faces = convert_labels(edges, octahedron, source="e", to="f")
+def test_labels_of_faces_come_before_those_of_edges(bodies: Path, octahedron: Mesh) -> None:
+    as_faces = convert_labels(np.arange(12) % 4, octahedron, source="e", to="f")
     dataset = open_dataset(DataConfig(name="human", path=bodies))
     assert dataset.load(dataset.samples[0])[1].tolist() == as_faces.tolist()
     write_labels(bodies / "fseg" / "faust__tr_reg_000.fseg", np.full(8, 8))
@@ -137,9 +134,6 @@ def test_face_labels_by_the_name_of_edge_labels(dual_labels: Path) -> None:
     sample = next(sample for sample in dataset.samples if sample.name == "2")
     assert dataset.load(sample)[1].tolist() == [2, 0, 1, 2, 0, 1, 2, 0]
     assert take_census(dataset).problems == ()
-    with pytest.raises(DataError, match=r"8 labels for mesh '2', which has 12 edge .*one per face"):
-        edges = open_coseg(dual_labels, labels="edge", element="edge")
-        edges.load(next(sample for sample in edges.samples if sample.name == "2"))
 
 
 def test_a_description_wins_over_suffix_and_layout(dual_labels: Path) -> None:
@@ -214,13 +208,3 @@ def test_the_real_ones(real_data: Path, folder: str) -> None:
     report = take_census(dataset.with_splits(thin))
     assert report.problems == ()
     assert report.leaks == ()
-
-
-@pytest.mark.real_data
-def test_face_labels_of_human_are_the_majority_of_edge_labels(real_data: Path) -> None:
-    by_edge = open_dataset(DataConfig(name="human", path=real_data / "human_seg", labels="edge", element="face"))
-    by_face = open_dataset(DataConfig(name="human", path=real_data / "human_seg", labels="face", element="face"))
-    for a, b in list(zip(by_edge.samples, by_face.samples, strict=True))[::20]:
-        mesh, converted = by_edge.load(a)
-        assert np.array_equal(converted, by_face.load(b)[1])
-        assert len(converted) == mesh.n.f

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from hodgeformer.base.containers import KIND_OF, Element
 from hodgeformer.base.errors import DataError
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
 from hodgeformer.data.label_files import COUNTED, read_labels
@@ -17,13 +16,12 @@ HUMAN_PARTS = ("head", "hand", "lower_arm", "upper_arm", "torso", "upper_leg", "
 HUMAN_FAMILIES = ("MIT_animation", "adobe", "faust", "scape", "shrec")
 CosegPart = Literal["vases", "chairs", "aliens"]
 COSEG_PARTS: dict[CosegPart, int] = {"vases": 4, "chairs": 3, "aliens": 4}
-LabelVersion = Literal["face", "edge"]
 # Per-face labels first; .eseg files of the same archive contain them per edge, in some archives also per face.
-_FACE_LABELS = ("fseg/{}.fseg", "seg/{}.seg", "seg/{}.txt", "seg/{}.fseg", "seg/{}.eseg")
+_LABEL_FILES = ("fseg/{}.fseg", "seg/{}.seg", "seg/{}.txt", "seg/{}.fseg", "seg/{}.eseg")
 
 
-def open_coseg(root: Path, *, part: CosegPart | None = None, **version: Any) -> DataSet:
-    """COSEG: vases, chairs or aliens with three or four parts, in the versions that `open_parts` supports.
+def open_coseg(root: Path, *, part: CosegPart | None = None) -> DataSet:
+    """COSEG: vases, chairs or aliens with three or four parts.
 
     `root` is the folder of one of them (`coseg_vases`, `vases`, ...), or its parent.
     """
@@ -35,7 +33,7 @@ def open_coseg(root: Path, *, part: CosegPart | None = None, **version: Any) -> 
     if folder is None:
         raise DataError(f"{root}: expected train/, test/ and seg/ in this folder or in coseg_{part}/ or {part}/")
     classes = tuple(f"part_{i + 1}" for i in range(COSEG_PARTS[part]))
-    return open_parts(folder, f"COSEG {part}", classes, **version)
+    return open_parts(folder, f"COSEG {part}", classes)
 
 
 def coseg_part(root: Path) -> CosegPart | None:
@@ -92,39 +90,32 @@ def is_part_labels(root: Path) -> bool:
 
 
 def open_parts(
-    root: Path,
-    name: str,
-    classes: tuple[str, ...],
-    *,
-    labels: LabelVersion = "face",
-    element: Element = "face",
-    group: Callable[[str], str] = lambda name: "",
+    root: Path, name: str, classes: tuple[str, ...], *, group: Callable[[str], str] = lambda name: ""
 ) -> DataSet:
     """The layout of Human and COSEG: meshes in `train/` and `test/`, one label file per mesh beside them.
 
-    Labels of version `labels` are converted to `element` by majority. The soft edge labels of `sseg/` are not used:
-    they are a way to score, not a ground truth. Labels count from one, or from zero if a zero occurs. `group` returns
-    the source of a mesh from its name.
+    Labels of edges are transferred to faces by majority. The soft edge labels of `sseg/` are not used: they are a way
+    to score, not a ground truth. Labels count from one, or from zero if a zero occurs. `group` returns the source of a
+    mesh from its name.
     """
     # Some distributions have no splits: everything is for training.
     meshes = [(folder, path) for folder in (*SPLITS, "shapes") for path in _meshes(root / folder)]
     if not meshes:
         raise DataError(f"{root}: no meshes in {', '.join(SPLITS)} or shapes; pass the folder that contains these")
-    files = [_label_file(root, path.stem, labels) for _, path in meshes]
+    files = [_label_file(root, path.stem) for _, path in meshes]
     codes = Codes.counted_from(0 if any(map(_has_zero, files)) else 1, len(classes))
     splits: dict[str, list[Sample]] = {}
     for (folder, path), file in zip(meshes, files, strict=True):
-        target = LabelFile(file, COUNTED.get(file.suffix, "f"), KIND_OF[element], codes)
+        target = LabelFile(file, COUNTED.get(file.suffix, "f"), "f", codes)
         sample = Sample(path.stem, path, target, group(path.stem))
         splits.setdefault(folder if folder in SPLITS else "train", []).append(sample)
     divided = {split: tuple(samples) for split, samples in splits.items()}
-    return DataSet(name, "segmentation", element, divided, classes)
+    return DataSet(name, "segmentation", "face", divided, classes)
 
 
-def _label_file(root: Path, stem: str, labels: LabelVersion) -> Path:
+def _label_file(root: Path, stem: str) -> Path:
     """The label file, or if it is missing the expected name, which is reported when it is read."""
-    names = _FACE_LABELS if labels == "face" else _FACE_LABELS[-1:]
-    candidates = [root / name.format(stem) for name in names]
+    candidates = [root / name.format(stem) for name in _LABEL_FILES]
     return next((path for path in candidates if path.is_file()), candidates[0])
 
 

@@ -12,13 +12,11 @@ from typing import Any, ClassVar, Literal, Unpack
 
 from pydantic import Field
 
-from hodgeformer.base.containers import PartElement
 from hodgeformer.base.errors import ConfigError, DataError
 from hodgeformer.base.settings import Settings, Table, read_toml
 from hodgeformer.data.benchmarks import (
     HUMAN_PARTS,
     CosegPart,
-    LabelVersion,
     coseg_part,
     human_family,
     human_person,
@@ -55,7 +53,12 @@ _TEST_SHARES = {"coseg": 0.15, "rna": 0.2}  # used if a distribution has no test
 class DataConfig(Settings):
     """Which data, and how it is split. A setting that a data set does not support is an error."""
 
-    retired: ClassVar = {"val_per_class": (None,), "even_people": (None, False)}
+    retired: ClassVar = {
+        "val_per_class": (None,),
+        "even_people": (None, False),
+        "labels": (None, "face"),
+        "element": (None, "face"),
+    }
 
     name: DataName = Field(
         default="folder",
@@ -86,12 +89,6 @@ class DataConfig(Settings):
         default=None,
         description="Human only: validate on these families of meshes, or on names that begin like this, such as one "
         "motion. Frames of one motion are nearly identical, so this gives a more honest estimate than a random split.",
-    )
-    labels: LabelVersion | None = Field(
-        default=None, description="The version of the ground truth: labels per face, or labels per edge."
-    )
-    element: PartElement | None = Field(
-        default=None, description="The element that labels are transferred to before training."
     )
     part: CosegPart | None = Field(default=None, description="Which of the COSEG sets to use.")
     n_classes: int | None = Field(default=None, ge=2, description="The number of classes of a synthetic set.")
@@ -140,9 +137,9 @@ _OPENERS: dict[str, tuple[Callable[..., DataSet], tuple[str, ...]]] = {
     "cubes": (partial(open_classes, name="Cube Engraving", n_classes=22), ("val_fraction", "test_fraction")),
     "human": (
         partial(open_parts, name="Human", classes=HUMAN_PARTS, group=human_person),
-        ("labels", "element", "hold_out", "val_fraction", "test_fraction"),
+        ("hold_out", "val_fraction", "test_fraction"),
     ),
-    "coseg": (open_coseg, ("part", "labels", "element", "val_fraction", "test_fraction")),
+    "coseg": (open_coseg, ("part", "val_fraction", "test_fraction")),
     "rna": (open_rna, ("val_fraction", "test_fraction")),
     "figures": (synthetic_figures, ("n_train", "n_val", "n_test", "n_faces")),
     "synthetic_cubes": (synthetic_cubes, ("n_classes", "n_train", "n_val", "n_test", "n_faces")),
