@@ -325,3 +325,10 @@ def test_large_files_take_memory_in_proportion(tmp_path: Path) -> None:
         assert list(reader.attempts(paths)) == ["accepted"] * len(paths)
     for path in paths:
         path.unlink()
+
+
+def test_one_long_name_does_not_make_all_labels_long(tmp_path: Path) -> None:
+    """An array of names takes as much for each as for the longest."""
+    (tmp_path / "labels.txt").write_text("arm\n" * 200_000 + "l" * 900 + "\n")
+    with pytest.raises(DataError, match="use shorter names, or numbers"):
+        read_labels(tmp_path / "labels.txt")

@@ -6,10 +6,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from clock import PATIENCE
 from deadly_target import KillsItsProcess
@@ -18,8 +21,8 @@ from hodgeformer.data import worker
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Codes, LabelFile, Values
-from hodgeformer.data.loader import Loader
-from hodgeformer.data.source import BatchSource
+from hodgeformer.data.loader import Loader, epoch_order
+from hodgeformer.data.source import BatchSource, stream_seed
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.pack import Batch
@@ -269,3 +272,23 @@ def test_values_are_carried_to_the_working_resolution(figures: DataSet) -> None:
     ):
         correlation = np.corrcoef(target[:, 0], features[:, 1])[0, 1]
         assert correlation > 0.95, name
+
+
+@given(st.integers(1, 200), st.integers(1, 40))
+def test_batches_contain_every_mesh_once_and_are_even(n: int, size: int) -> None:
+    keys = Loader(SimpleNamespace(samples=range(n), seed=1), batch_size=size).keys(2)
+    assert [i for key in keys for i in key.members] == epoch_order(n, 1, 2).tolist()
+    lengths = [len(key.members) for key in keys]
+    assert max(lengths) <= size
+    assert max(lengths) - min(lengths) <= 1
+
+
+def test_orders_differ_by_epoch_and_seed_only() -> None:
+    orders = [tuple(epoch_order(50, seed, epoch).tolist()) for seed in range(3) for epoch in range(3)]
+    assert all(sorted(order) == list(range(50)) for order in orders)
+    assert len(set(orders)) == 9
+
+
+def test_streams_of_one_place_differ_by_purpose() -> None:
+    states = {tuple(stream_seed(purpose, 0, 1, 2).generate_state(2)) for purpose in ("order", "shape", "connections")}
+    assert len(states) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -248,3 +249,25 @@ def test_what_contradicts_shards_or_is_damaged_is_refused(tmp_path: Path) -> Non
     (tmp_path / "index.npz").write_bytes(b"PK\x03\x04")
     with pytest.raises(DataError, match="index of the shards cannot be read"):
         open_dataset(tmp_path)
+
+
+@pytest.mark.parametrize("bomb", ["packed", "numbers"])
+def test_an_index_of_shards_takes_no_more_than_its_bytes_allow(bomb: str, tmp_path: Path) -> None:
+    write_shards(parts(), tmp_path)
+    with np.load(tmp_path / "index.npz") as stored:
+        columns = dict(stored)
+    if bomb == "packed":
+        columns["shares"] = np.zeros(300 << 20, dtype=np.uint8)
+    else:
+        columns["place"][-1, 0] = 10**7  # archives, each of which would be named
+    np.savez_compressed(tmp_path / "index.npz", **columns)
+    tracemalloc.start()
+    try:
+        opened = open_dataset(tmp_path)
+        assert bomb == "numbers" and len(opened.split("train")) > 1
+    except DataError as error:
+        assert bomb == "packed" and "unpack to" in str(error)
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 100 << 20

@@ -28,8 +28,6 @@ from tiny_sets import parts, shapes
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.toml"))
 
-PAPER = {"shrec11-split10", "shrec11-split1", "cubes", "human", "coseg-vases", "coseg-chairs", "coseg-aliens"}
-
 
 def plan(dataset: DataSet, **tables: dict[str, object]) -> RunConfig:
     return planned(read_config({"data": {"name": "figures"}, **tables}), take_census(dataset))
@@ -39,17 +37,8 @@ def plan(dataset: DataSet, **tables: dict[str, object]) -> RunConfig:
 def test_configurations_of_the_project_parse_and_build(path: Path) -> None:
     config = read_config(path)
     dataset = parts() if config.data.name in ("human", "coseg") else shapes()
-    if path.stem in PAPER:
-        assert "The paper's figure: " in path.read_text()
-        assert config.model["d_model"] == 256 and config.model["blocks"].count("H") == 6
-        assert config.prepare.features == ("coords", "normals", "areas") and config.prepare.size == "sphere"
-        assert {"features", "size"} <= config.prepare.model_fields_set, "else they are planned"
     assert HodgeFormer(config.model_for(dataset)).n_parameters > 100_000
     assert (config.train.epochs is None) != (config.train.minutes is None)
-
-
-def test_every_row_of_the_papers_table_has_a_configuration() -> None:
-    assert {path.stem for path in CONFIGS} >= PAPER
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
