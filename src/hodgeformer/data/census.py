@@ -236,8 +236,11 @@ def take_census(
     ordered = [_with_columns(place, everything[place[1].name], reads) for place in places]
     meshes = tuple(one for one in ordered if isinstance(one, CountedMesh))
     problems = tuple(one for one in ordered if isinstance(one, Problem))
-    kept = dataset.keep([mesh.name for mesh in meshes]) if problems else dataset
-    return Census(kept, meshes, problems, tuple(reads))
+    if problems:
+        usable = {mesh.name for mesh in meshes}
+        kept = {split: [s for s in members if s.name in usable] for split, members in dataset.splits.items()}
+        dataset = dataset.with_splits(kept)
+    return Census(dataset, meshes, problems, tuple(reads))
 
 
 def _with_columns(place: Place, found: CountedMesh | Problem, reads: Sequence[str]) -> CountedMesh | Problem:

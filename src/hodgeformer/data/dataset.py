@@ -149,12 +149,6 @@ class DataSet:
         self._check_target(target, mesh, sample)
         return mesh, target
 
-    def keep(self, names: Iterable[str]) -> DataSet:
-        """The same data set with only the samples of these names."""
-        wanted = set(names)
-        kept = {split: tuple(s for s in members if s.name in wanted) for split, members in self.splits.items()}
-        return replace(self, splits=kept)
-
     def with_splits(self, splits: Mapping[str, Iterable[Sample]]) -> DataSet:
         return replace(self, splits={name: tuple(samples) for name, samples in splits.items()})
 

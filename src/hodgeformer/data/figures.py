@@ -236,7 +236,7 @@ def isosurface(field: NDArray[np.floating], *, origin: FloatArray, spacing: floa
     shape = field.shape
     strides = np.array([shape[1] * shape[2], shape[2], 1], dtype=np.int64)
     values = np.where(field == 0, np.finfo(field.dtype).tiny, field).ravel()
-    cells = _crossed_cells(values.reshape(shape) < 0) @ strides
+    cells = np.indices(np.array(shape) - 1).reshape(3, -1).T @ strides
     corners = cells[:, None, None] + (_CORNERS @ strides)[_TETRAHEDRA]
     segments = _crossing_segments(corners.reshape(-1, 4), values < 0)
     ends, faces = np.unique(segments.reshape(-1, 2) @ np.array([len(values), 1]), return_inverse=True)
@@ -246,18 +246,11 @@ def isosurface(field: NDArray[np.floating], *, origin: FloatArray, spacing: floa
     return origin + spacing * points, faces.reshape(-1, 3).astype(np.int64)
 
 
-def _crossed_cells(inside: NDArray[np.bool_]) -> IntArray:
-    """(n, 3) cells whose eight corners are not all on one side."""
-    count = inside.astype(np.int8)
-    for axis in range(3):
-        count = np.take(count, range(1, count.shape[axis]), axis) + np.take(count, range(count.shape[axis] - 1), axis)
-    return np.argwhere((count > 0) & (count < 8))
-
-
 def _crossing_segments(tetrahedra: IntArray, inside: NDArray[np.bool_]) -> IntArray:
     """(n, 3, 2) triangles, each corner on a grid segment (a, b), a < b, whose ends are on different sides."""
+    n_inside = inside[tetrahedra].sum(axis=1)
+    tetrahedra, n_inside = (rows[n_inside % 4 > 0] for rows in (tetrahedra, n_inside))  # those that are crossed
     signs = inside[tetrahedra]
-    n_inside = signs.sum(axis=1)
     # Inside corners first. An odd permutation mirrors the tetrahedron and its triangles.
     order = np.argsort(~signs, axis=1, kind="stable")
     odd = _is_odd(order)

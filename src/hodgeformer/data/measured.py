@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from hodgeformer.base.containers import PartElement
 from hodgeformer.base.errors import DataError
@@ -56,8 +57,6 @@ def asymmetry(mesh: Mesh) -> float:
     A mean distance in units of the root mean square radius, between points spread evenly over the area; their own
     spacing is 0.03 to 0.05.
     """
-    from scipy.spatial import cKDTree
-
     vertices, faces = in_range(mesh).vertices, mesh.faces
     areas = np.cumsum(norms(face_vectors(vertices, faces)))
     if areas[-1] == 0:

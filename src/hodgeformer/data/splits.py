@@ -145,9 +145,7 @@ def by_folder(samples: Sequence[Sample], root: Path, folders: Mapping[str, str])
     """A sample belongs to the split whose folder is part of the path from the root to its file."""
     splits = {}
     for name, folder in folders.items():
-        wanted = Path(folder).parts
-        members = [s for s in samples if isinstance(s.mesh, Path) and _contains(_parts(s.mesh, root), wanted)]
-        splits[name] = _sorted(members)
+        splits[name] = _sorted([s for s in samples if isinstance(s.mesh, Path) and _is_in(s.mesh, root, folder)])
     return splits
 
 
@@ -192,9 +190,6 @@ def _names(sample: Sample) -> set[str]:
     return names | {sample.mesh.name} if isinstance(sample.mesh, Path) else names
 
 
-def _parts(path: Path, root: Path) -> tuple[str, ...]:
-    return path.relative_to(root).parts[:-1] if path.is_relative_to(root) else path.parts[:-1]
-
-
-def _contains(parts: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
-    return any(parts[i : i + len(wanted)] == wanted for i in range(len(parts) - len(wanted) + 1))
+def _is_in(path: Path, root: Path, folder: str) -> bool:
+    path = path.relative_to(root) if path.is_relative_to(root) else path
+    return f"/{Path(folder).as_posix()}/" in f"/{path.parent.as_posix().removeprefix('/')}/"

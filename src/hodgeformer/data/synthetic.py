@@ -5,18 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hodgeformer.base.errors import DataError
 from hodgeformer.data.dataset import SPLITS, DataSet, Sample
 from hodgeformer.data.figures import PARTS, figure
 from hodgeformer.data.labels import Values, WholeMesh
-from hodgeformer.mesh.mesh import FloatArray, IntArray, Mesh
+from hodgeformer.mesh.mesh import FloatArray, Mesh
 from hodgeformer.mesh.simplify import simplify
+from hodgeformer.mesh.subdivision import subdivided
 
-_STEPS = 28  # grid cells along a side of the cube before decimation
+_STEPS = 32  # grid cells along a side of the cube before decimation, a power of two
 
 
 # Signed distances in the square [-1, 1] x [-1, 1].
@@ -99,7 +100,8 @@ def _size(rng: np.random.Generator, n_faces: int | tuple[int, int]) -> int:
 
 def engraved_cube(rng: np.random.Generator, glyph: str, *, n_faces: int, name: str = "cube") -> Mesh:
     """A cube of about n_faces faces with a glyph on a random side, with random rotation, size and position."""
-    points, faces = _grid_cube(_STEPS)
+    cube = _grid_cube()
+    points = cube.vertices
     axis, sign = int(rng.integers(3)), float(rng.choice([-1.0, 1.0]))
     u, v = points[:, (axis + 1) % 3], points[:, (axis + 2) % 3]
     angle, size = rng.uniform(0, 2 * np.pi), rng.uniform(0.5, 0.62)
@@ -112,7 +114,7 @@ def engraved_cube(rng: np.random.Generator, glyph: str, *, n_faces: int, name: s
     depth = np.clip(0.5 - distance * size * _STEPS / 2, 0, 1) * rng.uniform(0.16, 0.26)
     moved = points * (1 + rng.uniform(0.03, 0.08) * _pillow(points))[:, None]
     moved[on_side, axis] -= sign * depth[on_side]
-    return replace(simplify(Mesh(moved, faces, name=name), n_faces).mesh, notes=())
+    return replace(simplify(Mesh(moved, cube.faces, name=name), n_faces).mesh, notes=())
 
 
 def _pillow(points: FloatArray) -> FloatArray:
@@ -121,19 +123,11 @@ def _pillow(points: FloatArray) -> FloatArray:
     return np.asarray((1 - low**2) * (1 - middle**2), np.float64)
 
 
-def _grid_cube(n: int) -> tuple[FloatArray, IntArray]:
-    """The surface of the cube [-1, 1]^3 with n x n cells per side, two triangles each, normals outward."""
-    low = np.stack(np.meshgrid(np.arange(n), np.arange(n), indexing="ij"), axis=-1).reshape(-1, 2)
-    quads = []
-    for axis in range(3):
-        for level in (0, n):
-            corners = np.full((len(low), 4, 3), level)
-            for corner, offset in enumerate(((0, 0), (1, 0), (1, 1), (0, 1))):
-                corners[:, corner, (axis + 1) % 3] = low[:, 0] + offset[0]
-                corners[:, corner, (axis + 2) % 3] = low[:, 1] + offset[1]
-            quads.append(corners if level else corners[:, ::-1])
-    grid: NDArray[np.int64] = np.concatenate(quads).reshape(-1, 3)
-    keys, index = np.unique(grid @ np.array([(n + 1) ** 2, n + 1, 1]), return_inverse=True)
-    points: FloatArray = np.stack(np.unravel_index(keys, (n + 1,) * 3), axis=1).astype(np.float64) * (2.0 / n) - 1.0
-    quad = index.reshape(-1, 4)
-    return points, np.concatenate([quad[:, [0, 1, 2]], quad[:, [0, 2, 3]]]).astype(np.int64)
+def _grid_cube() -> Mesh:
+    """The surface of the cube [-1, 1]^3 with `_STEPS` squares along a side, two triangles each, normals outward."""
+    corners = np.array(list(product((-1.0, 1.0), repeat=3)))
+    quads = np.array([[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]])
+    cube = Mesh(corners, np.concatenate([quads[:, [0, 1, 2]], quads[:, [0, 2, 3]]]))
+    for _ in range(_STEPS.bit_length() - 1):
+        cube = subdivided(cube).mesh
+    return cube

@@ -76,19 +76,16 @@ class Listeners(Listener):
     """Passes the events of a run on to several callbacks, in turn."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
-        for name in _EVENTS:
-            handlers = [handler for each in callbacks if (handler := _handler(each, name))]
-            setattr(self, name, partial(self._pass_on, handlers))
-
-    @staticmethod
-    def _pass_on(handlers: Sequence[Callable[..., None]], *arguments: Any) -> None:
-        for handler in handlers:
-            handler(*arguments)
+        for each in callbacks:
+            if not callable(each) and not isinstance(each, Listener):
+                raise ConfigError(f"a callback must be a function or a Listener, got a {type(each).__name__}")
+        for event in _EVENTS:
+            setattr(self, event, partial(_pass_on, event, callbacks))
 
 
-def _handler(callback: Callback, event: str) -> Callable[..., None] | None:
-    if isinstance(callback, Listener):
-        return getattr(callback, event)  # type: ignore[no-any-return]
-    if not callable(callback):
-        raise ConfigError(f"a callback must be a function or a Listener, got a {type(callback).__name__}")
-    return callback if event == "evaluated" else None
+def _pass_on(event: str, callbacks: Sequence[Callback], *arguments: Any) -> None:
+    for each in callbacks:
+        if isinstance(each, Listener):
+            getattr(each, event)(*arguments)
+        elif event == "evaluated":
+            each(*arguments)

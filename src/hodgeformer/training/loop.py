@@ -142,12 +142,10 @@ class Run:
         kept = (
             f"the weights of its last evaluation are in {folder.last}" if folder.last.is_file() else "nothing was saved"
         )
-        calmer = [f"train.lr={min((train.lr or _USUAL_RATE) / 10, _USUAL_RATE):.2g}"]
-        calmer += [] if train.clip is not None and train.clip <= 1 else ["train.clip=1.0"]
-        calmer += [] if train.warmup > 0 else ["train.warmup=0.05"]
+        rate = min((train.lr or _USUAL_RATE) / 10, _USUAL_RATE)
         return (
             f"the run stopped in epoch {self.position.epoch + 1}, {kept}. It would diverge again if resumed; start a "
-            f"new run with {' '.join(f'--set {setting}' for setting in calmer)}"
+            f"new run with --set train.lr={rate:.2g} --set train.clip=1.0 --set train.warmup=0.05"
         )
 
     def _epoch(self) -> None:

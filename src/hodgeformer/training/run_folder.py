@@ -99,7 +99,7 @@ class RunFolder:
                 draft.unlink(missing_ok=True)
             for begun in self.rehearsals if new else ():  # of a run that was killed before it began
                 shutil.rmtree(begun)
-            write_atomically(self._owner, json.dumps(_this_process()).encode())
+            write_atomically(self._owner, json.dumps(_presence()).encode())
             yield
         finally:
             for file in (self._owner, self._lock):
@@ -111,10 +111,8 @@ class RunFolder:
 
     def _owner_text(self) -> str:
         try:
-            owner = json.loads(self._owner.read_text(encoding="utf-8"))
-            who = f"process {owner['process']} of {owner['user']} on {owner['host']}"
-            return f"{who} has been training there since {owner['since']}"
-        except (OSError, ValueError, KeyError, TypeError):
+            return str(json.loads(self._owner.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
             return "another process is training there"
 
     def create(self, config: str) -> None:
@@ -146,13 +144,14 @@ def _is_whole(row: Mapping[Any, Any]) -> bool:
         return False
 
 
-def _this_process() -> dict[str, object]:
+def _presence() -> str:
+    """Who trains here, for other processes to report."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # the user may have no name in a container
-        user = "unknown"
+        user = "an unknown user"
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"process": os.getpid(), "user": user, "host": platform.node(), "since": since}
+    return f"process {os.getpid()} of {user} on {platform.node()} has been training there since {since}"
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
