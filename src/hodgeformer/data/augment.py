@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from hodgeformer.base.compiled import njit
 from hodgeformer.base.containers import ElementKind
 from hodgeformer.base.settings import Settings
 from hodgeformer.mesh.elements import edge_rows, mirrored_edge_order, selected
@@ -203,19 +202,8 @@ def slide_along_edges(
 
 def add_noise(vertices: FloatArray, faces: IntArray, deviation: float, rng: np.random.Generator) -> FloatArray:
     """Add Gaussian noise with a standard deviation in units of the mean edge length."""
-    return vertices + deviation * _mean_side(vertices, faces) * rng.standard_normal(vertices.shape)
-
-
-@njit(cache=True, nogil=True)
-def _mean_side(vertices: FloatArray, faces: IntArray) -> float:
-    total = 0.0
-    for f in range(len(faces)):
-        for side in range(3):
-            square = 0.0
-            for axis in range(3):
-                square += (vertices[faces[f, (side + 1) % 3], axis] - vertices[faces[f, side], axis]) ** 2
-            total += np.sqrt(square)
-    return total / faces.size
+    side = norms((vertices[np.roll(faces, -1, axis=1)] - vertices[faces]).reshape(-1, 3)).mean()
+    return vertices + deviation * side * rng.standard_normal(vertices.shape)
 
 
 def swell(vertices: FloatArray, faces: IntArray, strength: float, rng: np.random.Generator) -> FloatArray:
@@ -268,7 +256,6 @@ def _from_tips(vertices: FloatArray, faces: IntArray, n_parts: int, rng: np.rand
     return tips[rng.permutation(_TIPS)[:n_parts]]
 
 
-@njit(cache=True, nogil=True)
 def _with_part_moved(
     vertices: FloatArray, distance: FloatArray, reach: float, axis: FloatArray, angle: float, factor: float
 ) -> FloatArray:
@@ -277,28 +264,14 @@ def _with_part_moved(
     The part consists of the vertices within `reach` of its tip, a share of the largest distance. Its joint is the
     center of the belt at its end, in which the movement fades; nothing moves if the mesh is too coarse for a belt.
     """
-    farthest = 0.0
-    for d in distance:
-        farthest = max(farthest, d) if d < np.inf else farthest
-    share, pivot, total = np.zeros(len(vertices)), np.zeros(3), 0.0
-    for v in range(len(vertices)):
-        if distance[v] < reach * farthest:
-            x = min((reach * farthest - distance[v]) / (_JOINT * reach * farthest), 1.0)
-            share[v] = x * x * (3 - 2 * x)
-            belt = share[v] * (1 - share[v])
-            pivot += belt * vertices[v]
-            total += belt
-    if total == 0:
+    end = reach * float(distance[distance < np.inf].max(initial=0.0))
+    x = np.clip((end - distance) / (_JOINT * end or 1.0), 0.0, 1.0)
+    share = x * x * (3 - 2 * x)
+    belt = share * (1 - share)
+    if not belt.any():
         return vertices
-    pivot /= total
-    moved = vertices.copy()
-    for v in range(len(vertices)):
-        if share[v] == 0:
-            continue
-        cosine, sine, scale = np.cos(angle * share[v]), np.sin(angle * share[v]), 1 + (factor - 1) * share[v]
-        x, y, z = vertices[v, 0] - pivot[0], vertices[v, 1] - pivot[1], vertices[v, 2] - pivot[2]
-        across = axis[1] * z - axis[2] * y, axis[2] * x - axis[0] * z, axis[0] * y - axis[1] * x
-        along = (x * axis[0] + y * axis[1] + z * axis[2]) * (1 - cosine)
-        for i, at in enumerate((x, y, z)):  # Rodrigues
-            moved[v, i] = pivot[i] + scale * (cosine * at + along * axis[i] + sine * across[i])
-    return moved
+    pivot = belt @ vertices / belt.sum()
+    away, cosine, sine = vertices - pivot, np.cos(angle * share)[:, None], np.sin(angle * share)[:, None]
+    turned = cosine * away + (1 - cosine) * np.outer(away @ axis, axis) + sine * np.cross(axis, away)  # Rodrigues
+    moved = pivot + (1 + (factor - 1) * share)[:, None] * turned
+    return np.where(share[:, None] > 0, moved, vertices)
