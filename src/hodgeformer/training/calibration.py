@@ -130,14 +130,7 @@ def rehearsed(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoin
     for number, left_out in enumerate(folds):
         listener = PartOf(setup.listener, "calibrating", number, len(folds))
         part = setup.rehearsal(number + 1, left_out, _LENGTH, listener)
-        if part.processes.is_first:
-            part.folder.root.mkdir(exist_ok=True)
-        learn(part)
-        if setup.processes.from_first([float(part.folder.last.is_file())])[0] == 0:
-            # The run was killed while its finished rehearsals were being removed.
-            part.folder.state.unlink(missing_ok=True)
-            learn(part)
-        other = load_checkpoint(part.folder.last).build_model().to(setup.config.train.torch_device())
+        other = model_of(part)
         known = _features(part, other)
         for answer in part.evaluator("unseen", in_units=True).answers(other):
             answers.append(answer)
@@ -149,6 +142,18 @@ def rehearsed(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoin
         for number in range(len(folds)):
             shutil.rmtree(setup.rehearsal_folder(number + 1), ignore_errors=True)
     return fitted
+
+
+def model_of(part: Setup) -> HodgeFormer:
+    """The model that a shorter run ends with, after training what is left of it."""
+    if part.processes.is_first:
+        part.folder.root.mkdir(exist_ok=True)
+    learn(part)
+    if part.processes.from_first([float(part.folder.last.is_file())])[0] == 0:
+        # The run was killed while its finished rehearsals were being removed.
+        part.folder.state.unlink(missing_ok=True)
+        learn(part)
+    return load_checkpoint(part.folder.last).build_model().to(part.config.train.torch_device())
 
 
 def _features(setup: Setup, model: HodgeFormer) -> FloatArray:

@@ -125,10 +125,6 @@ class TrainConfig(Settings):
         """Epochs or minutes, whichever is set."""
         return self.minutes if self.epochs is None else self.epochs
 
-    def extended(self, more: float, done: float) -> TrainConfig:
-        """Of a run that is finished after `done` epochs or minutes, to be trained for as many `more`."""
-        return self.replace(**{self.unit: done + more, "restarts": (*self.restarts, done)})
-
     @property
     def unit(self) -> Literal["epochs", "minutes"]:
         return "epochs" if self.minutes is None else "minutes"

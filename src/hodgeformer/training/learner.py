@@ -142,7 +142,8 @@ class Learner:
         self.model = HodgeFormer(model).to(device)
         share_statistics(self.model, processes)
         _freeze(self.model, config.freeze)
-        torch.manual_seed(_process_seed(config.seed, processes.rank))
+        own = np.random.SeedSequence([config.seed, processes.rank]).generate_state(1, np.uint64)[0]
+        torch.manual_seed(int(own >> np.uint64(1)))
         self.optimizer = _optimizer(self.model, config)
         self._config, self._loss = config, loss
         self._device, self._processes = device, processes
@@ -230,7 +231,3 @@ def _optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:
     matrices, vectors = [p for p in learned if p.ndim > 1], [p for p in learned if p.ndim <= 1]
     groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     return kind(groups, lr=0.0, fused=True)
-
-
-def _process_seed(seed: int, rank: int) -> int:
-    return int(np.random.SeedSequence([seed, rank]).generate_state(1, np.uint64)[0] >> np.uint64(1))

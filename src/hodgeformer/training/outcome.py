@@ -66,7 +66,10 @@ class CrossValidation:
 
         A class that does not occur in a fold has no value there.
         """
-        named = [_named_values(scores) for scores in self.scores]
+        named = [
+            scores.values | {f"IoU of {row['class']}": row["iou"] for row in scores.per_class()}
+            for scores in self.scores
+        ]
         return [_row(name, [values.get(name, float("nan")) for values in named]) for name in named[0]]
 
     def predictor(self, device: str = "auto") -> Predictor:
@@ -76,10 +79,6 @@ class CrossValidation:
     def __repr__(self) -> str:
         first = self.table[0]
         return f"CrossValidation({str(self.folder)!r}, {first['score']} {first['mean']:.4f} +- {first['spread']:.4f})"
-
-
-def _named_values(scores: Scores) -> dict[str, float]:
-    return scores.values | {f"IoU of {row['class']}": row["iou"] for row in scores.per_class()}
 
 
 def _row(name: str, values: Sequence[float]) -> dict[str, Any]:

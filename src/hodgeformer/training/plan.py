@@ -71,7 +71,9 @@ def planned(config: RunConfig, census: Census, start: Checkpoint | None = None) 
     vertices = float(np.median([PrepareConfig(faces=faces).working(mesh.n).v for mesh in census.training]))
     model = _model(config, census, vertices)
     # D blocks and normals depend on the winding, which differs between files.
-    usual = {"pose": "frame_average", "winding": "outward", **_measured(vertices)}
+    usual: Table = {"pose": "frame_average", "winding": "outward"}
+    if vertices <= _QUICK:  # area and distances along the surface do not depend on the pose; they help every task
+        usual |= {"size": "area", "features": GROUPS}
     if {"D", "H"} <= set(model["blocks"]):
         usual["n_neighbors"] = _NEIGHBORS
     prepare = scaled(PrepareConfig(faces=faces, **{**usual, **given}), [mesh.columns for mesh in census.training])
@@ -182,11 +184,6 @@ def working_faces(census: Census, start: Checkpoint | None = None) -> Faces:
     needed = _FACES_OF_A_PART / min(usual, default=1.0)
     faces = min(max(_PART_FACES, 500 * math.ceil(needed / 500)), _MOST_FACES)
     return faces if largest > faces else "original"
-
-
-def _measured(vertices: float) -> Table:
-    """Area and distances along the surface do not depend on the pose; they help every task, if they are cheap."""
-    return {"size": "area", "features": GROUPS} if vertices <= _QUICK else {}
 
 
 def _augment(config: RunConfig, census: Census) -> AugmentConfig:

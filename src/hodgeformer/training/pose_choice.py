@@ -12,16 +12,15 @@ from dataclasses import replace
 import numpy as np
 
 from hodgeformer.data.census import Census
-from hodgeformer.data.dataset import Sample
 from hodgeformer.data.splits import in_folds
 from hodgeformer.mesh.elements import convert_labels
 from hodgeformer.mesh.geometry import in_range
 from hodgeformer.mesh.mesh import FloatArray
 from hodgeformer.mesh.pose import PoseName, roundness
 from hodgeformer.mesh.up import mean_heights, part_centers
-from hodgeformer.predict.checkpoint import load_checkpoint
+from hodgeformer.training.calibration import model_of
 from hodgeformer.training.listener import PartOf
-from hodgeformer.training.loop import Stopped, learn
+from hodgeformer.training.loop import Stopped
 from hodgeformer.training.setup import Setup
 
 _SAMPLED = 24  # meshes
@@ -46,13 +45,10 @@ def with_pose(setup: Setup) -> Setup:
         length = _LENGTH if setup.config.train.epochs is None else max(_LENGTH, _LEAST / setup.config.train.epochs)
         listener = PartOf(setup.listener, "trying poses", number, len(poses))
         trial = in_pose(setup, pose).rehearsal(number + 1, left_out, min(1.0, length), listener)
-        if setup.processes.is_first:
-            trial.folder.root.mkdir()
         try:
-            learn(trial)
+            model = model_of(trial)
         except Stopped:
             raise KeyboardInterrupt from None  # nothing to resume: the run itself has not begun
-        model = load_checkpoint(trial.folder.last).build_model().to(setup.config.train.torch_device())
         scores[pose] = trial.evaluator("unseen", in_units=True).scores(model).main
         setup.processes.from_first([0.0])  # all have read it
         if setup.processes.is_first:
@@ -70,8 +66,8 @@ _TITLES = {"frame_average": "principal axes", "file": "as in the file"}
 
 def possible_poses(census: Census) -> tuple[PoseName, ...]:
     """The poses that may suit the training meshes, the one that does not depend on the file first."""
-    dataset = census.dataset
-    some = _sampled(census)
+    dataset, samples = census.dataset, census.dataset.split("train")
+    some = [samples[i] for i in np.unique(np.linspace(0, len(samples) - 1, _SAMPLED).round().astype(int))]
     round_ones, centers, shares = 0, [], []
     for sample in some:
         mesh, target = dataset.load(sample)
@@ -90,11 +86,6 @@ def possible_poses(census: Census) -> tuple[PoseName, ...]:
     if len(axes) > 1 or 2 * round_ones > len(some):
         poses.append("file")
     return tuple(poses)
-
-
-def _sampled(census: Census) -> list[Sample]:
-    samples = census.dataset.split("train")
-    return [samples[i] for i in np.unique(np.linspace(0, len(samples) - 1, _SAMPLED).round().astype(int))]
 
 
 def in_pose(setup: Setup, pose: PoseName) -> Setup:

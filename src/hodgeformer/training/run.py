@@ -236,7 +236,8 @@ def _extend(folder: RunFolder, more: Table) -> None:
         raise ConfigError(f"the length of the run in {folder.root} is in {train.unit}; extend it by {train.unit}")
     shutil.copyfile(folder.best, folder.root / f"best-{at.epoch}.safetensors")
     done = float(train.epochs or max(train.minutes or 0.0, at.elapsed / 60))
-    folder.rewrite(config.replace(train=train.extended(more[train.unit], done)).toml())
+    train = train.replace(**{train.unit: done + more[train.unit], "restarts": (*train.restarts, done)})
+    folder.rewrite(config.replace(train=train).toml())
 
 
 def _cross_validate(
