@@ -169,7 +169,7 @@ def test_a_thin_class_gets_more_faces_and_a_warning_where_they_are_too_few() -> 
         (edges, 1000, True),
     ):
         config = planned(OPEN.replace(prepare={"faces": faces}), census)
-        warned = [reason for reason in reasons(config, census) if "hardly there" in reason]
+        warned = [reason for reason in reasons(config, census) if "nearly vanish" in reason]
         assert bool(warned) is is_warned
         assert all("belt (1." in reason for reason in warned)
         assert not any("class_weights" in reason for reason in reasons(config, census))

@@ -1,8 +1,8 @@
 """What a model states about its own answers, fitted to meshes that it was not trained on.
 
 This is the temperature of its probabilities, how strongly they follow those of neighbors, what meshes are familiar, and
-the usual height of each part. Without validation meshes, shorter runs that leave some of the training meshes out answer
-for those: rehearsals.
+the usual height of each part. Without validation meshes, rehearsals give the answers: shorter runs that each leave out
+some of the training meshes.
 """
 
 from __future__ import annotations

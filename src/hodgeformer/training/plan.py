@@ -139,8 +139,8 @@ def _about_thin_classes(census: Census, faces: int) -> list[str]:
     if not listed:
         return []
     return [
-        f"classes that are hardly there at {faces:,} faces, so they may never be predicted: {', '.join(listed)}{more}; "
-        "more faces keep more of them: prepare.faces"
+        f"classes that nearly vanish at {faces:,} faces, so they may never be predicted: {', '.join(listed)}{more}; "
+        "to keep more of them, raise prepare.faces"
     ]
 
 

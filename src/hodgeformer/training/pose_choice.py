@@ -1,6 +1,6 @@
-"""Which pose suits the data: what the meshes have in common, and where that leaves several, short trials.
+"""Choose the pose that suits the data: by what the meshes have in common, and if several poses remain, by short trials.
 
-Aligned to its principal axes, a mesh gets the same answer however its file is turned. Two kinds of shapes lose by that:
+Aligned to its principal axes, a mesh gets the same answer however its file is rotated. This harms two kinds of shapes:
 those without such axes, like cubes, and those that stand upright in all files, where up tells a seat from a back.
 """
 

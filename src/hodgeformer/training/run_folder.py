@@ -200,7 +200,7 @@ def environment() -> dict[str, object]:
 
 
 def _processor() -> str:
-    """The model of the processor, which Linux tells in a file and not to `platform`."""
+    """The model of the processor, which Linux reports in a file and `platform` does not."""
     information = Path("/proc/cpuinfo")
     lines = information.read_text(encoding="utf-8", errors="replace").splitlines() if information.is_file() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

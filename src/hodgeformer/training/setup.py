@@ -88,12 +88,13 @@ class Setup:
         about = f"{dataset.name}: {dataset.task}, one target per {dataset.element}; meshes: {splits}"
         found = (about, *reasons(self.config, self.census))
         if self.is_rehearsed:
-            why = "no validation meshes: after training, shorter runs on some of the training meshes"
-            how = "calibrate the confidence, in about the same time again; train.calibrate=false skips them"
-            found = (*found, f"{why} {how}")
+            why = "no validation meshes: after training, shorter runs on some of the training meshes calibrate the"
+            found = (*found, f"{why} confidence, which takes about as long again; train.calibrate=false skips them")
         if self.is_pose_open:
-            when = "if one axis points up in all files, or shapes are round"
-            found = (*found, f"{when}, short trials choose the pose first")
+            found = (
+                *found,
+                "if one axis points up in all files, or shapes are round, short trials choose the pose first",
+            )
         return found if self.start is None else (*found, self._fine_tuning(self.start))
 
     def _fine_tuning(self, start: Checkpoint) -> str:
