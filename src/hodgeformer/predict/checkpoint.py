@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -159,13 +159,9 @@ def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Forward:
-    """A `Network`: all views in one packed pass, once for every frame that they represent.
-
-    `values` converts the outputs of a regression to the units of the data, if they are not yet.
-    """
+    """A `Network`: all views in one packed pass, once for every frame that they represent."""
 
     model: HodgeFormer
-    values: Callable[[Tensor], Tensor] | None = None
 
     @property
     def config(self) -> ModelConfig:
@@ -194,9 +190,7 @@ class Forward:
     def rows(self, x: PerElement[Tensor | None], topology: PackedComplex) -> Tensor:
         """Probabilities or values from the encoder features of a batch."""
         rows: Tensor = self.model.head(x, topology).float()
-        if self.config.task != "regression":
-            return rows.softmax(dim=1)
-        return rows if self.values is None else self.values(rows)
+        return rows if self.config.task == "regression" else rows.softmax(dim=1)
 
 
 @dataclass(frozen=True, eq=False)

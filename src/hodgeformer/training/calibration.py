@@ -132,7 +132,7 @@ def rehearsed(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoin
         part = setup.rehearsal(number + 1, left_out, _LENGTH, listener)
         other = model_of(part)
         known = _features(part, other)
-        for answer in part.evaluator("unseen", in_units=True).answers(other):
+        for answer in part.evaluator("unseen").answers(other):
             answers.append(answer)
             distances.append(distance_from(known, answer.features))
     setup.listener.beside("calibrating", 1.0)
@@ -158,6 +158,6 @@ def model_of(part: Setup) -> HodgeFormer:
 
 def _features(setup: Setup, model: HodgeFormer) -> FloatArray:
     """The features of some training meshes, in all processes."""
-    evaluator = setup.evaluator("train", in_units=True)
+    evaluator = setup.evaluator("train")
     mine = [answer.features for answer in islice(evaluator.answers(model), _KNOWN)]
     return np.stack(setup.processes.gathered(mine))

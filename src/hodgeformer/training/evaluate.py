@@ -28,7 +28,7 @@ from hodgeformer.predict.model_info import ModelInfo
 from hodgeformer.predict.options import FaceBudget
 from hodgeformer.predict.predictor import Models, Predictor
 from hodgeformer.training.distributed import Processes
-from hodgeformer.training.learner import DivergedError, SquaredError
+from hodgeformer.training.learner import DivergedError
 from hodgeformer.training.metrics import Scores, Tally, regression_scores, scores_of
 
 HASH_DIGITS = 12  # enough to distinguish the meshes of a data set
@@ -84,8 +84,7 @@ class Answer(Comparison):
 class Evaluator:
     """Scores a model during training and in studies. Prepared meshes are kept for the next model, as memory allows.
 
-    `temperature` is that of the probabilities, `smooth` how strongly they follow those of neighbors; `standardized`
-    converts the outputs of a regression during training to values.
+    `temperature` is that of the probabilities, `smooth` how strongly they follow those of neighbors.
     """
 
     def __init__(
@@ -96,7 +95,6 @@ class Evaluator:
         *,
         temperature: float = 1.0,
         smooth: float = 0.0,
-        standardized: SquaredError | None = None,
         processes: Processes | None = None,
     ) -> None:
         self._dataset = dataset
@@ -104,7 +102,6 @@ class Evaluator:
         self._samples = tuple(self._processes.share(samples))
         self._config = config
         self._temperature, self._smooth = temperature, smooth
-        self._standardized = standardized
         self._cache: dict[str, tuple[NDArray[Any], Views]] = {}
         self._faces_left = _CACHED_FACES
 
@@ -114,10 +111,9 @@ class Evaluator:
 
     def answers(self, model: HodgeFormer | Network) -> Iterator[Answer]:
         """The answer for every sample of this process, in order."""
-        values = None if self._standardized is None else self._standardized.values
         budget = FaceBudget(model.config, self._config)
         meshes = (self._views(sample, budget) for sample in self._samples)
-        network = Forward(model, values) if isinstance(model, HodgeFormer) else model
+        network = Forward(model) if isinstance(model, HodgeFormer) else model
         found = answers(network, meshes, batch_faces=_BATCH_FACES, temperature=self._temperature, smooth=self._smooth)
         for answer in found:
             views, mesh = answer.views, answer.views.mesh

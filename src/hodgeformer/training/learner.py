@@ -76,9 +76,12 @@ class SquaredError:
         total = functional.mse_loss(output[known], standardized, reduction="sum")
         return WeightedSum(total, total.new_tensor(float(standardized.numel())))
 
-    def values(self, output: Tensor) -> Tensor:
-        """Outputs in the units of the targets."""
-        return output * self.std.to(output) + self.mean.to(output)
+    @torch.no_grad()
+    def to_units(self, model: HodgeFormer) -> None:
+        """Let a model answer in the units of the targets, so that evaluation and prediction need no statistics."""
+        out = model.head.out
+        out.weight.mul_(self.std.to(out.weight)[:, None])
+        out.bias.mul_(self.std.to(out.bias)).add_(self.mean.to(out.bias))
 
 
 Loss = CrossEntropy | SquaredError
@@ -180,6 +183,13 @@ class Learner:
         # By the weight of the whole batch: a mean of the means of unequal shares would be another loss.
         (loss.total / max(learned.weight, 1e-12)).backward()  # type: ignore[no-untyped-call]
         return learned
+
+    def ready(self, batches: Iterable[Batch]) -> HodgeFormer:
+        """A copy of the model to evaluate and to save, with the statistics of these training batches."""
+        model = recentered(self.model, batches)
+        if isinstance(self._loss, SquaredError):
+            self._loss.to_units(model)
+        return model
 
     def check_weights(self) -> None:
         """Raise an error if a weight is not finite: the loss shows a step that was too large only in the next step."""

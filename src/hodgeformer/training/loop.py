@@ -19,7 +19,7 @@ from itertools import islice
 from hodgeformer.base.machine import keep_freed_memory
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.nn.pack import Batch
-from hodgeformer.training.learner import DivergedError, Learner, recentered
+from hodgeformer.training.learner import DivergedError, Learner
 from hodgeformer.training.listener import Listener, Row, Standing
 from hodgeformer.training.metrics import Scores
 from hodgeformer.training.run_folder import write_csv
@@ -192,7 +192,7 @@ class Run:
             self.position = replace(self.position, epoch=self.position.epoch - 1)
         if last or self._is_time_to_evaluate(share):
             self.position = replace(self.position, evaluated=share)
-            ready = recentered(self._learner.model, self._centering_batches())
+            ready = self._learner.ready(self._centering_batches())
             scores = None if self._evaluator is None else self._evaluator.scores(ready)
             if scores is not None:
                 row |= {f"{self._setup.monitored}_{name}": value for name, value in scores.values.items()}

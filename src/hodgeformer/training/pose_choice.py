@@ -49,7 +49,7 @@ def with_pose(setup: Setup) -> Setup:
             model = model_of(trial)
         except Stopped:
             raise KeyboardInterrupt from None  # nothing to resume: the run itself has not begun
-        scores[pose] = trial.evaluator("unseen", in_units=True).scores(model).main
+        scores[pose] = trial.evaluator("unseen").scores(model).main
         setup.processes.from_first([0.0])  # all have read it
         if setup.processes.is_first:
             shutil.rmtree(trial.folder.root)

@@ -172,7 +172,7 @@ def finish(setup: Setup, steps: Run) -> Outcome:
     )
     answers = []
     if (split := setup.tested) is not None:
-        evaluator = setup.evaluator(split, in_units=True, temperature=chosen.temperature, smooth=chosen.smooth)
+        evaluator = setup.evaluator(split, temperature=chosen.temperature, smooth=chosen.smooth)
         scores = evaluator.scores(model).without_copies(setup.census.learned)
         outcome = replace(outcome, scores=scores)
         named = {f"{split}_{name}": value for name, value in scores.values.items()}
@@ -190,7 +190,7 @@ def with_calibration(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Ch
         return rehearsed(setup, chosen, model)
     if "val" not in setup.dataset.splits:
         return chosen
-    return calibrated(chosen, setup.evaluator("val", in_units=True).answers(model), processes=setup.processes)
+    return calibrated(chosen, setup.evaluator("val").answers(model), processes=setup.processes)
 
 
 def _source(data: Data, classes: Sequence[str] = ()) -> Source | DataSet:

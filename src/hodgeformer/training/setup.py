@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from hodgeformer.base.containers import KINDS
 from hodgeformer.base.errors import ConfigError, DataError
@@ -155,34 +154,22 @@ class Setup:
         folder = RunFolder(self.rehearsal_folder(number))
         return replace(self, config=config, census=self.census.without(names), folder=folder, listener=listener)
 
-    def evaluator(
-        self, split: str, *, in_units: bool = False, temperature: float = 1.0, smooth: float = 0.0
-    ) -> Evaluator:
-        """An evaluator of a split; `in_units` for models from a checkpoint, whose values are in units of the data."""
-        loss = self.loss()
+    def evaluator(self, split: str, *, temperature: float = 1.0, smooth: float = 0.0) -> Evaluator:
         return Evaluator(
             self.dataset,
             self.dataset.split(split),
             self.config.prepare,
             temperature=temperature,
             smooth=smooth,
-            standardized=loss if isinstance(loss, SquaredError) and not in_units else None,
             processes=self.processes,
         )
 
     def save(self, path: Path, model: HodgeFormer, scores: Scores | None, *, split: str | None) -> None:
         """Write a checkpoint of a model that is ready to predict."""
-        weights: dict[str, Tensor] = dict(model.state_dict())
-        loss = self.loss()
-        if isinstance(loss, SquaredError):
-            # The saved model predicts in the units of the data, so prediction needs no standardization.
-            std, mean = loss.std.to(model.head.out.weight), loss.mean.to(model.head.out.weight)
-            weights["head.out.weight"] = weights["head.out.weight"] * std[:, None]
-            weights["head.out.bias"] = weights["head.out.bias"] * std + mean
         checkpoint = Checkpoint(
             model=model.config,
             prepare=self.config.prepare,
-            weights=weights,
+            weights=dict(model.state_dict()),
             name=self.dataset.name,
             classes=self.dataset.classes,
             colors=self.dataset.colors,

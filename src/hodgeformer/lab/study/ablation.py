@@ -217,7 +217,7 @@ def _scored(setup: Setup, end: Position) -> RunResult:
         chosen = with_calibration(setup, chosen, model)
         save_checkpoint(setup.folder.last, chosen)
     calibrating = time.process_time() - began
-    scores = setup.evaluator(setup.tested, in_units=True, smooth=chosen.smooth).scores(model)
+    scores = setup.evaluator(setup.tested, smooth=chosen.smooth).scores(model)
     return RunResult(
         score=scores.main,
         score_name=scores.main_name,
