@@ -21,8 +21,7 @@ from hodgeformer.data import worker
 from hodgeformer.data.augment import AugmentConfig
 from hodgeformer.data.dataset import DataSet, Sample
 from hodgeformer.data.labels import Codes, LabelFile, Values
-from hodgeformer.data.loader import Loader, epoch_order
-from hodgeformer.data.source import BatchSource, stream_seed
+from hodgeformer.data.loader import BatchSource, Loader, epoch_order, stream_seed
 from hodgeformer.mesh.prepare import PrepareConfig, prepare
 from hodgeformer.nn.config import ModelConfig
 from hodgeformer.nn.pack import Batch
@@ -200,8 +199,7 @@ def test_a_killed_worker_ends_with_the_name_of_its_mesh(
 
 
 ENDLESS = """
-from hodgeformer.data.loader import Loader
-from hodgeformer.data.source import BatchSource
+from hodgeformer.data.loader import BatchSource, Loader
 from hodgeformer.data.synthetic import synthetic_cubes
 from hodgeformer.mesh.prepare import PrepareConfig
 

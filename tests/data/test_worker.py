@@ -18,8 +18,7 @@ from hodgeformer.base.errors import DataError
 from hodgeformer.data import worker
 from hodgeformer.data.dataset import DataSet
 from hodgeformer.data.labels import Values
-from hodgeformer.data.loader import Loader
-from hodgeformer.data.source import BatchSource
+from hodgeformer.data.loader import BatchSource, Loader
 from hodgeformer.mesh.io import save_mesh
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.pack import Batch
@@ -43,8 +42,7 @@ def with_targets(dataset: DataSet, kind: type) -> DataSet:
 
 SCRIPT = """
 import sys
-from hodgeformer.data.loader import Loader
-from hodgeformer.data.source import BatchSource
+from hodgeformer.data.loader import BatchSource, Loader
 from hodgeformer.data.synthetic import synthetic_cubes
 from hodgeformer.mesh.prepare import PrepareConfig
 

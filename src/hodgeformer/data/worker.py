@@ -23,13 +23,13 @@ import warnings
 from functools import lru_cache
 from multiprocessing.spawn import get_executable
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, Protocol, cast
 
 import torch
 
 from hodgeformer.base.errors import DataError, HodgeFormerError
 from hodgeformer.data.dataset import Sample
-from hodgeformer.data.source import BatchSource, Key
+from hodgeformer.mesh.prepare import PreparedMesh
 from hodgeformer.nn.pack import Batch
 
 # Signals for the main process are often sent to its whole group; it ends its workers itself.
@@ -38,12 +38,29 @@ import signal, sys
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_IGN)
 sys.path[:] = {path}
-from hodgeformer.data import worker
+from hodgeformer.data import loader, worker
 worker.{function}()
 """
 _FORKS = hasattr(os, "fork")
 _GONE = (EOFError, ConnectionError, pickle.UnpicklingError)  # errors when reading from a process that ended
 _WITHOUT = "set train.workers=0 to prepare batches without workers"
+
+
+class Key(NamedTuple):
+    """One batch of an epoch, or the share of one process: the indices of its meshes in the split."""
+
+    epoch: int
+    members: tuple[int, ...]
+
+
+class Source(Protocol):
+    """What prepares batches."""
+
+    samples: tuple[Sample, ...]
+
+    def prepared(self, position: int, epoch: int, *, n_threads: int | None) -> PreparedMesh: ...
+
+    def packed(self, meshes: list[PreparedMesh]) -> Batch: ...
 
 
 class _Pickler(pickle.Pickler):
@@ -55,7 +72,7 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def start_workers(source: BatchSource, n: int) -> list[Worker]:
+def start_workers(source: Source, n: int) -> list[Worker]:
     """Processes that prepare batches; none if the source cannot be pickled, or this program cannot start Python."""
     if getattr(sys, "frozen", False) or not get_executable():
         return []
@@ -196,7 +213,7 @@ def _work(keys: IO[bytes], answers: IO[bytes]) -> None:
         folder, sys.path[:] = pickle.load(keys)
         os.chdir(folder)
         try:
-            source: BatchSource = pickle.load(keys)
+            source: Source = pickle.load(keys)
         except (EOFError, pickle.UnpicklingError):  # the parent ended while sending it
             raise
         except Exception:  # whatever the modules of its objects raise
@@ -219,7 +236,7 @@ def _send(answer: Batch | Exception | int, answers: IO[bytes]) -> None:
     answers.flush()
 
 
-def _answer(source: BatchSource, key: Key, answers: IO[bytes]) -> Batch | Exception:
+def _answer(source: Source, key: Key, answers: IO[bytes]) -> Batch | Exception:
     """The batch, or the error. Each mesh is announced first, so that a crash can be attributed to it."""
     position = key.members[0]
     try:

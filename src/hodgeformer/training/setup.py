@@ -14,9 +14,8 @@ from hodgeformer.base.errors import ConfigError, DataError
 from hodgeformer.base.machine import GIGABYTE, free_memory
 from hodgeformer.data.census import Census, take_census
 from hodgeformer.data.dataset import CountedMesh, DataSet, Sample
-from hodgeformer.data.loader import Loader
+from hodgeformer.data.loader import BatchSource, Loader
 from hodgeformer.data.open import open_dataset
-from hodgeformer.data.source import BatchSource
 from hodgeformer.mesh.prepare import PrepareConfig
 from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.predict.checkpoint import Checkpoint, save_checkpoint
