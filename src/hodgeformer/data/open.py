@@ -93,10 +93,7 @@ class DataConfig(Settings):
     part: CosegPart | None = Field(default=None, description="Which of the COSEG sets to use.")
     n_classes: int | None = Field(default=None, ge=2, description="The number of classes of a synthetic set.")
     n_train: int | None = Field(
-        default=None,
-        ge=1,
-        le=1_000_000,
-        description="The number of training meshes of a synthetic set.",
+        default=None, ge=1, le=1_000_000, description="The number of training meshes of a synthetic set."
     )
     n_val: int | None = Field(
         default=None, ge=0, le=1_000_000, description="The number of validation meshes of a synthetic set."
