@@ -23,6 +23,6 @@ def cubes() -> DataSet:
 
 @pytest.fixture
 def figure_folder(figures: DataSet, tmp_path: Path) -> Path:
-    """A segmentation data set on disk: meshes/*.obj, labels/*.txt, dataset.toml with lists of names."""
-    write_folder(figures, tmp_path / "figures", suffix=".obj")
+    """A segmentation data set on disk: meshes/*.ply, labels/*.txt, dataset.toml with lists of names."""
+    write_folder(figures, tmp_path / "figures")
     return tmp_path / "figures"

@@ -42,7 +42,7 @@ def test_a_clean_data_set(figures: DataSet) -> None:
 
 def test_every_bad_mesh_is_named_and_skipped_only_on_demand(figure_folder: Path) -> None:
     (figure_folder / "labels" / "figure_train_0000.txt").unlink()
-    (figure_folder / "meshes" / "figure_train_0001.obj").write_text("v 0 0 0\nf 1 2 3\n")
+    (figure_folder / "meshes" / "figure_train_0001.ply").write_text("ply\n")
     labels = figure_folder / "labels" / "figure_train_0002.txt"
     labels.write_text(labels.read_text() + "0\n")
     labels = figure_folder / "labels" / "figure_test_0000.txt"

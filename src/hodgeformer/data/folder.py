@@ -24,7 +24,7 @@ from hodgeformer.data.labels import Codes, LabelFile, Target, ValueFile, WholeMe
 from hodgeformer.data.numbers import table_rows
 from hodgeformer.data.shards import open_shards
 from hodgeformer.data.splits import by_rules, with_validation
-from hodgeformer.mesh.io import MESH_SUFFIXES, WRITTEN, save_mesh
+from hodgeformer.mesh.io import MESH_SUFFIXES, save_mesh
 
 _MOST_REPEATS = 4  # of a pattern from a stranger: each multiplies the time by the length of a name
 _LONGEST = 1000  # letters of an error: names may be of any length
@@ -231,7 +231,7 @@ def _groups(spec: FolderSpec, meshes: dict[str, Path]) -> dict[str, str]:
     return {name: match[min(1, pattern.groups)] or "" for name, match in found.items() if match}
 
 
-def write_folder(dataset: DataSet, root: Path, *, suffix: str = ".ply") -> None:
+def write_folder(dataset: DataSet, root: Path) -> None:
     """Write any data set as a folder that `open_folder` reads back unchanged.
 
     Meshes in `meshes/`, targets in `labels/` (or `labels.csv` for targets of whole meshes), dataset.toml.
@@ -241,10 +241,9 @@ def write_folder(dataset: DataSet, root: Path, *, suffix: str = ".ply") -> None:
     rows = []
     for sample in dataset.samples:
         mesh, target = dataset.load(sample)
-        path = root / "meshes" / f"{sample.name}{suffix}"
+        path = root / "meshes" / f"{sample.name}.ply"
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A model may read the colors.
-        colors: dict[str, Any] = {kind: c for kind, c in mesh.own_colors.items() if kind in WRITTEN[suffix]}
+        colors: Any = mesh.own_colors  # a model may read them
         save_mesh(mesh, path, **colors)
         if dataset.kind is None:
             values = [dataset.classes[int(target[0])]] if dataset.classes else [repr(float(x)) for x in target[0]]

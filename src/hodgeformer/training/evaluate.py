@@ -53,10 +53,9 @@ class Comparison:
         """The most probable class of each element."""
         return np.asarray(self.output.argmax(axis=1))
 
-    def accuracy(self, true: NDArray[Any] | None = None) -> float:
+    def accuracy(self) -> float:
         """The share of labeled elements that are correct, NaN if none is labeled."""
-        true = self.target if true is None else true
-        right = (self.predicted == true)[true >= 0]
+        right = (self.predicted == self.target)[self.target >= 0]
         return float(right.mean()) if right.size else float("nan")
 
     def face_colors(self, dataset: DataSet, labels: IntArray) -> Bytes:

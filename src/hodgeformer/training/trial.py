@@ -14,6 +14,8 @@ from hodgeformer.nn.model import HodgeFormer
 from hodgeformer.training.learner import Learner
 from hodgeformer.training.setup import Setup
 
+_MOST_STEPS = 300  # to memorize a batch
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -67,7 +69,7 @@ def _largest_batch(setup: Setup, model: HodgeFormer) -> int:
     return activation_memory(model.config, n, nnz, training=True)
 
 
-def overfit_one_batch(setup: Setup, *, max_steps: int = 300) -> tuple[float, int]:
+def overfit_one_batch(setup: Setup) -> tuple[float, int]:
     """The accuracy on one batch after training on nothing else, and the steps it took.
 
     Without dropout, smoothing, class weights and augmentation. If a model cannot even memorize one batch, the labels do
@@ -86,7 +88,7 @@ def overfit_one_batch(setup: Setup, *, max_steps: int = 300) -> tuple[float, int
         batch = next(loader.batches())
     rate = plain.train.lr or 1e-3
     accuracy, step = 0.0, 0
-    for step in range(max_steps):
+    for step in range(_MOST_STEPS):
         learned = learner.learn(batch, rate * min(1.0, (step + 1) / 20))
         accuracy = learned.accuracy or 0.0
         if accuracy > 0.999:
