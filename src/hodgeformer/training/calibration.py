@@ -139,8 +139,8 @@ def rehearsed(setup: Setup, chosen: Checkpoint, model: HodgeFormer) -> Checkpoin
     own = _features(setup, model)
     fitted = calibrated(chosen, answers, features=own, distances=distances, processes=setup.processes)
     if setup.processes.is_first:
-        for number in range(len(folds)):
-            shutil.rmtree(setup.rehearsal_folder(number + 1), ignore_errors=True)
+        for done in setup.folder.rehearsals:
+            shutil.rmtree(done, ignore_errors=True)
     return fitted
 
 

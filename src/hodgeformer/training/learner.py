@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -144,7 +143,10 @@ class Learner:
         torch.manual_seed(config.seed)
         self.model = HodgeFormer(model).to(device)
         share_statistics(self.model, processes)
-        _freeze(self.model, config.freeze)
+        if config.freeze is not None:
+            self.model.embedding.requires_grad_(False)
+        if config.freeze == "encoder":
+            self.model.encoder.requires_grad_(False)
         own = np.random.SeedSequence([config.seed, processes.rank]).generate_state(1, np.uint64)[0]
         torch.manual_seed(int(own >> np.uint64(1)))
         self.optimizer = _optimizer(self.model, config)
@@ -225,13 +227,6 @@ def _right(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         return output.new_zeros(()), output.new_zeros(())
     known = target >= 0
     return ((output.argmax(dim=1) == target) & known).sum().to(output), known.sum().to(output)
-
-
-def _freeze(model: HodgeFormer, part: Literal["embedding", "encoder"] | None) -> None:
-    if part is not None:
-        model.embedding.requires_grad_(False)
-    if part == "encoder":
-        model.encoder.requires_grad_(False)
 
 
 def _optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:

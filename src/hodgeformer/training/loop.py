@@ -238,7 +238,7 @@ class Run:
     def _centering_batches(self) -> list[Batch]:
         """A fixed set of training batches, enough for stable statistics."""
         if self._centering is None:
-            faces = self._setup.working_faces
+            faces = [self._setup.config.prepare.working(mesh.n).f for mesh in self._setup.census.training]
             n_meshes = min(_CENTERING_MESHES, _CENTERING_FACES * len(faces) // sum(faces))
             n_batches = max(1, n_meshes // (self._setup.config.train.batch_size or 1))
             with self._setup.training_loader(workers=0) as loader:

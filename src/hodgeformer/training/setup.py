@@ -50,11 +50,6 @@ class Setup:
         return self.census.dataset
 
     @property
-    def working_faces(self) -> list[int]:
-        """Faces of the training meshes at the working resolution."""
-        return [self.config.prepare.working(mesh.n).f for mesh in self.census.training]
-
-    @property
     def monitored(self) -> str | None:
         """The split that is evaluated during training. Only "val" chooses the best checkpoint."""
         return next((name for name in ("val", "test") if name in self.dataset.splits), None)
@@ -141,16 +136,13 @@ class Setup:
             world_size=self.processes.count,
         )
 
-    def rehearsal_folder(self, number: int) -> Path:
-        return self.folder.root / f"rehearsal-{number}"
-
     def rehearsal(self, number: int, left_out: Sequence[Sample], length: float, listener: Listener) -> Setup:
         """A shorter run that leaves some training meshes out, which become the split "unseen"."""
         train, names = self.config.train, {sample.name for sample in left_out}
         epochs = None if train.epochs is None else max(1, round(length * train.epochs))
         minutes = None if train.minutes is None else length * train.minutes
         config = self.config.replace(train=train.replace(epochs=epochs, minutes=minutes, restarts=()))
-        folder = RunFolder(self.rehearsal_folder(number))
+        folder = RunFolder(self.folder.root / f"rehearsal-{number}")
         return replace(self, config=config, census=self.census.without(names), folder=folder, listener=listener)
 
     def evaluator(self, split: str, *, temperature: float = 1.0, smooth: float = 0.0) -> Evaluator:
