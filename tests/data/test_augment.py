@@ -43,12 +43,17 @@ def test_nothing_asked_for_nothing_changed(octahedron: Mesh) -> None:
     assert np.array_equal(changed(octahedron).vertices, octahedron.vertices)
 
 
-@pytest.mark.parametrize("settings", [{"rotation": "so3"}, {"tilt": 30}])
+@pytest.mark.parametrize("settings", [{"rotation": "so3"}, {"rotation": "axis"}, {"tilt": 30}])
 def test_rotations_keep_distances_and_orientation(octahedron: Mesh, settings: dict[str, object]) -> None:
     turned = changed(octahedron, **settings)
     assert np.allclose(distances(turned), distances(octahedron))
     assert volume(turned) == pytest.approx(volume(octahedron))
     assert not np.allclose(turned.vertices, octahedron.vertices)
+
+
+def test_a_rotation_about_an_axis_keeps_it(octahedron: Mesh) -> None:
+    turned = changed(octahedron, rotation="axis", axis="z")
+    assert np.allclose(turned.vertices[:, 2], octahedron.vertices[:, 2])
 
 
 def test_a_tilt_is_small(octahedron: Mesh) -> None:

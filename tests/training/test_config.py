@@ -97,7 +97,7 @@ def test_a_run_has_one_length() -> None:
 
 OLD = {
     "data": {"name": "figures", "val_per_class": None, "even_people": None, "labels": "face", "element": None},
-    "augment": {"warp": 0.0, "joints": 3, "cut_chance": 0.2, "axis": "y", "swap": [], "slide": 0.05},
+    "augment": {"warp": 0.0, "joints": 3, "cut_chance": 0.2, "swap": [], "slide": 0.05},
     "train": {
         "early_stop": None,
         "temperature": None,

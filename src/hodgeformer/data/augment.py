@@ -37,7 +37,6 @@ class AugmentConfig(Settings):
         "warp": (0,),
         "joints": (_PARTS,),
         "cut_chance": (_CUT,),
-        "axis": ("x", "y", "z"),
         "mirror_axis": ("x",),
         "swap": ((), []),
     }
@@ -62,9 +61,10 @@ class AugmentConfig(Settings):
         description="Move the surface along its normals in waves of up to this standard deviation, in units of the "
         "size of the mesh.",
     )
-    rotation: Literal["none", "so3"] = Field(
-        default="so3", description="Rotate meshes not at all, or by any rotation (so3)."
+    rotation: Literal["none", "so3", "axis"] = Field(
+        default="so3", description="Rotate meshes not at all, by any rotation (so3), or about one axis."
     )
+    axis: Literal["x", "y", "z"] = Field(default="y", description="The axis of rotation = axis.")
     tilt: float = Field(
         default=0.0, ge=0.0, le=180.0, description="Then tilt by up to this many degrees about a random axis."
     )
@@ -180,7 +180,11 @@ def augmented(
 
 
 def _rotation(config: AugmentConfig, rng: np.random.Generator) -> FloatArray:
-    turn = random_rotation(rng) if config.rotation == "so3" else np.eye(3)
+    turn = np.eye(3)
+    if config.rotation == "so3":
+        turn = random_rotation(rng)
+    elif config.rotation == "axis":
+        turn = rotation_about(np.eye(3)["xyz".index(config.axis)], rng.uniform(0, 2 * np.pi))
     if config.tilt:
         axis = rng.standard_normal(3)
         turn = rotation_about(axis / np.linalg.norm(axis), np.radians(rng.uniform(0, config.tilt))) @ turn
