@@ -174,32 +174,28 @@ def _fed(draw: Drawing, x: float, y: float, kind: str, name: str) -> None:
 
 def layer() -> Drawing:
     """One H block on v, e and f: attention and feed-forward, two residuals (figure 2)."""
-    draw = Drawing(760, 560)
-    xs = {"v": 130, "e": 380, "f": 630}
-    for x in xs.values():  # first, so that the residuals pass behind the attention
-        draw.arrow((x, 482), (x + 100, 482), (x + 100, 275), (x + 12, 275))
-        draw.arrow((x, 254), (x + 100, 254), (x + 100, 95), (x + 12, 95))
-    draw.box(380, 348, "", STAR, w=726, h=68)
-    for kind, x in xs.items():
+    draw = Drawing(760, 580)
+    reads = {"v": "L_v(x_v, x_e) V_v", "e": "L_e(x_v, x_e, x_f) V_e", "f": "L_f(x_e, x_f) V_f"}
+    for kind, x in {"v": 130, "e": 380, "f": 630}.items():
         fill = FORMS[kind]
+        for start, end in ((482, 275), (254, 95)):
+            draw.arrow((x, start), (x + 105, start), (x + 105, end), (x + 12, end))
+            draw.plus(x, end)
         draw.box(x, 520, f"x_{kind}", fill, w=70)
-        draw.box(x, 440, "LN", PLAIN)
         draw.arrow((x, 500), (x, 461))
-        draw.arrow((x, 420), (x, 382))
-        draw.arrow((x, 314), (x, 287))
-        draw.plus(x, 275)
+        draw.box(x, 440, "LN", PLAIN)
+        draw.arrow((x, 420), (x, 375))
+        draw.box(x, 345, reads[kind], STAR, w=186, h=58)
+        draw.arrow((x, 316), (x, 287))
         draw.arrow((x, 264), (x, 241))
         draw.box(x, 220, "LN", PLAIN)
         draw.arrow((x, 200), (x, 171))
         draw.box(x, 150, "FF", fill)
         draw.arrow((x, 130), (x, 107))
-        draw.plus(x, 95)
         draw.arrow((x, 84), (x, 61))
         draw.box(x, 40, f"x_{kind}", fill, w=70)
-    reads = {"v": "L_v(x_v, x_e) V_v", "e": "L_e(x_v, x_e, x_f) V_e", "f": "L_f(x_e, x_f) V_f"}
-    for kind, x in xs.items():
-        draw.text(x, 360, reads[kind])
-    draw.text(28, 331, "Hodge attention A_H", size=12, color=FAINT, at="start")
+    caption = "red: Hodge attention A_H; each operator reads the normalized forms in its parentheses"
+    draw.text(380, 564, caption, size=12, color=FAINT)
     return draw
 
 
