@@ -90,13 +90,6 @@ def _gltf_empty_instances() -> bytes:
     return _json(document)
 
 
-def _gltf_long_attributes() -> bytes:
-    """A long list of names, looked at again for each place of the mesh."""
-    document = _scene(1, nodes=[{"children": list(range(1, 20_000))}, *[{"mesh": 0}] * 20_000])
-    document["meshes"][0]["primitives"][0]["attributes"] |= {f"TEXCOORD_{i}": 0 for i in range(20_000)}
-    return _json(document)
-
-
 def _gltf_tree(n: int = 100_000) -> bytes:
     """A chain of nodes, and each of them leads back to all before it."""
     nodes = [{"children": [i + 1, max(i - 1, 0), 0]} for i in range(n)]
@@ -151,27 +144,8 @@ def _obj_libraries() -> bytes:
     return b"mtllib bomb.obj\n" * 60_000 + _TRIANGLE + b"usemtl a\nf 1 2 3\n" + materials
 
 
-def _obj_materials(n: int = 400_000) -> bytes:
-    names = [b"%x" % i for i in range(n)]
-    head = b"mtllib bomb.obj\n" + _TRIANGLE
-    parts = (b"newmtl %b\nKd 0 0 0\nusemtl %b\nf 1 2 3\n" % (name, name) for name in names)
-    return head + b"".join(parts)
-
-
-def _obj_groups() -> bytes:
-    return _TRIANGLE + _filled(b"g label_1\n", 16 * MB) + b"f 1 2 3\n"
-
-
-def _obj_mixed(n: int = 4000) -> bytes:
-    """A polygon of every number of corners, beside many triangles."""
-    polygons = (b"f" + b" 1 2 3 1"[: 2 * (i % 4)] + b" 1 2 3 1" * (i // 4) for i in range(3, n))
-    return _TRIANGLE + b"\n".join(polygons) + b"\n" + _filled(b"f 1 2 3\n", 8 * MB)
-
-
-def _off(line: bytes, n_bytes: int = 16 * MB, vertex: bool = False) -> bytes:
+def _off(line: bytes, n_bytes: int = 16 * MB) -> bytes:
     n = n_bytes // len(line)
-    if vertex:
-        return b"OFF\n%d 1 0\n" % n + line * n + b"3 0 1 2\n"
     return b"OFF\n3 %d 0\n0 0 0\n1 0 0\n0 1 0\n" % n + line * n
 
 
@@ -216,7 +190,6 @@ _BOMBS: dict[str, Callable[[], bytes]] = {
     "views.gltf": _gltf_views_of_one_buffer,
     "instances.gltf": _gltf_instances,
     "empty-instances.gltf": _gltf_empty_instances,
-    "long-attributes.gltf": _gltf_long_attributes,
     "tree.gltf": _gltf_tree,
     "strips.gltf": _gltf_strips,
     "counts.gltf": _gltf_counts,
@@ -227,12 +200,7 @@ _BOMBS: dict[str, Callable[[], bytes]] = {
     "names.gltf": _gltf_names,
     "chunks.glb": _glb_chunks,
     "libraries.obj": _obj_libraries,
-    "materials.obj": _obj_materials,
-    "groups.obj": _obj_groups,
-    "mixed-polygons.obj": _obj_mixed,
     "polygon.obj": lambda: _TRIANGLE + b"f" + _filled(b" 1 2 3", 16 * MB) + b"\n",
-    "long-polygon.obj": lambda: _TRIANGLE + b"f" + _filled(b" 1/2/3", 32 * MB) + b"\n",
-    "back.obj": lambda: _TRIANGLE + b"f" + _filled(b" -3 -2 -1", 16 * MB) + b"\n",
     "quads.obj": lambda: _TRIANGLE + _filled(b"f 1 2 3 1\n", 16 * MB),
     "crooked.obj": lambda: b"v 0 0 0\nv 4 0 0\nv 1 1 0\nv 0 4 0\n" + _filled(b"f 1 3 2 4 3 1\n", 4 * MB),
     "joined.obj": lambda: _TRIANGLE + b"f 1 2 3\n" + _filled(b"\\\n", 16 * MB),
@@ -240,15 +208,10 @@ _BOMBS: dict[str, Callable[[], bytes]] = {
     "unknown.obj": lambda: _TRIANGLE + b"f 1 2 3\n" + _filled(b"a\n", 16 * MB),
     "blank.obj": lambda: _TRIANGLE + b"f 1 2 3\n" + _filled(b"\n", 32 * MB),
     "comments.obj": lambda: _TRIANGLE + b"f 1 2 3\n" + _filled(b"#\n", 32 * MB),
-    "slashes.obj": lambda: _TRIANGLE + _filled(b"f 1/ 2/ 3/\n", 16 * MB),
-    "points.obj": lambda: _filled(b"v 0 0 0\n", 16 * MB) + b"f 1 2 3\n",
     "comments.off": lambda: _filled(b"#\n", 16 * MB) + b"OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n",
-    "points.off": lambda: _off(b"0 0 0\n", vertex=True),
     "triangles.off": lambda: _off(b"3 0 1 2\n"),
-    "polygon.off": lambda: _off(b"%d" % (8 * MB) + b" 0" * 8 * MB + b"\n", 17 * MB),
     "counts.off": lambda: b"OFF\n%d %d 0\n0 0 0\n" % (10**18, 10**18),
     "triangles-text.ply": lambda: _ply_ascii(b"3 0 1 2\n"),
-    "polygons-text.ply": lambda: _ply_ascii(b"99" + b" 0 1 2" * 33 + b"\n"),
     "triangles.ply": lambda: _ply_binary(bytes((3, 0, 1, 2))),
     "polygons.ply": lambda: _ply_binary(bytes((255, *(0, 1, 2) * 85))),
     "uneven.ply": lambda: _ply_binary(bytes((3, 0, 1, 2)), last=bytes((4, 0, 1, 2, 0)), n_bytes=8 * MB),
@@ -264,7 +227,6 @@ _BOMBS: dict[str, Callable[[], bytes]] = {
     "same-elements.ply": lambda: _ply_header(lambda i: b"element vertex 0\nproperty list int int x\n", 0),
     "properties.ply": lambda: _ply_header(lambda i: b"property char a%d\n" % i, 1),
     "same-properties.ply": lambda: _ply_header(lambda i: b"property char x\n", 1),
-    "lines.stl": lambda: b"solid a\n" + _filled(b"a\n", 16 * MB),
     "facets.stl": lambda: b"solid a\n" + _filled(b"vertex 0 0 0\nvertex 1 0 0\nvertex 0 1 0\nendfacet\n", 16 * MB),
     "triangles.stl": lambda: bytes(80) + struct.pack("<I", 16 * MB // 50) + bytes(16 * MB // 50 * 50),
 }
@@ -300,19 +262,15 @@ _OTHERS: dict[str, Callable[[], bytes]] = {
 NAMES, OTHERS = tuple(_BOMBS), tuple(_OTHERS)
 # What a reader can pass over or share is no reason to refuse a mesh.
 READ = {
-    *("many-names.gltf", "attributes.gltf", "views.gltf", "long-attributes.gltf", "tree.gltf", "names.gltf"),
-    *("chunks.glb", "libraries.obj", "materials.obj", "groups.obj", "long-polygon.obj", "crooked.obj", "joined.obj"),
-    *("blank.obj", "comments.obj", "slashes.obj", "points.obj", "points.off", "triangles.off", "triangles-text.ply"),
+    *("many-names.gltf", "attributes.gltf", "views.gltf", "tree.gltf", "names.gltf"),
+    *("chunks.glb", "libraries.obj", "crooked.obj", "joined.obj"),
+    *("blank.obj", "comments.obj", "triangles.off", "triangles-text.ply"),
     *("triangles.ply", "uneven.ply", "lists.ply", "elements.ply", "same-elements.ply", "properties.ply"),
     *("same-properties.ply", "facets.stl", "triangles.stl"),
     *("lines.txt", "numbers.csv", "values.pts", "numbers.json"),
 }
 
-# Each takes a second of the processor or more, and another one of its format is like it: only in the attack.
-LONG = {
-    *("long-attributes.gltf", "tree.gltf", "materials.obj", "groups.obj", "mixed-polygons.obj", "long-polygon.obj"),
-    *("back.obj", "slashes.obj", "points.obj", "points.off", "polygon.off", "polygons-text.ply", "lines.stl"),
-}
+LONG = {"tree.gltf"}  # takes a second of the processor or more: only in the attack
 
 
 def bomb(name: str, folder: Path) -> Path:

@@ -1,97 +1,143 @@
-"""Deliberate errors, each with the test that must notice it; they are listed in mutants.toml.
+"""Deliberate errors, each with the test that must notice it.
 
-    python -m hodgeformer.lab.mutants --list
-    python -m hodgeformer.lab.mutants [NAME ...]
+    HODGEFORMER_MUTANT="every process gets the whole batch" pytest -p hodgeformer.lab.mutants TEST
 
-Each is put into a copy of the source, alone, and its test has to fail there. Each text occurs exactly once in
-`src`, in any file. If you rewrite that line, rewrite the error too.
+An error replaces a function or a constant while the test runs. Tests that compare with an equation or with counted
+numbers need none: these are for tests of whole runs, which could pass for another reason.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import reduce
+from importlib import import_module
+from tempfile import mkdtemp
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
 
-ROOT = Path(__file__).resolve().parents[3]
-SOURCE = ROOT / "src"
-_LOG = logging.getLogger(__name__)
+import numpy as np
 
 
 @dataclass(frozen=True)
 class Mutant:
-    name: str
-    text: str
-    replaced: str
+    """Where a thing is ("module:name"), how the wrong one is made from the right one, and the test that must fail."""
+
+    place: str
+    wrong: Callable[[Any], Any]
     test: str
 
-
-MUTANTS = tuple(
-    Mutant(name=name, **mutant)
-    for name, mutant in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
-)
-
-
-def place_of(mutant: Mutant, source: Path = SOURCE) -> Path:
-    """The one file that contains the text."""
-    files = [path for path in sorted(source.rglob("*.py")) if mutant.text in path.read_text(encoding="utf-8")]
-    if len(files) != 1 or files[0].read_text(encoding="utf-8").count(mutant.text) != 1:
-        raise LookupError(f"'{mutant.name}': its text occurs in {len(files)} files of src, expected exactly once")
-    return files[0]
+    def apply(self) -> None:
+        module, _, name = self.place.partition(":")
+        *owners, last = name.split(".")
+        owner = reduce(getattr, owners, import_module(f"hodgeformer.{module}"))
+        setattr(owner, last, self.wrong(getattr(owner, last)))
 
 
-def copied_source(folder: Path) -> Path:
-    """A copy of the source with its compiled kernels, which are reused while a file is unchanged."""
-    return Path(shutil.copytree(SOURCE, folder / "src", symlinks=True))
+def _alone(begin: Callable[..., None]) -> Callable[..., None]:
+    def wrong(self: Any, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        self._rank, self._world_size = 0, 1
+
+    return wrong
 
 
-def noticed(mutant: Mutant, source: Path) -> bool:
-    """Whether the test fails with the error in the copy; the copy is restored."""
-    place = place_of(mutant, source)
-    before, times = place.read_text(encoding="utf-8"), place.stat()
-    place.write_text(before.replace(mutant.text, mutant.replaced), encoding="utf-8")
-    try:
-        return not passes([mutant.test], source)
-    finally:
-        place.write_text(before, encoding="utf-8")
-        os.utime(place, ns=(times.st_atime_ns, times.st_mtime_ns))
+def _by_name(predict: Callable[..., Any]) -> Callable[..., Any]:
+    kept: dict[str, Any] = {}
+    return lambda self, mesh, **named: kept.setdefault(mesh.name, predict(self, mesh, **named))
 
 
-def passes(tests: Sequence[str], source: Path) -> bool:
-    """Whether all the tests pass with the copy; anything but a pass or a failure is an error."""
-    environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=1800)
-    if done.returncode not in (0, 1) or re.search(r"\d+ errors? in ", done.stdout):
-        raise RuntimeError(f"{tests} could not be run:\n{done.stdout[-2000:]}{done.stderr[-1000:]}")
-    return done.returncode == 0
+_RESUMED = "tests/training/test_loop.py::test_a_stopped_run_goes_on_to_the_same_weights"
+_EVALUATED = "tests/nn/test_model.py::test_evaluation_repeats_to_the_bit"
+
+MUTANTS = {
+    "dropout in evaluation": Mutant("nn.model:nn.Module.eval", lambda _: lambda self: self.train(), _EVALUATED),
+    "a mesh head that centers by the batch in evaluation": Mutant(
+        "nn.heads:MeshHead.centered",
+        lambda _: lambda self, pooled: pooled - pooled.mean(dim=0),
+        "tests/nn/test_layers.py::test_the_mesh_head_centers_by_the_batch_in_training_and_by_its_memory_in_evaluation",
+    ),
+    "attention over all meshes of a batch": Mutant(
+        "nn.blocks:linear_attention",
+        lambda right: lambda q, k, v, offsets: right(q=q, k=k, v=v, offsets=(0, len(q))),
+        "tests/nn/test_model.py::test_a_mesh_alone_and_in_company_gets_the_same_logits",
+    ),
+    "indices that point into another mesh": Mutant(
+        "nn.pack:concatenated",
+        lambda _: lambda arrays, shifts: np.concatenate(arrays),
+        "tests/nn/test_pack.py::test_patterns_are_the_block_diagonal_of_the_single_ones",
+    ),
+    "answers not in the order of the file": Mutant(
+        "mesh.prepare:PreparedMesh.to_file_order",
+        lambda _: lambda self, values, kind: values,
+        "tests/predict/test_predict.py::test_renumbering_changes_nothing",
+    ),
+    "labels not in the order of the prepared mesh": Mutant(
+        "mesh.prepare:PreparedMesh.from_file_order",
+        lambda _: lambda self, values, kind: values,
+        "tests/data/test_loader.py::test_targets_follow_their_faces",
+    ),
+    "the same changes in every epoch": Mutant(
+        "data.source:stream_seed",
+        lambda right: lambda name, seed, epoch, position: right(name, seed, 0, position),
+        "tests/data/test_loader.py::test_every_epoch_shows_every_mesh_once_and_otherwise",
+    ),
+    "every process gets the whole batch": Mutant(
+        "data.loader:Loader.__init__",
+        _alone,
+        "tests/data/test_loader.py::test_shares_of_all_ranks_are_the_batch",
+    ),
+    "resumed without the random numbers": Mutant(
+        "training.state:torch.set_rng_state", lambda _: lambda state: None, _RESUMED
+    ),
+    "resumed without the averages of the optimizer": Mutant(
+        "training.state:_load_optimizer", lambda right: lambda optimizer, _: right(optimizer, {}), _RESUMED
+    ),
+    "resumed at the first batch of the epoch": Mutant(
+        "data.loader:Loader.batches",
+        lambda right: lambda self, epoch=0, start_batch=0: right(self, epoch),
+        _RESUMED,
+    ),
+    "two trainings in one folder": Mutant(
+        "training.run_folder:FileLock",
+        lambda right: lambda path, **named: right(f"{mkdtemp()}/lock", **named),
+        "tests/training/test_run.py::test_two_that_begin_at_once_do_not_share_a_folder",
+    ),
+    "a damaged checkpoint accepted": Mutant(
+        "predict.checkpoint:_digest",
+        lambda _: lambda tensors, header: "",
+        "tests/predict/test_checkpoint.py::test_any_changed_byte_is_noticed",
+    ),
+    "drafts of one name": Mutant(
+        "base.files:secrets",
+        lambda _: SimpleNamespace(token_hex=lambda n: "00" * n),
+        "tests/base/test_files.py::test_two_that_write_one_file_leave_a_whole_one",
+    ),
+    "shards read where the index says, whatever is there": Mutant(
+        "data.shards:_HEADER",
+        lambda _: (),
+        "tests/data/test_shards.py::test_check_reads_the_archives_and_tells_where_the_index_lies",
+    ),
+    "served answers shared by file name": Mutant(
+        "predict.predictor:Predictor.predict",
+        _by_name,
+        "tests/web/server/test_service.py::test_two_clients_with_files_of_one_name_get_each_their_own_answer",
+    ),
+    "no lock around saving in the viewer": Mutant(
+        "web.viewer.outbox:FileLock",
+        lambda _: lambda path: MagicMock(),
+        "tests/web/viewer/test_outbox.py::test_two_tabs_that_save_at_once_do_not_share_files",
+    ),
+    "predictions in the viewer without bound": Mutant(
+        "web.server.line:Line.enter",
+        lambda _: lambda self: None,
+        "tests/web/viewer/test_predictions.py::test_too_many_questions_are_sent_away_and_a_closed_viewer_works_no_more",
+    ),
+}
 
 
-def main(names: Sequence[str]) -> int:
-    if list(names) == ["--list"]:
-        for mutant in MUTANTS:
-            _LOG.info("%s  (%s)", mutant.name, mutant.test)
-        return 0
-    survivors = 0
-    with tempfile.TemporaryDirectory() as folder:
-        source = copied_source(Path(folder))
-        for mutant in MUTANTS:
-            if names and mutant.name not in names:
-                continue
-            found = noticed(mutant, source)
-            survivors += not found
-            _LOG.info("%s  %s  (%s)", "noticed " if found else "SURVIVED", mutant.name, mutant.test)
-    return survivors
-
-
-if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    sys.exit(bool(main(sys.argv[1:])))
+def pytest_configure(config: object) -> None:
+    """As a plugin of pytest."""
+    MUTANTS[os.environ["HODGEFORMER_MUTANT"]].apply()
