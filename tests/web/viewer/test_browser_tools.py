@@ -232,18 +232,16 @@ def test_every_class_has_a_key(tab: Tab, ball: Path) -> None:
     def active() -> str:
         return page.locator("#legend [aria-current=true] .key").inner_text()
 
+    # Digits that are no class together are numbers of their own, so no pause is needed.
     for keys, expected in (("1", "1"), ("2", "2"), ("12", "2"), ("7", "2"), ("0", "0")):  # two classes
         page.keyboard.type(keys)
         assert active() == expected
-        page.wait_for_timeout(900)
     for _ in range(10):
         page.click("#add-class")
     tab.shot("23-classes")
-    for keys, expected in (("1", "1"), ("12", "12"), ("10", "10"), ("13", "3"), ("9", "9"), ("0", "0"), ("112", "2")):
+    for keys, expected in (("12", "12"), ("10", "10"), ("13", "3"), ("9", "9"), ("0", "0"), ("112", "2"), ("1", "1")):
         page.keyboard.type(keys)
         assert active() == expected
-        page.wait_for_timeout(900)
-    page.keyboard.press("1")
     page.wait_for_timeout(900)
     page.keyboard.press("2")  # after a pause it is a number of its own
     assert active() == "2"

@@ -1,4 +1,4 @@
-"""Layers that look into a model look at the mesh as the model saw it, and prepare no more than they read."""
+"""Layers that look into a model look at the mesh as the model saw it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def prepared_views(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     views: list[dict[str, Any]] = []
 
     def noted(mesh: Mesh, config: Any, **options: Any) -> PreparedMesh:
-        views.append({"n_faces": mesh.n_faces, "features": config.features, **options})
+        views.append({"n_faces": mesh.n_faces, **options})
         return prepare(mesh, config, **options)
 
     monkeypatch.setattr(inference, "prepare", noted)
@@ -151,19 +151,17 @@ def test_models_without_learned_diagonal_stars_offer_none(tmp_path: Path) -> Non
             DiagonalStars(shelf).field(opened, {}, None)
 
 
-def test_layers_prepare_one_view_and_only_what_they_read(tmp_path: Path, prepared_views: list[dict[str, Any]]) -> None:
-    shelf = shelf_with(tmp_path, star_bound=0.0)
+def test_layers_prepare_one_view(tmp_path: Path, prepared_views: list[dict[str, Any]]) -> None:
+    shelf = shelf_with(tmp_path)
     opened = predicted(shelf, egg(), WORKING)
     assert {view["frame"] for view in prepared_views} == {0, 1, 2, 3}
-    for kind, patterned in ((Attention, True), (Spreading, False)):
+    for kind in (Attention, Spreading):
         source = kind(shelf)
         prepared_views.clear()
         for face in (3, 700, 701):
             source.field(opened, {}, click(opened.mesh, face))
         (view,) = prepared_views
         assert view["n_faces"] <= WORKING
-        assert bool(view["patterned"]) is patterned
-        assert view["features"] == (CONFIG.features if patterned else ("coords",))
 
 
 def test_layers_that_would_take_too_long_are_refused_with_a_remedy(

@@ -121,7 +121,7 @@ def test_a_folder_that_cannot_be_written_is_told() -> None:
     outbox, opened = Outbox(Path("/sys/kernel")), OpenMesh(icosphere(0))
     kept = Annotation(np.zeros(20, dtype=int), CLASSES, COLORS)
     for save in (partial(outbox.save, opened, kept), partial(outbox.add_to_data_set, opened, kept, "set")):
-        with pytest.raises(Refusal, match=r"/sys/kernel cannot be written \(Permission denied\); choose another --out"):
+        with pytest.raises(Refusal, match="/sys/kernel cannot be written"):
             save()
 
 

@@ -33,7 +33,7 @@ def test_prediction_arrives_with_classes_and_colors(client: TestClient, tmp_path
     ball = icosphere(2)
     scene = upload(client, ball, tmp_path)
     assert client.get(f"/api/meshes/{scene}/prediction").status_code == 404
-    assert predicted(client, scene) == {"stage": "done", "fraction": 1.0, "error": None}
+    assert predicted(client, scene)["stage"] == "done"
     header, arrays = decode(client.get(f"/api/meshes/{scene}/prediction").content)
     assert header["classes"] == list(CLASSES)
     assert header["colors"] == [list(color) for color in COLORS]
@@ -70,7 +70,8 @@ def test_a_failing_prediction_is_told_and_the_next_one_works(out: Path, tmp_path
 
     with TestClient(create_app(make_viewer(out, SidedModel(refuse_small))), base_url=BASE) as client:
         small, large = upload(client, icosphere(0), tmp_path), upload(client, icosphere(1), tmp_path)
-        assert predicted(client, small) == {"stage": "failed", "fraction": None, "error": "ball: too small"}
+        progress = predicted(client, small)
+        assert (progress["stage"], progress["error"]) == ("failed", "ball: too small")
         assert predicted(client, large)["stage"] == "done"
 
 

@@ -12,11 +12,10 @@ import re
 import secrets
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -55,8 +54,9 @@ class Hosts:
         name = _without_port(header).lower()
         return name in self.names or (self.any_address and _address(name.strip("[]")) is not None)
 
-    def reason_to_refuse(self, headers: Headers, path: str) -> str | None:
+    def reason_to_refuse(self, request: HTTPConnection) -> str | None:
         """Why a request may come from a foreign page; None if it cannot."""
+        headers = request.headers
         host = headers.get("host", "")
         if not self.allow(host):
             return f"This server does not answer as '{host[:80]}'; use the URL that it printed."
@@ -66,7 +66,7 @@ class Hosts:
         if origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
             return "Requests from other web sites are refused."
         # A link to the page is allowed, reading its data is not. Browsers send no Origin with simple GETs.
-        if path != "/" and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        if request.scope["path"] != "/" and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             return "Requests from other web sites are refused."
         return None
 
@@ -76,7 +76,7 @@ class Guard:
     """ASGI middleware: `refuse` gives the answer to requests that may not reach the application; adds `headers`."""
 
     app: ASGIApp
-    refuse: Callable[[Headers, Scope], ASGIApp | None]
+    refuse: Callable[[HTTPConnection], ASGIApp | None]
     headers: Mapping[str, str]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,7 +89,7 @@ class Guard:
                 MutableHeaders(scope=message).update(self.headers)
             await send(message)
 
-        answer = self.refuse(Headers(scope=scope), scope) or self.app
+        answer = self.refuse(HTTPConnection(scope)) or self.app
         await answer(scope, receive, send_guarded)
 
 
@@ -97,16 +97,15 @@ def page_guard(host: str, token: str | None) -> Middleware:
     """Only the page of this server, opened under its own name and with the token, if there is one, is served."""
     hosts = Hosts.of(host)
 
-    def refuse(headers: Headers, scope: Scope) -> ASGIApp | None:
-        reason = hosts.reason_to_refuse(headers, scope["path"])
+    def refuse(request: HTTPConnection) -> ASGIApp | None:
+        reason = hosts.reason_to_refuse(request)
         if reason is not None:
             return JSONResponse({"error": reason}, status_code=403)
         # Cookies are shared by all ports, and several viewers may run.
-        name = f"hodgeformer-{headers.get('host', '').rpartition(':')[2]}"
-        if token is None or _is_same(_cookies(headers).get(name, ""), token):
+        name = f"hodgeformer-{request.headers.get('host', '').rpartition(':')[2]}"
+        if token is None or _is_same(request.cookies.get(name, ""), token):
             return None
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[-1]
-        if scope["path"] == "/" and _is_same(given, token):
+        if request.scope["path"] == "/" and _is_same(request.query_params.get("token", ""), token):
             answer = RedirectResponse("/", status_code=303)
             answer.set_cookie(name, token, httponly=True, samesite="strict")
             return answer
@@ -122,15 +121,15 @@ def api_guard(host: str, token: str | None, public: Container[str]) -> Middlewar
     """
     hosts = Hosts.of(host) if is_local(host) else None
 
-    def refuse(headers: Headers, scope: Scope) -> ASGIApp | None:
-        if scope["path"] in public:
+    def refuse(request: HTTPConnection) -> ASGIApp | None:
+        if request.scope["path"] in public:
             return None
         if token is not None:
-            if _is_same(headers.get("authorization", ""), f"Bearer {token}"):
+            if _is_same(request.headers.get("authorization", ""), f"Bearer {token}"):
                 return None
             message = "This server requires its token: Authorization: Bearer TOKEN."
             return JSONResponse({"error": message}, 401, headers={"WWW-Authenticate": "Bearer"})
-        reason = None if hosts is None else hosts.reason_to_refuse(headers, scope["path"])
+        reason = None if hosts is None else hosts.reason_to_refuse(request)
         return None if reason is None else JSONResponse({"error": reason}, 403)
 
     return Middleware(Guard, refuse=refuse, headers=_API_HEADERS)
@@ -140,13 +139,6 @@ def is_local(host: str) -> bool:
     """Whether only this machine reaches a server that listens on `host`."""
     address = _address(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
-
-
-def _cookies(headers: Headers) -> dict[str, str]:
-    try:
-        return {name: morsel.value for name, morsel in SimpleCookie(headers.get("cookie", "")).items()}
-    except CookieError:
-        return {}
 
 
 def _is_same(given: str, token: str) -> bool:

@@ -46,19 +46,6 @@ class Refusal(HodgeFormerError):
         self.status = status
 
 
-class Threads:
-    """At most `n` functions at a time in threads of the running event loop; more wait, and block nothing else."""
-
-    def __init__(self, n: int) -> None:
-        self._n = n
-        self._limiter: CapacityLimiter | None = None
-
-    async def run(self, work: Callable[[], T]) -> T:
-        if self._limiter is None:  # a limiter belongs to the running event loop, so it cannot be made earlier
-            self._limiter = CapacityLimiter(self._n)
-        return await to_thread.run_sync(work, limiter=self._limiter)
-
-
 class Uploads:
     """Reads request bodies within limits. A slow upload blocks no other request; files are parsed in threads."""
 
@@ -70,14 +57,14 @@ class Uploads:
         longest: float = LONGEST_UPLOAD,
     ) -> None:
         self.max_bytes, self._patience, self._longest = max_bytes, patience, longest
-        self._parsers = Threads(2)
+        self._parsers = CapacityLimiter(2)
 
     async def parse(self, request: Request, name: str, read: Callable[[Path], T]) -> T:
         """The uploaded file under its own name in a folder of its own, given to `read`."""
         with tempfile.TemporaryDirectory(prefix="hodgeformer-upload-") as folder:
             path = await self._write_body(request, Path(folder) / safe_file_name(name))
             try:
-                return await self._parsers.run(lambda: read(path))
+                return await to_thread.run_sync(read, path, limiter=self._parsers)
             except HodgeFormerError as error:
                 raise named(error, [path]) from None
 

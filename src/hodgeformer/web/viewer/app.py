@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -29,13 +30,12 @@ from hodgeformer.mesh.io import MESH_SUFFIXES, load_mesh
 from hodgeformer.mesh.pose import UP_AXES
 from hodgeformer.predict.pretrained import locate_models
 from hodgeformer.web.server.guard import page_guard
-from hodgeformer.web.server.intake import EXPLAINED, Refusal, Threads, Uploads
+from hodgeformer.web.server.intake import EXPLAINED, Refusal, Uploads
 from hodgeformer.web.viewer import messages
-from hodgeformer.web.viewer.fields import FieldSource
 from hodgeformer.web.viewer.learning import Learning
 from hodgeformer.web.viewer.models import ModelList, Predictions, offered_models, shown_name
 from hodgeformer.web.viewer.open_meshes import OpenMesh, OpenMeshes
-from hodgeformer.web.viewer.operators import Attention, DiagonalStars, Spreading
+from hodgeformer.web.viewer.operators import Attention, DiagonalStars, ModelLayer, Spreading
 from hodgeformer.web.viewer.outbox import Annotation, Outbox
 from hodgeformer.web.viewer.series import Series
 
@@ -52,7 +52,7 @@ class Viewer:
     outbox: Outbox
     meshes: OpenMeshes = field(default_factory=OpenMeshes)
     uploads: Uploads = field(default_factory=Uploads)
-    sources: Sequence[FieldSource] = ()
+    sources: Sequence[ModelLayer] = ()
     opened: OpenMesh | None = None
     series: Series | None = None
     preferred: str | None = None
@@ -62,7 +62,8 @@ class Viewer:
     def __post_init__(self) -> None:
         self.predictions = Predictions(self.models, self.meshes)
         self.learning = Learning(self.models)
-        self._quick, self._slow = Threads(8), Threads(2)
+        self._quick = partial(to_thread.run_sync, limiter=CapacityLimiter(8))
+        self._slow = partial(to_thread.run_sync, limiter=CapacityLimiter(2))
 
     async def session(self, request: Request) -> Response:
         models = [{"name": name, "description": offer.description} for name, offer in self.models.offered.items()]
@@ -86,11 +87,11 @@ class Viewer:
         return JSONResponse(messages.described(self.meshes.add(mesh)), status_code=201)
 
     async def open_sample(self, request: Request) -> Response:
-        mesh, _ = await self._quick.run(partial(figure, np.random.default_rng(), n_faces=SAMPLE_FACES, name="figure"))
+        mesh, _ = await self._quick(partial(figure, np.random.default_rng(), n_faces=SAMPLE_FACES, name="figure"))
         return JSONResponse(messages.described(self.meshes.add(mesh)), status_code=201)
 
     async def open_member(self, request: Request) -> Response:
-        opened = await self._quick.run(partial(self._series.open, request.path_params["number"], self.meshes))
+        opened = await self._quick(self._series.open, request.path_params["number"], self.meshes)
         return JSONResponse(messages.described(opened))
 
     async def geometry(self, request: Request) -> Response:
@@ -114,12 +115,12 @@ class Viewer:
             raise Refusal(404, "There is no prediction for this mesh yet.")
         if self.series is not None and opened.held_out is not None:
             with contextlib.suppress(Refusal, OSError):  # the error is shown when labels are saved
-                await self._quick.run(partial(self.outbox.note_prediction, opened, self.series.name))
+                await self._quick(self.outbox.note_prediction, opened, self.series.name)
         return await self._arrays(partial(messages.encoded_prediction, opened.prediction, opened.up("auto")))
 
     async def fields(self, request: Request) -> Response:
         opened = self._mesh(request)
-        offered = await self._slow.run(lambda: [(source, source.choices(opened)) for source in self.sources])
+        offered = await self._slow(lambda: [(source, source.choices(opened)) for source in self.sources])
         return JSONResponse([
             {"name": s.name, "title": s.title, "picks": s.picks, "choices": [asdict(choice) for choice in choices]}
             for s, choices in offered if choices is not None
@@ -138,7 +139,7 @@ class Viewer:
             about = {"element": found.element, "signed": found.signed, "note": found.note}
             return messages.encode(about, {"values": found.values})
 
-        return Response(await self._slow.run(compute), media_type=messages.MEDIA_TYPE)
+        return Response(await self._slow(compute), media_type=messages.MEDIA_TYPE)
 
     async def read_labels(self, request: Request) -> Response:
         """A label file for an open mesh, as labels per face."""
@@ -149,14 +150,14 @@ class Viewer:
 
     async def save(self, request: Request) -> Response:
         opened, annotation, _ = await self._annotation(request)
-        files = await self._quick.run(partial(self.outbox.save, opened, annotation))
+        files = await self._quick(self.outbox.save, opened, annotation)
         return JSONResponse({"folder": str(self.outbox.folder), "files": files})
 
     async def save_data_set(self, request: Request) -> Response:
         opened, annotation, about = await self._annotation(request)
         name, reviewed = str(about.get("data_set", "")), bool(about.get("reviewed"))
-        add = partial(self.outbox.add_to_data_set, opened, annotation, name, reviewed=reviewed)
-        root, n_meshes = await self._quick.run(add)
+        add = partial(self.outbox.add_to_data_set, reviewed=reviewed)
+        root, n_meshes = await self._quick(add, opened, annotation, name)
         return JSONResponse({"folder": str(root), "meshes": n_meshes, "command": f"hodgeformer train {root}"})
 
     async def learn(self, request: Request) -> Response:
@@ -165,7 +166,7 @@ class Viewer:
             minutes = float(query.get("minutes", "5"))
         except ValueError:
             raise Refusal(400, "Minutes must be a number.") from None
-        await self._quick.run(partial(self.learning.start, data, query.get("model", ""), minutes))
+        await self._quick(self.learning.start, data, query.get("model", ""), minutes)
         return JSONResponse(asdict(self.learning.progress), status_code=202)
 
     async def learned(self, request: Request) -> Response:
@@ -196,7 +197,7 @@ class Viewer:
         return opened, Annotation(labels, classes, colors), about
 
     async def _arrays(self, make: Callable[[], bytes]) -> Response:
-        return Response(await self._quick.run(make), media_type=messages.MEDIA_TYPE)
+        return Response(await self._quick(make), media_type=messages.MEDIA_TYPE)
 
 
 def make_viewer(*, model: str | None, mesh: Path | None, out: Path, faces: Faces, up: UpName) -> Viewer:

@@ -1,14 +1,10 @@
-"""Scalar fields on an open mesh: the interface of their sources, and the way from a click to an element and back.
-
-A source describes its choices (a layer, a head, a number); the page shows them as described, so a new source needs no
-change there.
-"""
+"""Scalar fields on an open mesh, and the way from a click to an element and back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +16,6 @@ from hodgeformer.mesh.subdivision import Refined
 from hodgeformer.mesh.topology import repeats_a_vertex
 from hodgeformer.predict.inference import Views
 from hodgeformer.web.server.intake import Refusal
-from hodgeformer.web.viewer.open_meshes import OpenMesh
-
-MAX_KEPT = 4
-"""Results of a source that stay in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,20 +50,6 @@ class Pick:
 
     face: int
     point: tuple[float, float, float]
-
-
-class FieldSource(Protocol):
-    """A source of fields; `picks`: a face must be clicked first."""
-
-    name: str
-    title: str
-    picks: bool
-
-    def choices(self, opened: OpenMesh) -> tuple[Choice, ...] | None:
-        """What can be chosen for this mesh; None if there is nothing to show."""
-        ...
-
-    def field(self, opened: OpenMesh, chosen: Mapping[str, str], pick: Pick | None) -> ScalarField: ...
 
 
 def nearest_element(views: Views, pick: Pick, kind: ElementKind) -> int:

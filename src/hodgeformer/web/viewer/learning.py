@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from hodgeformer.data.folder import open_folder
 from hodgeformer.data.folder_spec import FILE_NAME
 from hodgeformer.web.server.intake import Refusal
 from hodgeformer.web.viewer.models import ModelList, OfferedModel
+from hodgeformer.web.viewer.open_meshes import Progress
 
 MIN_MESHES = 3
 MAX_MINUTES = 600.0
@@ -22,22 +22,11 @@ ENDS = ("idle", "done", "stopped", "failed")
 """Stages in which no training runs."""
 
 
-@dataclass(frozen=True)
-class LearningProgress:
-    """The progress of a training; `model` is its result, `told` a message about it."""
-
-    stage: str = "idle"
-    fraction: float | None = None
-    error: str | None = None
-    model: str | None = None
-    told: str = ""
-
-
 class Learning:
     """One training at a time. Its model is added to the list."""
 
     def __init__(self, models: ModelList) -> None:
-        self.progress = LearningProgress()
+        self.progress = Progress()
         self._models = models
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
@@ -61,7 +50,7 @@ class Learning:
             # -P: a folder here with the name of the package is not imported instead of it.
             command = [sys.executable, "-P", "-m", "hodgeformer", "train", data, "--out", out, "--json"]
             command += ["--from", str(self._models.offered[model].source), "--set", f"train.minutes={minutes}"]
-            self.progress = LearningProgress("starting")
+            self.progress = Progress("starting")
             self._process = subprocess.Popen(
                 list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8"
             )
@@ -81,20 +70,20 @@ class Learning:
                 event = _event(line)
                 message = event.get("message", message)
                 if event["event"] == "progress":
-                    self.progress = LearningProgress("learning", min(float(event["share"]), 1.0))
+                    self.progress = Progress("learning", min(float(event["share"]), 1.0))
                 elif event["event"] == "result":
                     result = event
                 elif event["event"] == "stopped":
-                    self.progress = LearningProgress("stopping")
+                    self.progress = Progress("stopping")
         if result is not None and process.returncode == 0:
             self._models.offered[out.name] = OfferedModel(str(out), out)
-            self.progress = LearningProgress("done", 1.0, model=out.name, told=_summary(n_meshes, result))
+            self.progress = Progress("done", 1.0, model=out.name, told=_summary(n_meshes, result))
         elif self.progress.stage == "stopping" or process.returncode < 0:
             begun = (out / "config.toml").is_file()
             again = f" Continue with: hodgeformer train --resume {out}" if begun else ""
-            self.progress = LearningProgress("stopped", told=f"Stopped.{again}")
+            self.progress = Progress("stopped", told=f"Stopped.{again}")
         else:
-            self.progress = LearningProgress(
+            self.progress = Progress(
                 "failed", error=message or f"The training ended with exit code {process.returncode}."
             )
 

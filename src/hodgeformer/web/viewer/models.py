@@ -17,7 +17,7 @@ from hodgeformer.predict.predictor import Models, Predictor
 from hodgeformer.predict.pretrained import bundled_models
 from hodgeformer.web.server.intake import Refusal
 from hodgeformer.web.server.line import Line, Report
-from hodgeformer.web.viewer.open_meshes import OpenMesh, OpenMeshes, Prediction, PredictionProgress
+from hodgeformer.web.viewer.open_meshes import OpenMesh, OpenMeshes, Prediction, Progress
 
 MAX_LOADED = 3
 MAX_AT_ONCE = 2
@@ -109,7 +109,7 @@ class Predictions:
         self._line.enter()
         with self._lock:
             opened.run = run = opened.run + 1
-            opened.progress = PredictionProgress("waiting")
+            opened.progress = Progress("waiting")
         begun = self._line.submit(partial(self._run, opened, model, faces, run))
         begun.add_done_callback(lambda _: self._line.leave())
 
@@ -123,7 +123,7 @@ class Predictions:
             with self._lock:
                 if opened.run == run:  # a request that was replaced reports nothing more, not even its failure
                     opened.prediction = found or opened.prediction
-                    opened.progress = PredictionProgress(stage, fraction, error)
+                    opened.progress = Progress(stage, fraction, error)
 
         def predicting(share: float) -> None:
             go_on(share)

@@ -27,12 +27,17 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class PredictionProgress:
-    """The progress of a prediction; `fraction` is None while it is unknown."""
+class Progress:
+    """The progress of a prediction or of a training, whose result is `model` and whose message is `told`.
+
+    `fraction` is None while it is unknown.
+    """
 
     stage: str = "idle"
     fraction: float | None = None
     error: str | None = None
+    model: str | None = None
+    told: str = ""
 
 
 @dataclass(eq=False)
@@ -45,7 +50,7 @@ class OpenMesh:
     mesh: Mesh
     id: str = field(default_factory=lambda: secrets.token_urlsafe(18))
     prediction: Prediction | None = None
-    progress: PredictionProgress = PredictionProgress()
+    progress: Progress = Progress()
     run: int = 0
     saved_as: str | None = None
     corrected: IntArray | None = None

@@ -31,10 +31,11 @@ from hodgeformer.predict.operators import (
     stars_of,
 )
 from hodgeformer.web.server.intake import Refusal
-from hodgeformer.web.viewer.fields import MAX_KEPT, Choice, Pick, ScalarField, nearest_element, on_faces
+from hodgeformer.web.viewer.fields import Choice, Pick, ScalarField, nearest_element, on_faces
 from hodgeformer.web.viewer.models import ModelList, Recent
 from hodgeformer.web.viewer.open_meshes import OpenMesh, Prediction
 
+MAX_KEPT = 4  # results of a layer that stay in memory
 MAX_FACES = 50_000  # three H blocks of width 64 take 2 seconds and 150 MB for half as many
 T = TypeVar("T")
 _SYMBOLS: dict[StarName | DiagonalName, str] = {
@@ -56,9 +57,15 @@ class _Inspected:
         return self.views.prepared[0]
 
 
-class _ModelLayer(ABC):
-    """A source of fields that inspects the model which predicted the mesh, and remembers what took long."""
+class ModelLayer(ABC):
+    """A source of fields that inspects the model which predicted the mesh, and remembers what took long.
 
+    It describes its choices (a block, a head, a star); the page shows them as described, so a new layer needs no change
+    there. `picks`: a face must be clicked first.
+    """
+
+    name: str
+    title: str
     picks = False
 
     def __init__(self, models: ModelList) -> None:
@@ -67,6 +74,7 @@ class _ModelLayer(ABC):
         self._results: Recent[tuple[Any, ...], Any] = Recent(MAX_KEPT)
 
     def choices(self, opened: OpenMesh) -> tuple[Choice, ...] | None:
+        """What can be chosen for this mesh; None if there is nothing to show."""
         network = None if opened.prediction is None else self._models.network(opened.prediction.model)
         return None if network is None else self._choices(network)
 
@@ -94,29 +102,22 @@ class _ModelLayer(ABC):
     def _field(self, inspected: _Inspected, pick: Any, *chosen: str) -> ScalarField:
         """The field for the chosen values, in the order of the choices."""
 
-    def _most_faces(self, network: HodgeFormer) -> int | None:
-        """The limit on the working resolution; None if only the surface is prepared, without patterns."""
-        return MAX_FACES
-
     def _prepared(self, opened: OpenMesh, prediction: Prediction, network: HodgeFormer) -> Views:
         """The first view of a prediction; refused, before anything is prepared, above the limit."""
-        config, model = self._models.predictor(prediction.model).info.at(prediction.faces), network.config
+        config = self._models.predictor(prediction.model).info.at(prediction.faces)
         n = config.working(PerElement(opened.mesh.n_vertices, 0, opened.mesh.n_faces)).f
-        limit = self._most_faces(network)
-        if limit is not None and n > limit:
+        if n > MAX_FACES:
             raise Refusal(
                 422,
-                f"The model worked on {n:,} faces, and this layer supports {limit:,} at most. Choose a coarser "
+                f"The model worked on {n:,} faces, and this layer supports {MAX_FACES:,} at most. Choose a coarser "
                 "resolution and predict again.",
             )
         if config.pose == "frame_average":
             config = config.replace(pose="frame")  # the first of the frames, without the others
-        if limit is None:
-            config, model = config.replace(features=("coords",)), model.replace(blocks="T")  # which reads no patterns
-        return make_views(opened.mesh, config, model=model)
+        return make_views(opened.mesh, config, model=network.config)
 
 
-class Attention(_ModelLayer):
+class Attention(ModelLayer):
     """Rows of the learned stars; entries of signed stars without their signs."""
 
     name, title, picks = "attention", "Attention", True
@@ -140,7 +141,7 @@ class Attention(_ModelLayer):
         return ScalarField(on_faces(inspected.views, weights, kind), "face", signed=False, note=note)
 
 
-class Spreading(_ModelLayer):
+class Spreading(ModelLayer):
     """How far the clicked vertex reads in D blocks, at the resolution that the model works at."""
 
     name, title, picks = "spread", "Spread", True
@@ -150,10 +151,6 @@ class Spreading(_ModelLayer):
             return None
         block, times = _block_and_time(network.config)
         return block, Choice("time", "Time", (("all", "all, as the block mixes them"), *times.options))
-
-    def _most_faces(self, network: HodgeFormer) -> int | None:
-        # Learned stars follow from the features of the mesh, the textbook's from its surface alone.
-        return MAX_FACES if network.config.diffusion_bound else None
 
     def _field(self, inspected: _Inspected, pick: Any, *chosen: str) -> ScalarField:
         block, time = chosen
@@ -173,7 +170,7 @@ class Spreading(_ModelLayer):
         return ScalarField(values.astype(np.float32), "vertex", signed=True, note=f"{note} (powers of ten)")
 
 
-class DiagonalStars(_ModelLayer):
+class DiagonalStars(ModelLayer):
     """The learned stars of D blocks over the textbook's."""
 
     name, title = "diagonal-star", "Learned star"
