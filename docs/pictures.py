@@ -152,26 +152,23 @@ def stars() -> None:
 def eigenfunctions(run: str, *meshes: str, head: int = 1, picks: int = 3, functions: int = 5) -> None:
     """The paper's figure S7: attention of the last H block around picked vertices, and eigenfunctions on the first."""
     predictor = hf.Predictor.load(run)
-    network, config = predictor.model, predictor.info.prepare
-    look: dict[str, Any] = {"views": [View(25.0)], "width": 210, "up": "y"}
-    panels, below = [], []
+    look: dict[str, Any] = {"views": [View(25.0)], "width": 260, "up": "y"}
+    attention, eigen = [], []
     for path in meshes:
         mesh = hf.load_mesh(path)
         for picked in _far_apart(mesh.vertices, picks):
-            n_functions = functions if not below else 1
-            found = study_operators(network, mesh, config, head=head, kind="v", picked=picked, n_functions=n_functions)
-            weights = np.nan_to_num(found.attention["L_v.star0_inv"])
-            title = f"attention of vertex {picked}"
+            found = study_operators(
+                predictor.model, mesh, predictor.info.prepare, head=head, kind="v", picked=picked, n_functions=functions
+            )
             # The square root shows the weak neighbors beside the strong ones.
-            painted = field_colors(np.sqrt(weights))
-            panels.append(render(mesh, **look, title=title, vertex_colors=painted))
-            if not below:
-                eigen = found.eigen["v"]
-                for i, (value, values) in enumerate(zip(eigen.values, eigen.functions.T[:functions], strict=False)):
-                    # The operator is not symmetric: a complex pair has two fields, its real and its imaginary part.
-                    painted = field_colors(values.imag if value.imag < 0 else values.real, "diverging")
-                    below.append(render(mesh, **look, title=f"eigenfunction {i + 1}", vertex_colors=painted))
-    rows = [np.concatenate(row, axis=1) for row in (_level(panels), _level(below))]
+            painted = field_colors(np.sqrt(np.nan_to_num(found.attention["L_v.star0_inv"])))
+            attention.append(render(mesh, **look, title=f"vertex {picked}", vertex_colors=painted))
+        if not eigen:
+            for value, values in zip(found.eigen["v"].values, found.eigen["v"].functions.T[:functions], strict=False):
+                # The operator is not symmetric: a complex pair has two fields, its real and its imaginary part.
+                painted = field_colors(values.imag if value.imag < 0 else values.real, "diverging")
+                eigen.append(render(mesh, **look, title=f"{value:.3g}", vertex_colors=painted))
+    rows = [np.concatenate([_trimmed(p, _inked(p)) for p in _level(row)], axis=1) for row in (attention, eigen)]
     save(stacked(rows), "eigenfunctions.png")
 
 

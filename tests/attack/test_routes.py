@@ -38,21 +38,9 @@ ROUTES = (
     ("DELETE", "learning"),
 )  # fmt: skip
 WORDS = (
-    "",
-    "auto",
-    "sided",
-    "../..",
-    "10" * 40,
-    "\x00",
-    "ü",
-    "1,1,1",
-    "nan",
-    "-1",
-    "1e999",
-    "ball.ply",
-    "ball.obj",
+    "", "auto", "sided", "../..", "10" * 40, "\x00", "ü", "1,1,1", "nan", "-1", "1e999", "ball.ply", "ball.obj",
     "l.npy",
-)
+)  # fmt: skip
 SECONDS_OF_LOAD = float(os.environ.get("HODGEFORMER_ATTACK_SECONDS", "120"))
 LARGE = 32 * 2**20  # bytes, more than the system keeps for a connection
 

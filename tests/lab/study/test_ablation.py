@@ -41,52 +41,22 @@ PAPERS = ("embedding", "features", "neighbors", "mixing", "label-smoothing")
 # What the paper says of its studies, or the authors' published settings for COSEG vases where it gives a range.
 PAPER = {
     "prepare": {
-        "faces": "original",
-        "least_faces": 0,
-        "n_neighbors": "sqrt",
-        "max_neighbors": None,
-        "random_share": 0.2,
-        "features": ("coords", "normals", "areas"),
-        "pose": "file",
-        "size": "sphere",
-        "winding": "file",
+        "faces": "original", "least_faces": 0, "n_neighbors": "sqrt", "max_neighbors": None, "random_share": 0.2,
+        "features": ("coords", "normals", "areas"), "pose": "file", "size": "sphere", "winding": "file",
     },
     "augment": {
-        "resolution": 1.0,
-        "bend": 0.0,
-        "grow": 0.0,
-        "swell": 0.0,
-        "rotation": "so3",
-        "tilt": 0.0,
-        "slide": 0.1,
-        "slide_back": True,
-        "scale": 0.0,
-        "mirror": 0.0,
-        "noise": 0.0,
-        "cut": 0.0,
+        "resolution": 1.0, "bend": 0.0, "grow": 0.0, "swell": 0.0, "rotation": "so3", "tilt": 0.0, "slide": 0.1,
+        "slide_back": True, "scale": 0.0, "mirror": 0.0, "noise": 0.0, "cut": 0.0,
     },
     "model": {
-        "blocks": "HHHH",
-        "updates": "v",
-        "d_model": 256,
-        "d_hidden": 512,
-        "n_heads": 4,
-        "dropout": 0.1,
+        "blocks": "HHHH", "updates": "v", "d_model": 256, "d_hidden": 512, "n_heads": 4, "dropout": 0.1,
         "embedding": "neighbor",
     },
     "train": {
-        "optimizer": "adam",
-        "weight_decay": 0.0,
-        "lr": 5e-4,
-        "warmup": 0.0,
-        "clip": None,
-        "batch_size": 4,
-        "epochs": 300,
-        "minutes": None,
-        "label_smoothing": 0.2,
-        "class_weights": True,
+        "optimizer": "adam", "weight_decay": 0.0, "lr": 5e-4, "warmup": 0.0, "clip": None, "batch_size": 4,
+        "epochs": 300, "minutes": None, "label_smoothing": 0.2, "class_weights": True,
     },
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PAPERS)

@@ -58,35 +58,29 @@ def save_study(
     """
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / f".{name}.lock"):
-        return _save(folder, name, study, runs, rows)
-
-
-def _save(
-    folder: Path, name: str, study: Study, runs: Sequence[PlannedRun], rows: Sequence[str]
-) -> list[dict[str, Any]]:
-    table, record = folder / f"{name}.csv", folder / f"{name}.json"
-    before = json.loads(record.read_bytes())["rows"] if record.is_file() else []
-    settings = {run.row.name: _digest(run.tables) for run in runs}
-    behind: dict[tuple[str, int], dict[str, Any]] = {}
-    found: dict[tuple[str, int], RunResult] = {}
-    for row in before:
-        for run in row.get("runs", ()):
-            if run.get("settings") == settings.get(row["row"], ""):
-                behind[row["row"], run["seed"]], found[row["row"], run["seed"]] = run, _recorded(row, run)
-    for planned in runs:
-        if result := finished_result(planned):
-            key = planned.row.name, planned.seed
-            behind[key], found[key] = _provenance(planned, result), result
-    measured = study_table(study, found)
-    entries = {row["row"]: row for row in before if rows and row["row"] not in rows}
-    for row in measured:
-        entries[row["row"]] = {**row, "runs": [run for key, run in sorted(behind.items()) if key[0] == row["row"]]}
-    if entries:
-        saved = [entries[row.name] for row in study.rows if row.name in entries]
-        write_csv(table, [{key: value for key, value in row.items() if key != "runs"} for row in saved])
-        content = {"study": name, "title": study.title, "rows": saved}
-        write_atomically(record, (json.dumps(content, indent=2) + "\n").encode())
-    return measured
+        table, record = folder / f"{name}.csv", folder / f"{name}.json"
+        before = json.loads(record.read_bytes())["rows"] if record.is_file() else []
+        settings = {run.row.name: _digest(run.tables) for run in runs}
+        behind: dict[tuple[str, int], dict[str, Any]] = {}
+        found: dict[tuple[str, int], RunResult] = {}
+        for row in before:
+            for run in row.get("runs", ()):
+                if run.get("settings") == settings.get(row["row"], ""):
+                    behind[row["row"], run["seed"]], found[row["row"], run["seed"]] = run, _recorded(row, run)
+        for planned in runs:
+            if result := finished_result(planned):
+                key = planned.row.name, planned.seed
+                behind[key], found[key] = _provenance(planned, result), result
+        measured = study_table(study, found)
+        entries = {row["row"]: row for row in before if rows and row["row"] not in rows}
+        for row in measured:
+            entries[row["row"]] = {**row, "runs": [run for key, run in sorted(behind.items()) if key[0] == row["row"]]}
+        if entries:
+            saved = [entries[row.name] for row in study.rows if row.name in entries]
+            write_csv(table, [{key: value for key, value in row.items() if key != "runs"} for row in saved])
+            content = {"study": name, "title": study.title, "rows": saved}
+            write_atomically(record, (json.dumps(content, indent=2) + "\n").encode())
+        return measured
 
 
 def _interval(found: Sequence[RunResult]) -> dict[str, float]:

@@ -82,12 +82,21 @@ def robustness(
     for mutation in (ORIGINAL, *mutations):
         mutated = [mutated_sample(dataset, sample, mutation, seed) for sample in samples]
         changed = dataset.with_splits({"test": [sample for sample, _ in mutated]})
-        own_labels = {sample.name: labels for sample, labels in mutated}
         found = list(Evaluator(changed, changed.split("test"), prepare, smooth=smooth).answers(model))
         if shown is None:
             accuracies = [answer.accuracy() for answer in found]
             shown = int(np.nanargmax(accuracies)), int(np.nanargmin(accuracies))
-        yield _scored(scores_over(found, changed), mutation, found, own_labels, shown)
+        pairs = [(answer, labels) for answer, (_, labels) in zip(found, mutated, strict=True) if labels is not None]
+        own = [(answer.predicted == labels)[labels >= 0] for answer, labels in pairs]
+        yield Robustness(
+            mutation=mutation,
+            scores=scores_over(found, changed),
+            own_accuracy=float(np.concatenate(own).mean()) if own else None,
+            n_faces=float(np.mean([answer.mesh.n_faces for answer in found])),
+            example=found[0],
+            well=found[shown[0]],
+            badly=found[shown[1]],
+        )
 
 
 def mutated_sample(
@@ -133,29 +142,6 @@ def save_incomplete_picture(results: Sequence[Robustness], dataset: DataSet, pat
         rows.append([_panel(result, getattr(result, which), dataset, up) for result in shown])
     save_png(_grid(rows, dataset), path)
     return path
-
-
-def _scored(
-    scores: Scores,
-    mutation: Mutation,
-    found: Sequence[Answer],
-    own_labels: dict[str, NDArray[Any] | None],
-    shown: tuple[int, int],
-) -> Robustness:
-    own = [
-        (answer.predicted == labels)[labels >= 0]
-        for answer, labels in zip(found, own_labels.values(), strict=True)
-        if labels is not None
-    ]
-    return Robustness(
-        mutation=mutation,
-        scores=scores,
-        own_accuracy=float(np.concatenate(own).mean()) if own else None,
-        n_faces=float(np.mean([answer.mesh.n_faces for answer in found])),
-        example=found[0],
-        well=found[shown[0]],
-        badly=found[shown[1]],
-    )
 
 
 def _grid(rows: Sequence[Sequence[Picture]], dataset: DataSet) -> Picture:
