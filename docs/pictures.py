@@ -20,13 +20,14 @@ from hodgeformer.base.palette import class_colors
 from hodgeformer.data.figures import PARTS, figure
 from hodgeformer.data.folder import write_folder
 from hodgeformer.data.synthetic import synthetic_figures
-from hodgeformer.draw.camera import View
+from hodgeformer.draw.camera import View, rotation, upright
 from hodgeformer.draw.colormap import field_colors, label_colors
 from hodgeformer.draw.lettering import ColorBar, Legend, key_band
 from hodgeformer.draw.render import render, stacked
 from hodgeformer.kernels.elimination import TIMES
 from hodgeformer.lab.study.operator_report import study_operators
 from hodgeformer.lab.study.star_report import log10_of, study_stars
+from hodgeformer.mesh.geometry import around_vertices
 from hodgeformer.predict.operators import sides_mean
 from hodgeformer.training.run import train
 
@@ -156,7 +157,7 @@ def eigenfunctions(run: str, *meshes: str, head: int = 1, picks: int = 3, functi
     attention, eigen = [], []
     for path in meshes:
         mesh = hf.load_mesh(path)
-        for picked in _far_apart(mesh.vertices, picks):
+        for picked in _far_apart(mesh, picks, View(25.0)):
             found = study_operators(
                 predictor.model, mesh, predictor.info.prepare, head=head, kind="v", picked=picked, n_functions=functions
             )
@@ -167,9 +168,17 @@ def eigenfunctions(run: str, *meshes: str, head: int = 1, picks: int = 3, functi
             for value, values in zip(found.eigen["v"].values, found.eigen["v"].functions.T[:functions], strict=False):
                 # The operator is not symmetric: a complex pair has two fields, its real and its imaginary part.
                 painted = field_colors(values.imag if value.imag < 0 else values.real, "diverging")
-                eigen.append(render(mesh, **look, title=f"{value:.3g}", vertex_colors=painted))
+                eigen.append(render(mesh, **look, title=_complex(value), vertex_colors=painted))
     rows = [np.concatenate([_trimmed(p, _inked(p)) for p in _level(row)], axis=1) for row in (attention, eigen)]
     save(stacked(rows), "eigenfunctions.png")
+
+
+def _complex(value: complex) -> str:
+    """The eigenvalue, and which part of its function is shown."""
+    if not value.imag:
+        return f"{value.real:.2f}"
+    part = "imaginary" if value.imag < 0 else "real"
+    return f"{value.real:.2f} ± {abs(value.imag):.2f}i, {part} part"
 
 
 def _level(panels: list[np.ndarray]) -> list[np.ndarray]:
@@ -188,13 +197,14 @@ def _trimmed(panel: np.ndarray, inked: slice, margin: int = 12) -> np.ndarray:
     return np.pad(panel[:, inked], ((0, 0), (margin, margin), (0, 0)), constant_values=255)
 
 
-def _far_apart(points: np.ndarray, n: int) -> list[int]:
-    """The point farthest from the center, then each time the one farthest from those picked."""
-    away, picked = np.linalg.norm(points - points.mean(axis=0), axis=1), list[int]()
-    for _ in range(n):
-        picked.append(int(away.argmax()))
-        from_last = np.linalg.norm(points - points[picked[-1]], axis=1)
-        away = from_last if len(picked) == 1 else np.minimum(away, from_last)
+def _far_apart(mesh: hf.Mesh, n: int, view: View) -> list[int]:
+    """Of the vertices that face the view, the farthest from the center, then the farthest from those picked."""
+    toward = rotation(view, upright(mesh, "y"))[2]
+    facing = np.flatnonzero(around_vertices(mesh.vertices, mesh.faces)[2] @ toward > 0.5)
+    picked = [int(facing[np.linalg.norm((mesh.vertices - mesh.vertices.mean(axis=0))[facing], axis=1).argmax()])]
+    while len(picked) < n:
+        away = np.linalg.norm(mesh.vertices[facing][:, None] - mesh.vertices[picked], axis=2).min(axis=1)
+        picked.append(int(facing[away.argmax()]))
     return picked
 
 
