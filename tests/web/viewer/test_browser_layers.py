@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +77,7 @@ def show_layer(tab: Tab, key: str) -> None:
     assert chosen_layers(tab) == [key]
 
 
-@pytest.mark.parametrize(
-    ("layer", "tool", "stroke"),
-    [("confidence", "brush", brush), ("field:spread", "fill", fill), ("field:diagonal-star", "brush", brush)],
-)
-def test_painting_on_another_layer_shows_the_labels(
-    tab: Tab, ball: Path, layer: str, tool: str, stroke: Callable[[Tab], None]
-) -> None:
+def test_painting_on_another_layer_shows_the_labels(tab: Tab, ball: Path) -> None:
     page = tab.page
     tab.open(ball)
     page.click("#flat")
@@ -91,31 +85,32 @@ def test_painting_on_another_layer_shows_the_labels(
     plain = still(tab)
     page.mouse.click(*tab.center)  # what a layer of a clicked place is about
     unmarked = (still(tab) == plain).all(axis=2)
-    page.click(f"#tools [data-tool={tool}]")
-    page.click(f"#legend [data-label='{CLASS}'] .share")
-    before = still(tab)
-    show_layer(tab, layer)
-    assert (still(tab) != before).any(axis=2).mean() > 0.1
-
-    stroke(tab)
-    painted = still(tab, f"16-{layer.replace(':', '-')}-{tool}")
-    assert chosen_layers(tab) == ["labels"]
-    assert page.is_hidden("#scale")
-    assert page.locator("#legend input.name").count() == len(PARTS)
-    x, y = tab.center
-    assert tab.color_at(x, y) == class_colors(len(PARTS))[CLASS]
-    # Beside what was painted, every pixel is what it was while the labels were shown.
-    changed = (painted != before).any(axis=2) & unmarked
-    assert 0 < changed.mean() < 0.1 if tool == "brush" else changed.any()
-    page.click("[data-layer=prediction]")
-    page.click("[data-layer=labels]")
-    np.testing.assert_array_equal(still(tab), painted)
-
-    for key, expected in (("Control+z", before), ("Control+Shift+z", painted), ("Control+z", before)):
+    strokes = (("confidence", "brush", brush), ("field:spread", "fill", fill), ("field:diagonal-star", "brush", brush))
+    for layer, tool, stroke in strokes:
+        page.click(f"#tools [data-tool={tool}]")
+        page.click(f"#legend [data-label='{CLASS}'] .share")
+        before = still(tab)
         show_layer(tab, layer)
-        page.keyboard.press(key)
+        assert (still(tab) != before).any(axis=2).mean() > 0.1
+
+        stroke(tab)
+        painted = still(tab, f"16-{layer.replace(':', '-')}-{tool}")
         assert chosen_layers(tab) == ["labels"]
-        np.testing.assert_array_equal(still(tab)[unmarked], expected[unmarked])
+        assert page.is_hidden("#scale")
+        assert page.locator("#legend input.name").count() == len(PARTS)
+        assert tab.color_at(*tab.center) == class_colors(len(PARTS))[CLASS]
+        # Beside what was painted, every pixel is what it was while the labels were shown.
+        changed = (painted != before).any(axis=2) & unmarked
+        assert 0 < changed.mean() < 0.1 if tool == "brush" else changed.any()
+        page.click("[data-layer=prediction]")
+        page.click("[data-layer=labels]")
+        np.testing.assert_array_equal(still(tab), painted)
+
+        for key, expected in (("Control+z", before), ("Control+Shift+z", painted), ("Control+z", before)):
+            show_layer(tab, layer)
+            page.keyboard.press(key)
+            assert chosen_layers(tab) == ["labels"]
+            np.testing.assert_array_equal(still(tab)[unmarked], expected[unmarked])
 
 
 @pytest.mark.parametrize("fails", [False, True])
