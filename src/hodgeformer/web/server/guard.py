@@ -51,7 +51,7 @@ class Hosts:
         return cls(_LOOPBACK | {literal}, any_address=address is not None and address.is_unspecified)
 
     def allow(self, header: str) -> bool:
-        name = _without_port(header).lower()
+        name = re.sub(r":\d*\Z", "", header).lower()  # without the port
         return name in self.names or (self.any_address and _address(name.strip("[]")) is not None)
 
     def reason_to_refuse(self, request: HTTPConnection) -> str | None:
@@ -144,10 +144,6 @@ def is_local(host: str) -> bool:
 def _is_same(given: str, token: str) -> bool:
     """Whether it is the token; the time this takes reveals nothing."""
     return secrets.compare_digest(given.encode(), token.encode())
-
-
-def _without_port(header: str) -> str:
-    return re.sub(r":\d*\Z", "", header)
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import sys
 import time
@@ -30,19 +31,14 @@ def listen(host: str, ports: Sequence[int]) -> socket.socket:
         family = socket.getaddrinfo(host, ports[0], type=socket.SOCK_STREAM)[0][0]
     except socket.gaierror:
         raise ConfigError(f"--host {host}: this machine has no such address") from None
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     for number in ports:
-        listening = socket.socket(family)
-        if sys.platform != "win32":
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listening.bind((host, number))
+            return socket.create_server((host, number), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
         except OSError as error:
-            listening.close()
             if number == ports[-1]:
-                raise ConfigError(f"{host}:{number} cannot be used ({error.strerror}); try another --port") from None
-            continue
-        listening.listen(_BACKLOG)
-        return listening
+                reason = os.strerror(error.errno or 0)
+                raise ConfigError(f"{host}:{number} cannot be used ({reason}); try another --port") from None
     raise AssertionError("the last port ends the loop")
 
 

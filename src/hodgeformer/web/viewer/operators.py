@@ -123,11 +123,12 @@ class Attention(ModelLayer):
     name, title, picks = "attention", "Attention", True
 
     def _choices(self, network: HodgeFormer) -> tuple[Choice, ...] | None:
-        choices = _block_and_head(network.config)
-        stars = _learned_stars(network) if choices else {}
+        stars = _learned_stars(network) if "H" in network.config.blocks else {}
         if not stars:
             return None
-        return *choices, Choice("star", "Star", tuple(stars.items()))
+        heads = tuple((str(i), str(i)) for i in range(1, network.config.n_heads + 1))
+        layer = _block_choice("layer", network.config, "H")
+        return layer, Choice("head", "Head", heads), Choice("star", "Star", tuple(stars.items()))
 
     def _field(self, inspected: _Inspected, pick: Any, *chosen: str) -> ScalarField:
         layer, head, key = chosen
@@ -196,22 +197,16 @@ class DiagonalStars(ModelLayer):
         return ScalarField(on_mesh, "face" if kind == "f" else "vertex", signed=True, note=note)
 
 
-def _block_choice(key: str, config: ModelConfig, letter: str) -> tuple[Choice, ...]:
+def _block_choice(key: str, config: ModelConfig, letter: str) -> Choice:
     """The numbers of the blocks of this kind, the last first."""
     n = len(config.blocks)
     blocks = tuple((str(i), f"{i} of {n}") for i in range(n, 0, -1) if config.blocks[i - 1] == letter)
-    return (Choice(key, "Block", blocks),) if blocks else ()
+    return Choice(key, "Block", blocks)
 
 
-def _block_and_head(config: ModelConfig) -> tuple[Choice, ...]:
-    heads = tuple((str(i), str(i)) for i in range(1, config.n_heads + 1))
-    block = _block_choice("layer", config, "H")
-    return (*block, Choice("head", "Head", heads)) if block else ()
-
-
-def _block_and_time(config: ModelConfig) -> tuple[Choice, ...]:
+def _block_and_time(config: ModelConfig) -> tuple[Choice, Choice]:
     times = tuple((str(i), f"{time:.2g} of the area") for i, time in enumerate(TIMES, 1))
-    return *_block_choice("block", config, "D"), Choice("time", "Time", times)
+    return _block_choice("block", config, "D"), Choice("time", "Time", times)
 
 
 def _learned_stars(network: HodgeFormer) -> dict[str, str]:
