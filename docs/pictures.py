@@ -39,7 +39,8 @@ _COLORS = 256  # of the palette that keeps the files small
 
 def save(picture: np.ndarray, name: str) -> None:
     IMAGES.mkdir(exist_ok=True)
-    small = Image.fromarray(picture).quantize(_COLORS, dither=Image.Dither.NONE)
+    # Without k-means, colors of few pixels become those of others.
+    small = Image.fromarray(picture).quantize(_COLORS, kmeans=2, dither=Image.Dither.NONE)
     small.save(IMAGES / name, format="PNG", optimize=True)
 
 
