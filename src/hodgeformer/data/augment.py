@@ -207,7 +207,8 @@ def slide_along_edges(
 def add_noise(vertices: FloatArray, faces: IntArray, deviation: float, rng: np.random.Generator) -> FloatArray:
     """Add Gaussian noise with a standard deviation in units of the mean edge length."""
     side = norms((vertices[np.roll(faces, -1, axis=1)] - vertices[faces]).reshape(-1, 3)).mean()
-    return vertices + deviation * side * rng.standard_normal(vertices.shape)
+    moved: FloatArray = vertices + deviation * side * rng.standard_normal(vertices.shape)
+    return moved
 
 
 def swell(vertices: FloatArray, faces: IntArray, strength: float, rng: np.random.Generator) -> FloatArray:

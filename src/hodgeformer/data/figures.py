@@ -236,7 +236,7 @@ def isosurface(field: NDArray[np.floating], *, origin: FloatArray, spacing: floa
     shape = field.shape
     strides = np.array([shape[1] * shape[2], shape[2], 1], dtype=np.int64)
     values = np.where(field == 0, np.finfo(field.dtype).tiny, field).ravel()
-    cells = np.indices(np.array(shape) - 1).reshape(3, -1).T @ strides
+    cells = np.indices([n - 1 for n in shape]).reshape(3, -1).T @ strides
     corners = cells[:, None, None] + (_CORNERS @ strides)[_TETRAHEDRA]
     segments = _crossing_segments(corners.reshape(-1, 4), values < 0)
     ends, faces = np.unique(segments.reshape(-1, 2) @ np.array([len(values), 1]), return_inverse=True)

@@ -43,6 +43,7 @@ def open_folder(root: Path, *, spec: FolderSpec | None = None, allow_remote: boo
 def _described(root: Path, spec: FolderSpec) -> DataSet:
     meshes = find_meshes(root, spec.meshes)
     classes, n_values = spec.classes, 1
+    targets: Mapping[str, Target]
     if spec.task == "classification":
         classes, targets = _class_targets(root, spec, meshes)
     elif spec.task == "segmentation":

@@ -81,13 +81,14 @@ def labels_inside(path: Path, mesh: Mesh | None, place: str, kind: ElementKind =
 
 def _obj_names(path: Path, keyword: str) -> RawLabels:
     """The names of the materials, groups or objects of the polygons of an OBJ file."""
-    try:
-        names, places = face_names(Source.open(path), keyword) if path.suffix.lower() == ".obj" else ([], [])
-    except MeshError as error:
-        raise DataError(str(error)) from None
-    if not names:
-        raise DataError(f"{path}: the file has no line '{keyword} NAME', so its faces have no names")
-    return RawLabels(places, "f", tuple(names))
+    if path.suffix.lower() == ".obj":
+        try:
+            names, places = face_names(Source.open(path), keyword)
+        except MeshError as error:
+            raise DataError(str(error)) from None
+        if names:
+            return RawLabels(places, "f", tuple(names))
+    raise DataError(f"{path}: the file has no line '{keyword} NAME', so its faces have no names")
 
 
 def read_numbers(path: Path) -> NDArray[np.float32]:
