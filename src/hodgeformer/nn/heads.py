@@ -44,8 +44,11 @@ class MeshHead(_Head):
 
     def forward(self, x: PerElement[Tensor | None], topology: PackedComplex) -> Float[Tensor, "meshes n_classes"]:
         means = [segment_mean(cast(Tensor, x[kind]), topology.offsets[kind]) for kind in self.updated]
-        pooled = torch.cat(means, dim=1)
-        return self.answer(pooled if self.center is None else cast(Tensor, self.center(pooled)))
+        return self.answer(self.centered(torch.cat(means, dim=1)))
+
+    def centered(self, pooled: Float[Tensor, "meshes d"]) -> Float[Tensor, "meshes d"]:
+        """Processes that train together override this, to center by the meshes of all."""
+        return pooled if self.center is None else cast(Tensor, self.center(pooled))
 
 
 class ElementHead(_Head):
