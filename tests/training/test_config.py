@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -272,14 +273,15 @@ def test_a_model_that_does_not_fit_into_memory_is_refused_before_it_is_made(tmp_
         setup.learner()
 
 
-def test_the_plan_for_parts_has_the_star_of_the_paper(tmp_path: Path) -> None:
+@pytest.mark.parametrize("meshes", [parts, shapes])
+def test_the_plan_has_the_star_of_the_paper(meshes: Callable[[], DataSet]) -> None:
     """Attention with signs in an H block, and diagonal stars in D blocks; what the stars are is written down."""
-    config = plan(parts())
-    model = config.model_for(parts())
+    config = plan(meshes())
+    model = config.model_for(meshes())
     assert model.attends and model.signed_stars and model.diffusion_bound == 3.0
     assert not model.reads_order, "else four frames would be prepared"
     assert config.prepare.n_neighbors == 32 and config.model["star_bound"] == 3.0
-    assert "star_bound" not in plan(shapes()).model
+    assert plan(meshes(), model={"updates": "e"}).model["blocks"] == "HHHH", "D blocks update vertices only"
 
 
 def test_a_run_from_before_stars_were_learned_keeps_its_own(tmp_path: Path) -> None:

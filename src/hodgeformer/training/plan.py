@@ -33,8 +33,8 @@ _SYMMETRIC = 0.08  # shapes up to this asymmetry are nearly their own mirror ima
 _LISTED = 4  # classes
 
 PART_SIZES = (("DHDD", 96), ("DHD", 64), ("DHD", 48))
-SIZES = (("HHHT", 64), ("HT", 48))
-"""Blocks and widths, chosen by the time available. D blocks, which update vertices, segment better."""
+SHAPE_SIZES = (("DHDD", 64), ("DHD", 48))
+"""Blocks and widths for parts and for whole shapes, chosen by the time available."""
 _HEAD_WIDTH = 24  # at least
 _NEIGHBORS = 32  # for an H block among D blocks, which see the whole surface
 _MINUTES = 12.0  # if no length is given
@@ -207,8 +207,9 @@ def _model(config: RunConfig, census: Census, vertices: float) -> Table:
 
     Hidden width and heads follow from the width if they are not given.
     """
-    spreads = census.dataset.kind is not None and "v" in config.model.get("updates", "v")
-    sizes = PART_SIZES if spreads else SIZES
+    sizes = SHAPE_SIZES if census.dataset.kind is None else PART_SIZES
+    if "v" not in config.model.get("updates", "v"):  # which D blocks update
+        sizes = tuple((blocks.replace("D", "H"), width) for blocks, width in sizes)
     minutes = config.train.minutes or (_MINUTES if config.train.epochs is None else math.inf)
     fits = (size for size in sizes if minutes / _epoch_minutes(census, vertices, *size) >= _ENOUGH_EPOCHS)
     blocks, d_model = next(fits, sizes[-1])
