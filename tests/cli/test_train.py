@@ -55,7 +55,7 @@ def test_a_run_folder_is_complete(trained: Path) -> None:
     assert "<svg" in report and "data:image/png;base64," in report and "Confusion" in report
     assert "http" not in report.replace("http-equiv", "")
     losses, accuracies = re.findall(r"<svg.*?</svg>", report)
-    colors = re.findall(r'<polyline points="[^"]+" fill="none" stroke="(.{7})"', accuracies)
+    colors = re.findall(r'<polyline points="[^"]+"[^>]* stroke="(.{7})"', accuracies)
     assert len(colors) == len(set(colors)) == 2 and "<polyline" in losses  # of train and test
     legend = max(float(y) for y in re.findall(r'y="([\d.]+)">(?:train|test)<', accuracies))
     drawn = re.findall(r'<polyline points="([^"]+)"', accuracies)
