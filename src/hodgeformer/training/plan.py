@@ -32,8 +32,9 @@ _RESOLUTIONS = 1.3
 _SYMMETRIC = 0.08  # shapes up to this asymmetry are nearly their own mirror image
 _LISTED = 4  # classes
 
-PART_SIZES = (("DHDD", 96), ("DHD", 64), ("DHD", 48))
-SHAPE_SIZES = (("DHDD", 64), ("DHD", 48))
+Sizes = tuple[tuple[str, int], ...]
+PART_SIZES: Sizes = (("DHDD", 96), ("DHD", 64), ("DHD", 48))
+SHAPE_SIZES: Sizes = (("DHDD", 64), ("DHD", 48))
 """Blocks and widths for parts and for whole shapes, chosen by the time available."""
 _HEAD_WIDTH = 24  # at least
 _NEIGHBORS = 32  # for an H block among D blocks, which see the whole surface

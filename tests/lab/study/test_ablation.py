@@ -211,7 +211,7 @@ def test_every_row_of_the_main_table_is_a_configuration_of_its_own(tmp_path: Pat
 def test_the_main_table_tells_what_is_there_and_what_is_missing(tmp_path: Path) -> None:
     name, study = load_study("main")
     write_csv(tmp_path / "main.csv", [{"row": "SHREC11 split-1", "mean": 40.5, "std": None, "seeds": 1, "epochs": 60}])
-    write_csv(tmp_path / "shrec11.csv", [{"row": "split-1", "mean": 83.19, "std": 4.0, "seeds": 3}])
+    write_csv(tmp_path / "shapes.csv", [{"row": "SHREC11 split-1", "mean": 83.19, "std": 4.0, "seeds": 3}])
     rows = {row["data"]: row for row in main_table(study, tmp_path, name)}
     assert list(rows) == [row.name for row in study.rows]
     split_1 = rows["SHREC11 split-1"]
