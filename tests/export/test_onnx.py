@@ -319,21 +319,25 @@ for words in (["predict", sys.argv[1], sys.argv[2], "--format", "none"], ["info"
 """
 
 
+def dependencies(folder: Path) -> set[str]:
+    return set(tomllib.loads((folder / "pyproject.toml").read_text())["project"]["dependencies"])
+
+
+def test_the_small_installation_needs_the_same_versions() -> None:
+    optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["runtime"]
+    assert dependencies(ROOT / "runtime") <= dependencies(ROOT) | set(optional)
+
+
 def not_in_a_small_installation() -> set[str]:
-    """The dependencies of the package that docs/deploying.md leaves out where only exported models run, and onnx."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    required = {re.split(r"[^\w.-]", line)[0] for line in project["dependencies"]}
-    page = (ROOT / "docs" / "deploying.md").read_text()
-    (listed,) = re.findall(r"pip install --constraint constraints.txt (onnxruntime .*)", page)
-    return {name.replace("-", "_") for name in required - set(listed.split())} | {"onnx"}
+    """The dependencies of the package that runtime/ leaves out, and onnx."""
+    left_out = dependencies(ROOT) - dependencies(ROOT / "runtime")
+    return {re.split(r"[^\w.-]", line)[0].replace("-", "_") for line in left_out} | {"onnx"}
 
 
-def test_the_small_installation_of_the_page_predicts(
-    exported: tuple[Path, Predictor], tmp_path: Path, balls: list[Mesh]
-) -> None:
+def test_a_small_installation_predicts(exported: tuple[Path, Predictor], tmp_path: Path, balls: list[Mesh]) -> None:
     save_mesh(balls[0], tmp_path / "ball.ply")
     missing = not_in_a_small_installation()
-    assert "torch" in missing
+    assert missing == {"torch", "safetensors", "jaxtyping", "onnx"}
     files = [str(exported[0]), str(tmp_path / "ball.ply"), str(tmp_path / "out.json")]
     run = subprocess.run([sys.executable, "-c", ALONE, *files, *missing], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,6 +12,7 @@ from hodgeformer.cli.results import ModelArgument
 
 def export(
     model: ModelArgument,
+    to: Annotated[Literal["onnx"], typer.Option(help="The format.")] = "onnx",
     out: Annotated[Path | None, typer.Option(help="The file; by default NAME.onnx in the current folder.")] = None,
 ) -> None:
     """Write a model as an ONNX graph.

@@ -248,7 +248,7 @@ def onnx_session(model: str | os.PathLike[str] | bytes) -> InferenceSession:
     try:
         import onnxruntime
     except ImportError:
-        raise ConfigError("exported models need onnxruntime: pip install 'hodgeformer[runtime]'") from None
+        raise ConfigError("exported models need onnxruntime: pip install onnxruntime") from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = thread_count()
     options.log_severity_level = 4  # errors are raised, not logged
